@@ -1,0 +1,1 @@
+"""Continuous batching over llama.cpp: a pure planner, and the thread that carries plans out."""

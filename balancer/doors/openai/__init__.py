@@ -1,0 +1,1 @@
+"""The OpenAI API over the neutral request and the neutral stream of events."""

@@ -1,0 +1,1 @@
+"""The heart of the balancer: queue, slots, exchanges and agents as pure cores, one shell."""

@@ -1,0 +1,247 @@
+"""What can happen to a request: one tree of errors, each with a stable code.
+
+| code | status | source | a retry can help |
+| --- | --- | --- | --- |
+| `invalid_request` | 400 | client | no |
+| `prompt_too_long` | 400 | client | no |
+| `unauthorized` | 401 | client | no |
+| `not_found` | 404 | client | no |
+| `model_not_found` | 404 | client | no |
+| `request_too_large` | 413 | client | no |
+| `rate_limited` | 429 | balancer | yes |
+| `cancelled` | 499 | client | no |
+| `internal_error` | 500 | balancer | yes |
+| `engine_failed` | 500 | agent | yes |
+| `not_supported` | 501 | client | no |
+| `agent_lost` | 502 | agent | yes |
+| `queue_full` | 503 | balancer | yes |
+| `shutting_down` | 503 | balancer | yes |
+| `queue_timeout` | 504 | balancer | yes |
+| `first_token_timeout` | 504 | agent | yes |
+| `token_timeout` | 504 | agent | yes |
+| `request_timeout` | 504 | balancer | yes |
+
+The message says what is wrong and what would be right; it goes to the client as it stands, so it
+never carries a secret. Mistakes of ours are ordinary exceptions: they never cross the wire, the
+client hears `internal_error` and the log hears everything.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Source(StrEnum):
+    """Who has to act for the error to go away."""
+
+    CLIENT = "client"
+    BALANCER = "balancer"
+    AGENT = "agent"
+
+
+class RequestError(Exception):
+    """Root of the tree. `field` names the part of the request that is wrong, where one is."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    source: ClassVar[Source] = Source.BALANCER
+    retryable: ClassVar[bool] = True
+
+    def __init__(
+        self, message: str, *, field: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.retry_after = retry_after
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RequestError) and to_wire(self) == to_wire(other)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.message, self.field))
+
+
+class InternalError(RequestError):
+    """A mistake of ours; the log has the rest."""
+
+
+class ClientError(RequestError):
+    """The request cannot succeed as it is: repeating it is of no use."""
+
+    code = "invalid_request"
+    status = 400
+    source = Source.CLIENT
+    retryable = False
+
+
+class InvalidRequest(ClientError):
+    """A field is missing, unknown or out of range."""
+
+
+class PromptTooLong(ClientError):
+    """The prompt does not fit below the slot's context ceiling."""
+
+    code = "prompt_too_long"
+
+
+class Unauthorized(ClientError):
+    """No key, or one that is not known."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class NotFound(ClientError):
+    """No such path, agent or request."""
+
+    code = "not_found"
+    status = 404
+
+
+class ModelNotFound(ClientError):
+    """Agents are connected and none of them serves the model."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class RequestTooLarge(ClientError):
+    """The body is over the limit; it was not parsed."""
+
+    code = "request_too_large"
+    status = 413
+
+
+class Cancelled(ClientError):
+    """Cancelled before it ran."""
+
+    code = "cancelled"
+    status = 499
+
+
+class NotSupported(ClientError):
+    """Understood, and not to be had here."""
+
+    code = "not_supported"
+    status = 501
+
+
+class RateLimited(RequestError):
+    """Over the caller's rate."""
+
+    code = "rate_limited"
+    status = 429
+
+
+class QueueFull(RequestError):
+    """As many requests are waiting as may wait."""
+
+    code = "queue_full"
+    status = 503
+
+
+class ShuttingDown(RequestError):
+    """The daemon is draining."""
+
+    code = "shutting_down"
+    status = 503
+
+
+class QueueTimeout(RequestError):
+    """No slot became free in time."""
+
+    code = "queue_timeout"
+    status = 504
+
+
+class RequestTimeout(RequestError):
+    """The whole request took longer than it may."""
+
+    code = "request_timeout"
+    status = 504
+
+
+class AgentError(RequestError):
+    """Something went wrong where the model is."""
+
+    code = "engine_failed"
+    source = Source.AGENT
+
+
+class EngineFailed(AgentError):
+    """A step of the engine failed; the sequences that were in it are lost."""
+
+
+class AgentLost(AgentError):
+    """The agent went away, or fell silent, while it was answering."""
+
+    code = "agent_lost"
+    status = 502
+
+
+class FirstTokenTimeout(AgentError):
+    """A slot was given and no token came in time."""
+
+    code = "first_token_timeout"
+    status = 504
+
+
+class TokenTimeout(AgentError):
+    """The stream fell silent for too long."""
+
+    code = "token_timeout"
+    status = 504
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireError:
+    """An error as it crosses a socket: `{"code", "message", "retryable"}` and, where known, more."""
+
+    code: str
+    message: str
+    retryable: bool
+    field: str | None = None
+    retry_after: float | None = None
+
+
+def _leaves(cls: type[RequestError]) -> list[type[RequestError]]:
+    children = cls.__subclasses__()
+    return [leaf for child in children for leaf in _leaves(child)] if children else [cls]
+
+
+BY_CODE: dict[str, type[RequestError]] = {cls.code: cls for cls in _leaves(RequestError)}
+
+
+def status_of(error: RequestError) -> int:
+    """The HTTP status of `error`. No other place names a status code for an error."""
+    return error.status
+
+
+def to_wire(error: RequestError) -> WireError:
+    """`error` as it crosses a socket."""
+    return WireError(
+        code=error.code,
+        message=error.message,
+        retryable=error.retryable,
+        field=error.field,
+        retry_after=error.retry_after,
+    )
+
+
+def from_wire(wire: WireError) -> RequestError:
+    """The error that `wire` stands for; an unknown code is an `InternalError`."""
+    cls = BY_CODE.get(wire.code, InternalError)
+    return cls(wire.message, field=wire.field, retry_after=wire.retry_after)
+
+
+def public_body(error: RequestError) -> dict[str, object]:
+    """What a client of the native API sees under `error`."""
+    body: dict[str, object] = {
+        "code": error.code,
+        "message": error.message,
+        "retryable": error.retryable,
+    }
+    if error.field is not None:
+        body["field"] = error.field
+    return body

@@ -1,0 +1,178 @@
+"""One neutral request and one neutral stream of events, whatever API the client speaks.
+
+A door validates a body into a `GenerateRequest`; the exchange answers with events: any number of
+`Token` and `Notice`, then exactly one `Done` or `Failed`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NewType, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from .errors import RequestError
+
+RequestId = NewType("RequestId", str)
+AgentId = NewType("AgentId", str)
+
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
+TokenKind = Literal["content", "reasoning", "tool_call"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+MAX_STOP_STRINGS = 16
+MAX_LOGIT_BIASES = 1024
+MAX_MESSAGES = 4096
+
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """One part of a message's content."""
+
+    __pydantic_config__ = _STRICT
+
+    type: Literal["text"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """One message of a conversation, as chat templates expect it."""
+
+    __pydantic_config__ = _STRICT
+
+    role: Role
+    content: str | tuple[TextPart, ...] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: tuple[dict[str, Any], ...] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as one string; parts are joined as they stand."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return "".join(part.text for part in self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """What to generate and how. Exactly one of `prompt` (raw text) and `messages` is given.
+
+    `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
+    JSON keys, so strings of digits) to a bias in logits, -100 to 100. `max_tokens` of `None` goes
+    on to the slot's context ceiling.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    prompt: str | None = None
+    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)] | (
+        None
+    ) = None
+    model: str | None = None
+    stream: bool = True
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repeat_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    logit_bias: (
+        Annotated[
+            dict[
+                Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")],
+                Annotated[float, Field(ge=-100, le=100)],
+            ],
+            Field(max_length=MAX_LOGIT_BIASES),
+        ]
+        | None
+    ) = None
+    stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)] = ()
+    ignore_eos: bool = False
+    thinking: bool | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give exactly one of `prompt` and `messages`")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts. `cached_tokens` of the prompt were not computed again."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Speeds by the engine's own clock, in tokens a second; `None` where there was no such step."""
+
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """When things happened, in milliseconds since the request was accepted, and `Rates`."""
+
+    queue_ms: float
+    first_token_ms: float | None
+    total_ms: float
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Some text, whole UTF-8 characters, and the ids of the tokens that made it.
+
+    `tokens` may be empty (held-back text that is let go) and may stand for more or less text than
+    `text` shows, since a character can span tokens; over a whole answer they are complete.
+    """
+
+    text: str
+    kind: TokenKind = "content"
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the client should know and that ends nothing."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request ended well."""
+
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request ended with a typed error."""
+
+    error: RequestError = field()
+
+
+Event = Token | Notice | Done | Failed
+EndEvent = Done | Failed
