@@ -1,0 +1,40 @@
+"""What is measured about requests, and who wants to know."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...shared.errors import RequestError
+from ...shared.inference import RequestId, Timings, TokenKind, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How one request ended.
+
+    `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
+    `client_gone`. `agent` is the name of the one it ran on last. Where the agent did not report,
+    `usage` has only the completion tokens that were delivered.
+    """
+
+    code: str
+    request_id: RequestId
+    agent: str | None
+    usage: Usage
+    timings: Timings
+    error: RequestError | None = None
+
+
+class Recorder(Protocol):
+    """Is told as it happens, on the event loop; must be quick and must not raise."""
+
+    def first_token(self, seconds: float) -> None:
+        """A request's first token came `seconds` after the request was accepted."""
+
+    def between_tokens(self, seconds: float) -> None:
+        """A later piece came `seconds` after the one before."""
+
+    def tokens(self, kind: TokenKind, count: int) -> None:
+        """`count` tokens were delivered."""
+
+    def ended(self, ending: Ending) -> None:
+        """A request ended; once for each that was accepted, and for each that was refused."""

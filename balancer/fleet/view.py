@@ -1,0 +1,82 @@
+"""What people and programs see of the fleet: plain values, computed when asked for."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...shared.inference import AgentId, RequestId
+from ...shared.messages import Issue, ModelInfo
+
+AgentState = Literal["ready", "draining", "no_model"]
+RequestState = Literal["queued", "assigned", "streaming"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsView:
+    """`total` is the agent's word, `busy` the balancer's count; after a cut, busy may be more."""
+
+    total: int
+    busy: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """One connected agent. `num_tokens` were delivered from it since it connected."""
+
+    id: AgentId
+    name: str
+    labels: dict[str, str]
+    version: str
+    state: AgentState
+    slots: SlotsView
+    model: ModelInfo | None
+    issues: tuple[Issue, ...]
+    num_tokens: int
+    connected_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView:
+    """One request that has not ended. `agent` is the id of the one it runs on.
+
+    `waited_seconds` is the time without a slot so far, `age_seconds` the time since acceptance.
+    """
+
+    id: RequestId
+    state: RequestState
+    model: str | None
+    agent: AgentId | None
+    waited_seconds: float
+    age_seconds: float
+    num_tokens: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetTotals:
+    """The fleet in a few numbers, at a constant cost.
+
+    `is_ready`: some agent that takes work has a slot, free or not. `tokens_total` only grows.
+    """
+
+    num_agents: int
+    is_ready: bool
+    is_draining: bool
+    queue_depth: int
+    queue_limit: int
+    slots_total: int
+    slots_busy: int
+    tokens_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView(FleetTotals):
+    """Everything: the totals, each agent, each request that has not ended (oldest first)."""
+
+    agents: tuple[AgentView, ...]
+    requests: tuple[RequestView, ...]
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The models that are served, each name once, by name."""
+        by_name = {agent.model.name: agent.model for agent in self.agents if agent.model}
+        return tuple(by_name[name] for name in sorted(by_name))
