@@ -1,0 +1,219 @@
+"""Real daemons as processes on loopback, started, waited for and ended by tests.
+
+Waiting is for conditions: the ready line of a daemon, a state of the fleet as the management port
+shows it, the end of a process. Every wait has a deadline that fails the test with what was seen.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+MODEL = Path(__file__).parent.parent / "demo" / "arriero-demo.gguf"
+BIN = Path(sys.executable).parent
+START_DEADLINE = 30.0
+EXIT_DEADLINE = 20.0
+
+
+class Daemon:
+    """One process: its ready line as a dict, its standard error as lines."""
+
+    def __init__(self, command: tuple[str, ...], process: asyncio.subprocess.Process) -> None:
+        self.command = command
+        self.process = process
+        self.ready: dict[str, str] = {}
+        self.stdout: list[str] = []
+        self.stderr: list[str] = []
+        self._readers = [
+            asyncio.create_task(self._collect(process.stdout, self.stdout)),
+            asyncio.create_task(self._collect(process.stderr, self.stderr)),
+        ]
+        self._news = asyncio.Condition()
+
+    @classmethod
+    async def start(cls, *command: str, env: dict[str, str] | None = None) -> Self:
+        program, *arguments = command
+        process = await asyncio.create_subprocess_exec(
+            BIN / program,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=os.environ | (env or {}),
+        )
+        return cls(command, process)
+
+    async def _collect(self, reader: asyncio.StreamReader | None, lines: list[str]) -> None:
+        assert reader is not None
+        async for line in reader:
+            lines.append(line.decode().rstrip("\n"))
+            async with self._news:
+                self._news.notify_all()
+        async with self._news:
+            self._news.notify_all()
+
+    async def until_ready(self) -> dict[str, str]:
+        """Waits for the ready line; returns its `key=value` words."""
+        line = await self.until_line(self.stdout, "ready ")
+        self.ready = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        return self.ready
+
+    async def until_line(self, lines: list[str], part: str) -> str:
+        """Waits for a line of `lines` (`stdout` or `stderr`) that holds `part`."""
+
+        def found() -> str | None:
+            return next((line for line in lines if part in line), None)
+
+        async def wait() -> None:
+            async with self._news:
+                await self._news.wait_for(
+                    lambda: found() or all(task.done() for task in self._readers)
+                )
+
+        try:
+            await asyncio.wait_for(wait(), START_DEADLINE)
+        except TimeoutError:
+            raise AssertionError(f"{self} never said {part!r}") from None
+        if (line := found()) is None:
+            raise AssertionError(f"{self} ended without saying {part!r}")
+        return line
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def exit_code(self, deadline: float = EXIT_DEADLINE) -> int:
+        """Waits for the process to end by itself."""
+        try:
+            code = await asyncio.wait_for(self.process.wait(), deadline)
+        except TimeoutError:
+            raise AssertionError(f"{self} did not end within {deadline} s") from None
+        await asyncio.gather(*self._readers)
+        return code
+
+    async def terminate(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self.process.returncode is None:
+            self.signal(signal.SIGTERM)
+        return await self.exit_code()
+
+    async def close(self) -> None:
+        """Ends the process whatever its state, and its readers with it."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        await asyncio.gather(*self._readers)
+
+    def __repr__(self) -> str:
+        return "\n".join([" ".join(self.command), *self.stdout, *self.stderr[-40:]])
+
+
+class Fleet:
+    """One balancer and any number of agents, with a client session to talk to them."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self.agents: list[Daemon] = []
+        self.balancer: Daemon
+        self.http: aiohttp.ClientSession
+
+    async def open_client(self) -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=60)
+        self.http = await self._stack.enter_async_context(
+            aiohttp.ClientSession(connector=connector, timeout=timeout)
+        )
+
+    @property
+    def inference(self) -> str:
+        return f"http://{self.balancer.ready['inference']}"
+
+    @property
+    def management(self) -> str:
+        return f"http://{self.balancer.ready['management']}"
+
+    async def start(self, *command: str, env: dict[str, str] | None = None) -> Daemon:
+        """Starts any command; it is ended with the fleet."""
+        daemon = await Daemon.start(*command, env=env)
+        self._stack.push_async_callback(daemon.close)
+        return daemon
+
+    async def start_balancer(self, **settings: object) -> Daemon:
+        self.balancer = await self.start("balancer", *_flags(_BALANCER | settings))
+        await self.balancer.until_ready()
+        return self.balancer
+
+    async def start_agent(self, **settings: object) -> Daemon:
+        agent = await self.launch_agent(**settings)
+        await agent.until_ready()
+        return agent
+
+    async def launch_agent(self, **settings: object) -> Daemon:
+        """Starts an agent without waiting until it is ready."""
+        defaults = {
+            "balancer": f"ws://{self.balancer.ready['management']}",
+            "name": f"agent-{len(self.agents) + 1}",
+            "model": MODEL,
+            "slots": 4,
+            "context_size": 1024,
+            "threads": 1,
+        }
+        agent = await self.start("agent", *_flags(defaults | settings))
+        self.agents.append(agent)
+        return agent
+
+    async def view(self, what: str) -> Any:
+        """GET of the management API: `agents` or `requests`."""
+        async with self.http.get(f"{self.management}/api/v1/{what}") as response:
+            assert response.status == 200
+            return (await response.json())[what]
+
+    async def busy_slots(self) -> int:
+        return sum(agent["slots"]["busy"] for agent in await self.view("agents"))
+
+    async def until_idle(self, deadline: float = 10.0) -> None:
+        """Waits until no request is known and no slot is busy."""
+
+        async def idle() -> bool:
+            return not await self.view("requests") and not await self.busy_slots()
+
+        await until(idle, deadline=deadline)
+
+    async def until_num_requests(self, num: int, state: str, deadline: float = 10.0) -> None:
+        """Waits until exactly `num` requests are in `state`."""
+
+        async def reached() -> bool:
+            requests = await self.view("requests")
+            return sum(request["state"] == state for request in requests) == num
+
+        await until(reached, deadline=deadline)
+
+
+_BALANCER = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
+
+
+def _flags(settings: dict[str, Any]) -> list[str]:
+    return [
+        word
+        for name, value in settings.items()
+        if value is not None
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, deadline: float) -> None:
+    """Asks `condition` again and again until it holds; fails the test after `deadline` seconds.
+
+    The daemons under test are other processes, so the test can only ask.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline
+    while not await condition():
+        if loop.time() > end:
+            raise AssertionError(f"{condition.__qualname__} did not hold within {deadline} s")
+        await asyncio.sleep(0.01)
