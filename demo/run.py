@@ -1,0 +1,221 @@
+"""`make demo`: a balancer and two agents on the demo model, a question and its streamed answer.
+
+Stays up until Ctrl-C or SIGTERM, then drains and leaves no process behind. With `--once` it stops
+after the answer; the exit code is 0 if the answer came.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+
+MODEL = Path(__file__).parent / "arriero-demo.gguf"
+BIN = Path(sys.executable).parent
+QUESTION = "What does the balancer do?"
+NUM_AGENTS = 2
+PREFERRED_PORTS = {"inference": 8061, "management": 8060}
+START_DEADLINE = 60.0
+EXIT_DEADLINE = 40.0
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why, for people."""
+
+
+class Child:
+    """One daemon. Its log goes to a file that is shown when the daemon fails."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+
+    @classmethod
+    async def start(cls, name: str, log: Path, *command: str) -> "Child":
+        program, *arguments = command
+        with log.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                BIN / program,
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                # Ctrl-C reaches the whole terminal's process group; the daemons are to hear of it
+                # once, from here, in the right order.
+                start_new_session=True,
+            )
+        return cls(name, process, log)
+
+    async def ready(self) -> dict[str, str]:
+        """The words of the daemon's ready line. Raises `DemoError`."""
+        assert self.process.stdout is not None
+        try:
+            line = await asyncio.wait_for(self.process.stdout.readline(), START_DEADLINE)
+        except TimeoutError:
+            raise DemoError(f"{self.name} is not ready after {START_DEADLINE:.0f} s") from None
+        if not line.startswith(b"ready "):
+            raise DemoError(f"{self.name} did not start:\n{self.tail()}")
+        return dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
+
+    async def stop(self) -> None:
+        """Drains the daemon; kills it only if it outstays its drain."""
+        if self.process.returncode is None:
+            self.process.terminate()
+        try:
+            await asyncio.wait_for(self.process.wait(), EXIT_DEADLINE)
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+            print(
+                f"{self.name} had to be killed; its log ended with\n{self.tail()}", file=sys.stderr
+            )
+
+
+class Demo:
+    """The daemons of the demo, ended in the order they were started: the balancer drains first."""
+
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self.children: list[Child] = []
+        self.inference = ""
+        self.management = ""
+
+    async def start(self) -> None:
+        balancer = await self._spawn(
+            "balancer",
+            "balancer",
+            *("--inference-addr", preferred_address("inference")),
+            *("--management-addr", preferred_address("management")),
+        )
+        addresses = await balancer.ready()
+        self.inference = f"http://{addresses['inference']}"
+        self.management = f"http://{addresses['management']}"
+        agents = [
+            await self._spawn(
+                f"agent demo-{number}",
+                "agent",
+                *("--balancer", f"ws://{addresses['management']}"),
+                *("--name", f"demo-{number}"),
+                *("--model", str(MODEL)),
+                *("--context-size", "2048"),
+                *("--threads", "1"),
+            )
+            for number in range(1, NUM_AGENTS + 1)
+        ]
+        await asyncio.gather(*(agent.ready() for agent in agents))
+
+    async def _spawn(self, name: str, *command: str) -> Child:
+        child = await Child.start(name, self.logs / f"{name.replace(' ', '-')}.log", *command)
+        self.children.append(child)
+        return child
+
+    async def stop(self) -> None:
+        for child in self.children:
+            await child.stop()
+
+    async def until_one_dies(self) -> None:
+        """Returns never; raises `DemoError` when a daemon ends by itself."""
+        waits = {asyncio.create_task(child.process.wait()): child for child in self.children}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        child = waits[done.pop()]
+        raise DemoError(f"{child.name} ended by itself:\n{child.tail()}")
+
+
+def preferred_address(which: str) -> str:
+    """The usual port when it is free, else any."""
+    port = PREFERRED_PORTS[which]
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{port}"
+
+
+async def ask(inference: str, question: str) -> None:
+    """Streams the answer to the terminal. Raises `DemoError`."""
+    body = {"messages": [{"role": "user", "content": question}], "temperature": 0}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{inference}/api/v1/generate", json=body) as response,
+    ):
+        if response.status != 200:
+            raise DemoError(f"the balancer answered {response.status}: {await response.text()}")
+        async for line in response.content:
+            event = json.loads(line)
+            match event["event"]:
+                case "token":
+                    print(event["text"], end="", flush=True)
+                case "done":
+                    print(f"\n\n{summary(event)}")
+                    return
+                case "error":
+                    raise DemoError(event["error"]["message"])
+    raise DemoError("the stream ended without a last event")
+
+
+def summary(done: dict[str, object]) -> str:
+    usage, timings = done["usage"], done["timings"]
+    assert isinstance(usage, dict)
+    assert isinstance(timings, dict)
+    return (
+        f"({usage['completion_tokens']} tokens from agent {done['agent']} "
+        f"in {timings['total_ms']:.0f} ms, the first after {timings['first_token_ms']:.0f} ms)"
+    )
+
+
+def show_addresses(demo: Demo) -> None:
+    print(f"API        {demo.inference}/v1 (OpenAI), {demo.inference}/api/v1 (native)")
+    print(f"Dashboard  {demo.management}/")
+    print(f"Logs       {demo.logs}\n", flush=True)
+
+
+async def run(demo: Demo, *, once: bool) -> None:
+    print(f"Starting a balancer and {NUM_AGENTS} agents on the demo model ...", flush=True)
+    await demo.start()
+    show_addresses(demo)
+    print(f"> {QUESTION}\n", flush=True)
+    await ask(demo.inference, QUESTION)
+    if not once:
+        print("\nUp until Ctrl-C.", flush=True)
+        await demo.until_one_dies()
+
+
+async def main(*, once: bool) -> int:
+    loop = asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory(prefix="arriero-demo-") as logs:
+        async with AsyncExitStack() as stack:
+            demo = Demo(Path(logs))
+            stack.push_async_callback(demo.stop)
+            work = asyncio.create_task(run(demo, once=once))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, work.cancel)
+            try:
+                await work
+            except asyncio.CancelledError:
+                print("\nDraining ...", flush=True)
+            except DemoError as error:
+                print(f"demo: {error}", file=sys.stderr)
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, prog="make demo")
+    parser.add_argument("--once", action="store_true", help="stop after the answer")
+    sys.exit(asyncio.run(main(once=parser.parse_args().once)))
