@@ -1,0 +1,101 @@
+"""An agent that dies or falls silent: each of its clients gets an answer or an error in time."""
+
+import asyncio
+import signal
+
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+from integration_tests.daemons import Fleet, until
+
+HEARTBEATS = {"heartbeat_interval": "100ms", "heartbeat_timeout": "1s"}
+WITHIN = 3.0
+
+
+async def test_killed_while_streaming(fleet: Fleet) -> None:
+    await fleet.start_balancer(**HEARTBEATS)
+    agent = await fleet.start_agent(slots=4, context_size=LONG_CONTEXT)
+    running = [
+        asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS)) for _ in range(4)
+    ]
+    await fleet.until_num_requests(4, "streaming")
+    queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
+    await fleet.until_num_requests(1, "queued")
+
+    agent.signal(signal.SIGKILL)
+    for answer in await asyncio.wait_for(asyncio.gather(*running), WITHIN):
+        assert answer.end["event"] == "error"
+        assert answer.end["error"]["code"] == "agent_lost"
+        assert answer.end["error"]["retryable"] is True
+    assert not await fleet.view("agents")
+
+    await fleet.start_agent()
+    assert (await queued).text == plain_cases()[0].answer
+
+
+async def test_silent_while_streaming(fleet: Fleet) -> None:
+    await fleet.start_balancer(**HEARTBEATS)
+    agent = await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "streaming")
+
+    agent.signal(signal.SIGSTOP)
+    answer = await asyncio.wait_for(running, WITHIN)
+    assert answer.end["error"]["code"] == "agent_lost"
+
+    agent.signal(signal.SIGCONT)
+
+    async def back() -> bool:
+        return len(await fleet.view("agents")) == 1
+
+    await until(back, deadline=10)
+    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    assert answer.text == plain_cases()[0].answer
+
+
+async def test_requests_that_delivered_nothing_move_to_another_agent(fleet: Fleet) -> None:
+    await fleet.start_balancer(**HEARTBEATS)
+    silent = await fleet.start_agent(slots=4)
+    silent.signal(signal.SIGSTOP)
+    asked = plain_cases()[:4]
+    waiting = [
+        asyncio.create_task(generate(fleet.http, fleet.inference, case.body)) for case in asked
+    ]
+    await fleet.until_num_requests(4, "assigned")
+
+    await fleet.start_agent(slots=4)
+    answers = await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    assert [answer.text for answer in answers] == [case.answer for case in asked]
+    assert {answer.end["agent"] for answer in answers} == {"agent-2"}
+    silent.signal(signal.SIGKILL)
+
+
+async def test_first_token_deadline(fleet: Fleet) -> None:
+    await fleet.start_balancer(first_token_timeout="300ms", heartbeat_timeout="20s")
+    agent = await fleet.start_agent()
+    agent.signal(signal.SIGSTOP)
+    answer = await asyncio.wait_for(
+        generate(fleet.http, fleet.inference, plain_cases()[0].body), WITHIN
+    )
+    assert (answer.status, answer.end["error"]["code"]) == (504, "first_token_timeout")
+    agent.signal(signal.SIGCONT)
+    await fleet.until_idle()
+
+
+async def test_token_deadline(fleet: Fleet) -> None:
+    await fleet.start_balancer(token_timeout="300ms", heartbeat_timeout="20s")
+    agent = await fleet.start_agent(context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "streaming")
+    agent.signal(signal.SIGSTOP)
+    answer = await asyncio.wait_for(running, WITHIN)
+    assert answer.end["error"]["code"] == "token_timeout"
+    agent.signal(signal.SIGCONT)
+    await fleet.until_idle()
+
+
+async def test_whole_request_deadline(fleet: Fleet) -> None:
+    await fleet.start_balancer(request_timeout="500ms")
+    await fleet.start_agent(context_size=LONG_CONTEXT)
+    answer = await generate(fleet.http, fleet.inference, ENDLESS)
+    assert answer.end["error"]["code"] == "request_timeout"
+    assert answer.text
+    await fleet.until_idle()

@@ -1,0 +1,148 @@
+"""What an operator gets wrong is one clear line that says what to do, never a traceback."""
+
+from pathlib import Path
+
+import pytest
+
+from integration_tests.corpus import generate, plain_cases
+from integration_tests.daemons import MODEL, Daemon, Fleet
+
+
+async def one_line(daemon: Daemon) -> tuple[int, str]:
+    """The exit code and the only line on standard error."""
+    code = await daemon.exit_code()
+    assert len(daemon.stderr) == 1, daemon
+    assert daemon.stdout == []
+    return code, daemon.stderr[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("balancer", "--no-such-flag"), "--no-such-flag"),
+        (("balancer", "--max-buffered-requests", "many"), "--max-buffered-requests"),
+        (("balancer", "--drain-timeout", "-1"), "--drain-timeout"),
+        (("balancer", "--inference-addr", "nonsense"), "--inference-addr"),
+        (("agent", "--slots", "0"), "--slots"),
+        (("agent", "--balancer", "http://127.0.0.1:1"), "--balancer"),
+        (("agent", "--max-stall", "soon"), "--max-stall"),
+        (("balancer", "--config", "/no/such/file.toml"), "/no/such/file.toml"),
+    ],
+)
+async def test_a_bad_flag(fleet: Fleet, command: tuple[str, ...], named: str) -> None:
+    code, line = await one_line(await fleet.start(*command))
+    assert code == 2
+    assert named in line
+
+
+async def test_a_bad_variable(fleet: Fleet) -> None:
+    daemon = await fleet.start("balancer", env={"ARRIERO_BALANCER_DRAIN_TIMEOUT": "soon"})
+    code, line = await one_line(daemon)
+    assert code == 2
+    assert "ARRIERO_BALANCER_DRAIN_TIMEOUT" in line
+
+
+async def test_flags_win_over_environment_over_file(fleet: Fleet, tmp_path: Path) -> None:
+    config = tmp_path / "balancer.toml"
+    config.write_text('max-buffered-requests = "many"\n')
+    code, line = await one_line(await fleet.start("balancer", "--config", str(config)))
+    assert code == 2
+    assert "max-buffered-requests" in line
+
+    config.write_text('drain-timeout = "1m"\nmax-buffered-requests = 7\n')
+    balancer = await fleet.start(
+        "balancer",
+        *("--config", str(config), "--inference-addr", "127.0.0.1:0"),
+        env={
+            "ARRIERO_BALANCER_MANAGEMENT_ADDR": "127.0.0.1:0",
+            "ARRIERO_BALANCER_INFERENCE_ADDR": "nonsense:nonsense",
+        },
+    )
+    # The flag hides the variable's nonsense, as the higher of the two.
+    await balancer.until_ready()
+    assert await balancer.terminate() == 0
+
+
+@pytest.mark.parametrize("flag", ["inference_addr", "management_addr"])
+async def test_a_port_in_use(fleet: Fleet, flag: str) -> None:
+    first = await fleet.start_balancer()
+    taken = first.ready[flag.removesuffix("_addr")]
+    other = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"} | {flag: taken}
+    second = await fleet.start(
+        "balancer",
+        *(word for name, value in other.items() for word in (f"--{name.replace('_', '-')}", value)),
+    )
+    code = await second.exit_code()
+    assert code == 1
+    assert taken in second.stderr[-1]
+    assert f"--{flag.replace('_', '-')}" in second.stderr[-1]
+    assert "Traceback" not in "\n".join(second.stderr)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "junk", "truncated"])
+async def test_a_model_that_cannot_be_loaded(fleet: Fleet, tmp_path: Path, kind: str) -> None:
+    await fleet.start_balancer()
+    path = tmp_path / "model.gguf"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "junk":
+            path.write_bytes(b"not a model at all" * 1000)
+        case "truncated":
+            path.write_bytes(MODEL.read_bytes()[: MODEL.stat().st_size // 2])
+    agent = await fleet.launch_agent(model=path)
+    assert await agent.exit_code() == 1
+    assert str(path) in agent.stderr[-1]
+    assert "Traceback" not in "\n".join(agent.stderr)
+    assert agent.stdout == []
+
+
+async def test_an_unreachable_balancer_is_said_once_and_dialled_again(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer()
+    addresses = balancer.ready
+    assert await balancer.terminate() == 0
+
+    agent = await fleet.launch_agent()
+    line = await agent.until_line(agent.stderr, addresses["management"])
+    assert "Traceback" not in "\n".join(agent.stderr)
+    assert line
+
+    await fleet.start_balancer(
+        inference_addr=addresses["inference"], management_addr=addresses["management"]
+    )
+    await agent.until_ready()
+    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    assert answer.text == plain_cases()[0].answer
+    assert sum("cannot reach" in line for line in agent.stderr) == 1
+
+
+async def test_an_unreachable_balancer_does_not_hold_up_the_exit(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    await fleet.balancer.terminate()
+    agent = await fleet.launch_agent()
+    await agent.until_line(agent.stderr, "cannot reach")
+    assert await agent.terminate() == 0
+
+
+@pytest.mark.parametrize("program", ["balancer", "agent", "arriero"])
+async def test_help_explains(fleet: Fleet, program: str) -> None:
+    daemon = await fleet.start(program, "--help")
+    assert await daemon.exit_code() == 0
+    assert daemon.stderr == []
+    text = "\n".join(daemon.stdout)
+    expected = {
+        "balancer": "--max-buffered-requests",
+        "agent": "--max-stall",
+        "arriero": "balancer",
+    }
+    assert expected[program] in text
+
+
+async def test_ready_lines(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer()
+    assert balancer.stdout == [
+        f"ready balancer inference={balancer.ready['inference']} "
+        f"management={balancer.ready['management']}"
+    ]
+    agent = await fleet.start_agent(name="box")
+    assert agent.stdout == ["ready agent name=box slots=4 model=arriero-demo"]

@@ -1,0 +1,148 @@
+"""Whatever is sent, an answer comes back, and nobody else notices."""
+
+import json
+from typing import Any
+
+import pytest
+
+from integration_tests.corpus import generate, plain_cases
+from integration_tests.daemons import Fleet
+
+BODIES: list[tuple[bytes, str]] = [
+    (b"", "JSON"),
+    (b"{", "JSON"),
+    (b"\xff\xfe", "JSON"),
+    (b"[]", "object"),
+    (b"null", "object"),
+    (b"{}", "prompt"),
+    (b'{"prompt": 1}', "prompt"),
+    (b'{"prompt": "a", "messages": []}', "messages"),
+    (b'{"messages": []}', "messages"),
+    (b'{"messages": [{"role": "nobody", "content": "a"}]}', "messages[0].role"),
+    (b'{"messages": [{"role": "user", "content": 5}]}', "messages[0].content"),
+    (b'{"prompt": "a", "no_such_field": 1}', "no_such_field"),
+    (b'{"prompt": "a", "max_tokens": 0}', "max_tokens"),
+    (b'{"prompt": "a", "max_tokens": "ten"}', "max_tokens"),
+    (b'{"prompt": "a", "temperature": -1}', "temperature"),
+    (b'{"prompt": "a", "temperature": NaN}', "temperature"),
+    (b'{"prompt": "a", "top_p": 2}', "top_p"),
+    (b'{"prompt": "a", "stop": [""]}', "stop[0]"),
+    (b'{"prompt": "a", "seed": -1}', "seed"),
+    (b'{"prompt": "a", "logit_bias": {"x": 1}}', "logit_bias"),
+    (b'{"prompt": "a", "stream": "yes"}', "stream"),
+    (b"[" * 100_000, "JSON"),
+]
+
+
+@pytest.fixture
+async def serving(fleet: Fleet) -> Fleet:
+    await fleet.start_balancer()
+    await fleet.start_agent()
+    return fleet
+
+
+async def still_answers(fleet: Fleet) -> None:
+    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    assert answer.text == plain_cases()[0].answer
+
+
+async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"}
+    async with fleet.http.post(fleet.inference + path, data=body, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def test_every_malformed_body_names_what_is_wrong(serving: Fleet) -> None:
+    for body, named in BODIES:
+        status, answer = await post(serving, "/api/v1/generate", body)
+        assert status == 400, body
+        assert answer["error"]["code"] == "invalid_request", body
+        assert named in answer["error"]["message"], (body, answer)
+    await still_answers(serving)
+
+
+async def test_openai_doors_answer_the_same_bodies_in_their_own_shape(serving: Fleet) -> None:
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        for body, _ in BODIES[:5]:
+            status, answer = await post(serving, path, body)
+            assert status == 400, body
+            assert answer["error"]["type"] == "invalid_request_error", body
+            assert answer["error"]["message"], body
+    await still_answers(serving)
+
+
+async def test_a_body_over_the_limit_is_413(serving: Fleet) -> None:
+    body = json.dumps({"prompt": "a" * (17 * 1024 * 1024)}).encode()
+    for path in ("/api/v1/generate", "/v1/completions"):
+        status, answer = await post(serving, path, body)
+        assert status == 413
+        assert answer["error"]["message"]
+    await still_answers(serving)
+
+
+async def test_unknown_paths_and_methods_are_answered_in_json(serving: Fleet) -> None:
+    for base in (serving.inference, serving.management):
+        async with serving.http.get(f"{base}/no/such/path") as response:
+            assert response.status == 404
+            assert (await response.json())["error"]["code"] == "not_found"
+    async with serving.http.get(f"{serving.inference}/api/v1/generate") as response:
+        assert response.status == 405
+        assert (await response.json())["error"]["message"]
+
+
+async def test_a_page_of_another_origin_is_refused(serving: Fleet) -> None:
+    headers = {"Origin": "http://elsewhere.example"}
+    for url in (
+        f"{serving.inference}/api/v1/generate",
+        f"{serving.management}/api/v1/generate",
+    ):
+        async with serving.http.post(url, json={"prompt": "a"}, headers=headers) as response:
+            assert response.status == 403
+
+
+FRAMES = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"type": "no_such_type"}',
+    '{"type": "output", "items": []}',
+    '{"type": "hello"}',
+    '{"type": "hello", "protocol": 999, "agent_id": "x", "name": "x", "version": "9", "slots": 1}',
+    '{"type": "hello", "protocol": 1, "agent_id": "x", "name": "x", "version": "9", "slots": -1}',
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+async def test_a_peer_that_is_no_agent_is_turned_away(serving: Fleet, frame: str) -> None:
+    url = f"{serving.management}/api/v1/agent-socket"
+    async with serving.http.ws_connect(url) as ws:
+        await ws.send_str(frame)
+        received = [message.data async for message in ws]
+    assert ws.close_code is not None
+    assert all(json.loads(data)["type"] == "reject" for data in received)
+    assert len(await serving.view("agents")) == 1
+    await still_answers(serving)
+
+
+async def test_an_agent_that_turns_to_junk_is_dropped(serving: Fleet) -> None:
+    hello = {
+        "type": "hello",
+        "protocol": 1,
+        "agent_id": "liar",
+        "name": "liar",
+        "version": "1",
+        "slots": 0,
+    }
+    async with serving.http.ws_connect(f"{serving.management}/api/v1/agent-socket") as ws:
+        await ws.send_json(hello)
+        assert (await ws.receive_json())["type"] == "welcome"
+        assert len(await serving.view("agents")) == 2
+        await ws.send_json(
+            {"type": "output", "items": [{"type": "piece", "id": "nobody", "text": "x"}]}
+        )
+        await ws.send_bytes(b"\x00\xff")
+        async for _ in ws:
+            pass
+    assert [agent["name"] for agent in await serving.view("agents")] == ["agent-1"]
+    await still_answers(serving)

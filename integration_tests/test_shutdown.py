@@ -1,0 +1,131 @@
+"""SIGTERM drains: what runs finishes, what is new is refused, and the exit code is 0."""
+
+import asyncio
+import signal
+
+import aiohttp
+import pytest
+
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+from integration_tests.daemons import Fleet, until
+
+TAKES_A_WHILE = ENDLESS | {"max_tokens": 2500}
+
+
+async def open_events(fleet: Fleet) -> aiohttp.ClientResponse:
+    """An SSE connection that has shown its first snapshot and stays open."""
+    events = await fleet.http.get(f"{fleet.management}/api/v1/events")
+    assert (await events.content.readline()).startswith(b"event: fleet")
+    return events
+
+
+async def test_agent_finishes_its_streams_and_leaves(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    leaver = await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    running = [
+        asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE)) for _ in range(2)
+    ]
+    await fleet.until_num_requests(2, "streaming")
+
+    leaver.signal(signal.SIGTERM)
+
+    async def draining() -> bool:
+        agents = await fleet.view("agents")
+        return [agent["state"] for agent in agents] == ["draining"]
+
+    await until(draining, deadline=5)
+    newcomer = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
+    await fleet.until_num_requests(1, "queued")
+    for answer in await asyncio.gather(*running):
+        assert answer.end["finish_reason"] == "length"
+        assert answer.end["usage"]["completion_tokens"] == 2500
+    assert await leaver.exit_code() == 0
+
+    await fleet.start_agent()
+    assert (await newcomer).text == plain_cases()[0].answer
+
+
+async def test_agent_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    agent = await fleet.start_agent(context_size=LONG_CONTEXT, drain_timeout="300ms")
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "streaming")
+
+    assert await agent.terminate() == 0
+    end = (await running).end
+    assert end["event"] == "error"
+    assert end["error"]["code"] == "shutting_down"
+
+
+async def test_balancer_finishes_its_streams_with_sse_open(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer()
+    await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    running = [
+        asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE)) for _ in range(2)
+    ]
+    await fleet.until_num_requests(2, "streaming")
+    events = await open_events(fleet)
+
+    balancer.signal(signal.SIGTERM)
+    for answer in await asyncio.gather(*running):
+        assert answer.end["finish_reason"] == "length"
+    assert await balancer.exit_code() == 0
+    await events.read()
+
+
+async def test_draining_balancer_refuses_what_is_new(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer()
+    await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE))
+    async with fleet.http.ws_connect(f"{fleet.inference}/api/v1/socket") as ws:
+        await fleet.until_num_requests(1, "streaming")
+        balancer.signal(signal.SIGTERM)
+        await balancer.until_line(balancer.stderr, "drain")
+        await ws.send_json({"jsonrpc": "2.0", "id": 1, "method": "generate", "params": ENDLESS})
+        refusal = await ws.receive_json(timeout=5)
+    assert refusal["error"]["data"]["code"] == "shutting_down"
+    assert (await running).end["finish_reason"] == "length"
+    assert await balancer.exit_code() == 0
+
+
+async def test_balancer_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer(drain_timeout="300ms")
+    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    streaming = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "streaming")
+    queued = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "queued")
+
+    assert await balancer.terminate() == 0
+    assert (await streaming).end["error"]["code"] == "shutting_down"
+    refused = await queued
+    assert (refused.status, refused.end["error"]["code"]) == (503, "shutting_down")
+
+
+async def test_agents_come_back_to_a_new_balancer(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer()
+    addresses = balancer.ready
+    await fleet.start_agent()
+    assert await balancer.terminate() == 0
+
+    await fleet.start_balancer(
+        inference_addr=addresses["inference"], management_addr=addresses["management"]
+    )
+    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    assert answer.text == plain_cases()[0].answer
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_exits_at_once(fleet: Fleet, number: signal.Signals) -> None:
+    balancer = await fleet.start_balancer()
+    agent = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_num_requests(1, "streaming")
+
+    balancer.signal(number)
+    await balancer.until_line(balancer.stderr, "drain")
+    balancer.signal(number)
+    assert await balancer.exit_code(5) != 0
+    with pytest.raises(aiohttp.ClientError):
+        await running
+    assert await agent.terminate() == 0
