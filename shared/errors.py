@@ -196,7 +196,7 @@ class TokenTimeout(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireError:
-    """An error as it crosses a socket: `{"code", "message", "retryable"}` and, where known, more."""
+    """An error as it crosses a socket: code, message, retryable and, where known, more."""
 
     code: str
     message: str

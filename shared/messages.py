@@ -60,7 +60,7 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """Something that keeps the agent from doing its work; `code` is stable, `message` for people."""
+    """What keeps the agent from doing its work; `code` is stable, `message` for people."""
 
     __pydantic_config__ = _STRICT
     code: str

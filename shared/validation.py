@@ -1,16 +1,54 @@
 """From pydantic's findings to one sentence that names the field and says what would be right."""
 
-from collections.abc import Iterable
-from typing import TypeVar
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from .errors import InvalidRequest
 
 T = TypeVar("T")
 
+Location = tuple[int | str, ...]
+
 MAX_ECHO = 60
 """Longest part of a bad value that an error repeats, in characters."""
+
+_ABSENT = ("missing", "missing_argument")
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_UNTAGGED = ("union_tag_invalid", "union_tag_not_found")
+
+_REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "dataclass_type": "must be an object",
+    "dict_type": "must be an object",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than": lambda limits: f"must be more than {limits['gt']:g}",
+    "greater_than_equal": lambda limits: f"must be at least {limits['ge']:g}",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of less than 4300 digits",
+    "int_type": "must be a whole number",
+    "less_than": lambda limits: f"must be less than {limits['lt']:g}",
+    "less_than_equal": lambda limits: f"must be at most {limits['le']:g}",
+    "list_type": "must be a list",
+    "literal_error": lambda limits: f"must be {limits['expected']}",
+    "model_type": "must be an object",
+    "none_required": "must be null",
+    "string_too_long": lambda limits: f"must be at most {limits['max_length']} characters long",
+    "string_too_short": lambda limits: f"must be at least {limits['min_length']} characters long",
+    "string_type": "must be a string",
+    "string_unicode": "must be valid Unicode",
+    "too_long": lambda limits: f"must hold at most {limits['max_length']} entries",
+    "too_short": lambda limits: f"must hold at least {limits['min_length']} entries",
+    "tuple_type": "must be a list",
+    "union_tag_invalid": lambda limits: f"must be one of {limits['expected_tags']}",
+}
 
 
 def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
@@ -18,40 +56,76 @@ def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, body) from error
 
 
-def invalid(error: ValidationError) -> InvalidRequest:
-    """The first finding of `error` as an `InvalidRequest`."""
-    finding = error.errors(include_url=False, include_context=False)[0]
-    field = field_name(finding["loc"])
-    return InvalidRequest(_sentence(finding["type"], field, finding["msg"], finding["input"]), field=field or None)
+def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
+    """What `error` found wrong with the JSON `body`, as an `InvalidRequest`."""
+    findings = error.errors(include_url=False)
+    if findings[0]["type"] == "json_invalid":
+        reason = findings[0]["msg"].removeprefix("Invalid JSON: ")
+        return InvalidRequest(f"the body is not valid JSON: {reason}")
+    document = json.loads(body)
+    paths = [_path(finding, document) for finding in findings]
+    path = _deepest(paths)
+    field = _written(path)
+    return InvalidRequest(
+        _sentence(field, [f for f, p in zip(findings, paths, strict=True) if p == path]),
+        field=field or None,
+    )
 
 
-def field_name(location: Iterable[int | str]) -> str:
-    """A pydantic location as a path people write: `messages[0].content`."""
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part.isidentifier():
-            path += f".{part}" if path else part
-    return path
+def requirement(finding: ErrorDetails) -> str:
+    """What a right value would be: `must be at least 1`."""
+    known = _REQUIREMENTS.get(finding["type"])
+    if known is None:
+        return finding["msg"].removeprefix("Value error, ")
+    return known if isinstance(known, str) else known(finding.get("ctx", {}))
 
 
-def _sentence(kind: str, field: str, message: str, value: object) -> str:
-    if kind == "json_invalid":
-        return f"the body is not valid JSON: {message.removeprefix('Invalid JSON: ')}"
-    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field `{field}`"
-    if kind in ("missing", "missing_argument"):
-        return f"`{field}` is missing"
-    reason = message.removeprefix("Value error, ")
-    if not field:
-        return reason
-    return f"`{field}`: {reason[0].lower()}{reason[1:]}, not {_echo(value)}"
-
-
-def _echo(value: object) -> str:
-    text = repr(value)
+def echo(value: object) -> str:
+    """A bad value as an error repeats it: as JSON, and never long."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_ECHO else text[: MAX_ECHO - 1] + "…"
+
+
+def _path(finding: ErrorDetails, document: Any) -> Location:
+    """Where the finding is in the document: its location without the names of union branches."""
+    path: list[int | str] = []
+    *inner, last = finding["loc"] or ("",)
+    for part in inner:
+        if _holds(document, part):
+            document = document[part]
+            path.append(part)
+    names_absentee = finding["type"] in _ABSENT + _UNKNOWN
+    return (*path, last) if names_absentee or _holds(document, last) else tuple(path)
+
+
+def _holds(document: Any, part: int | str) -> bool:
+    if isinstance(document, list):
+        return isinstance(part, int) and part < len(document)
+    return isinstance(document, dict) and part in document
+
+
+def _deepest(paths: list[Location]) -> Location:
+    """The first finding's path, or the longest below it: that branch of a union was meant."""
+    first = paths[0]
+    return max((path for path in paths if path[: len(first)] == first), key=len)
+
+
+def _written(path: Location) -> str:
+    """A path as people write it: `messages[0].content`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _sentence(field: str, findings: list[ErrorDetails]) -> str:
+    kind = findings[0]["type"]
+    if kind in _UNKNOWN:
+        return f"unknown field `{field}`"
+    if kind in _ABSENT:
+        return f"`{field}` is missing"
+    reasons = " or ".join(dict.fromkeys(requirement(finding) for finding in findings))
+    reasons = reasons.replace(" or must be ", " or ")
+    value = findings[0]["input"]
+    return f"`{field}` {reasons}, not {echo(value)}" if field else reasons

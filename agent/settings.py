@@ -1,0 +1,78 @@
+"""What an agent can be told."""
+
+import socket
+from pathlib import Path
+from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from ..shared.quantities import Duration
+from ..shared.settings import DaemonSettings, Shown
+from .cores import default_threads
+
+MAX_SLOTS = 256
+"""llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
+
+
+def _websocket_url(url: str) -> str:
+    problem = "must be a WebSocket URL such as ws://127.0.0.1:8060"
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port != 0
+    except ValueError as error:
+        raise ValueError(problem) from error
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or not has_port:
+        raise ValueError(problem)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"{problem}, without credentials, query or fragment")
+    return url.rstrip("/")
+
+
+def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(urls)) < len(urls):
+        raise ValueError("must name each balancer once")
+    return urls
+
+
+BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
+
+
+class AgentSettings(DaemonSettings):
+    """An agent's settings. Times in seconds, sizes in tokens."""
+
+    program: ClassVar[str] = "agent"
+    summary: ClassVar[str] = (
+        "Serves a model on this host: dials balancers, and decodes their requests in one "
+        "continuous batch."
+    )
+
+    balancer: Annotated[
+        tuple[BalancerUrl, ...], Field(min_length=1), AfterValidator(_distinct), Shown("URL")
+    ] = Field(
+        default=("ws://127.0.0.1:8060",),
+        description="management address of a balancer to dial; in the environment, several are "
+        "separated by commas",
+    )
+    name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
+        default_factory=socket.gethostname, description="name of this agent, shown to people"
+    )
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = Field(
+        default=4, description="sequences to run at once"
+    )
+    model: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="GGUF file to serve; without it the fleet's desired state decides",
+    )
+    context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
+        default=4096, description="ceiling of each slot, prompt and answer together, in tokens"
+    )
+    threads: Annotated[int, Field(ge=1, le=1024), Shown("N", "physical cores")] = Field(
+        default_factory=default_threads, description="threads of the engine"
+    )
+    max_stall: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
+        default=0.5, description="longest pause of a running stream while prompts are read"
+    )
+    gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
+        default=-1, description="layers to offload, where the build can; -1 offloads all"
+    )

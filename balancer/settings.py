@@ -1,0 +1,66 @@
+"""What a balancer can be told."""
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from ..shared.quantities import Address, Duration, format_duration
+from ..shared.settings import DaemonSettings, ListenAddress, Shown
+
+Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
+
+
+def _known_store(url: str) -> str:
+    if url != "memory://":
+        raise ValueError("must be memory://, the only store there is so far")
+    return url
+
+
+class BalancerSettings(DaemonSettings):
+    """A balancer's settings. Times in seconds."""
+
+    program: ClassVar[str] = "balancer"
+    summary: ClassVar[str] = (
+        "Takes inference requests, holds them until an agent has a free slot, and forwards the "
+        "answers as they are made."
+    )
+
+    inference_addr: ListenAddress = Field(
+        default=Address("127.0.0.1", 8061),
+        description="where clients connect: native API, WebSocket, and OpenAI under /v1",
+    )
+    management_addr: ListenAddress = Field(
+        default=Address("127.0.0.1", 8060),
+        description="where agents and operators connect: agents' socket, REST and events, "
+        "/metrics, dashboard at /",
+    )
+    state: Annotated[str, AfterValidator(_known_store), Shown("URL")] = Field(
+        default="memory://", description="where desired state is kept"
+    )
+    max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        default=256, description="how many requests may wait for a slot; 0 turns queueing off"
+    )
+    buffered_request_timeout: Timeout = Field(default=30.0, description="longest wait for a slot")
+    first_token_timeout: Timeout = Field(
+        default=120.0, description="longest wait between a slot and the first token"
+    )
+    token_timeout: Timeout = Field(default=30.0, description="longest silence between tokens")
+    request_timeout: Timeout = Field(
+        default=600.0, description="longest time a request may take as a whole"
+    )
+    heartbeat_interval: Timeout = Field(
+        default=1.0, description="how often agents and balancer give a sign of life"
+    )
+    heartbeat_timeout: Timeout = Field(
+        default=5.0, description="silence after which an agent counts as lost"
+    )
+
+    @model_validator(mode="after")
+    def _timeout_spans_interval(self) -> Self:
+        if self.heartbeat_timeout <= self.heartbeat_interval:
+            raise ValueError(
+                "--heartbeat-timeout: must be longer than --heartbeat-interval "
+                f"({format_duration(self.heartbeat_interval)}), "
+                f"not {format_duration(self.heartbeat_timeout)}"
+            )
+        return self

@@ -1,0 +1,52 @@
+"""The `arriero` program: every installed command under one name."""
+
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from inspect import getdoc
+
+GROUP = "arriero.commands"
+"""Entry points here are functions of an argument list that return an exit code."""
+
+_USAGE = """usage: arriero COMMAND [--FLAG VALUE ...]
+
+Commands (each explains its flags with --help):"""
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names; the rest is for that command."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    commands = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if not arguments or arguments[0] in ("--help", "-h"):
+        sys.stdout.write(_help(commands))
+        return 0
+    if arguments[0] == "--version":
+        sys.stdout.write(f"arriero {version('arriero')}\n")
+        return 0
+    if arguments[0] not in commands:
+        sys.stderr.write(f"arriero: {_unknown(arguments[0], list(commands))}\n")
+        return 2
+    return _load(commands[arguments[0]])(arguments[1:])
+
+
+def _load(entry: EntryPoint) -> Command:
+    command: Command = entry.load()
+    return command
+
+
+def _help(commands: dict[str, EntryPoint]) -> str:
+    width = max(map(len, commands), default=0)
+    lines = [
+        f"  {name:<{width}}  {(getdoc(_load(entry)) or '').partition(chr(10))[0]}"
+        for name, entry in sorted(commands.items())
+    ]
+    return "\n".join([_USAGE, *lines]) + "\n"
+
+
+def _unknown(word: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else "see arriero --help"
+    return f"unknown command {word!r}; {hint}"

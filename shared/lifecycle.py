@@ -1,0 +1,112 @@
+"""A daemon's life: an event loop, an orderly stop on the first signal, and an exit code.
+
+| exit code | when |
+| --- | --- |
+| 0 | it stopped because it was asked to |
+| 1 | it could not start; one line on stderr says why |
+| 70 | a mistake of ours; the log has everything |
+| 130, 143 | a second SIGINT or SIGTERM, at once |
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+EXIT_STARTUP = 1
+EXIT_INTERNAL = 70
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StartupError(Exception):
+    """The daemon cannot start. The message is one line: what is wrong and what to do about it."""
+
+
+class Shutdown:
+    """The wish to stop. `requested` is set once and never cleared."""
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+
+    def request(self, reason: str) -> None:
+        """Ask for an orderly stop; asking again changes nothing."""
+        if not self.requested.is_set():
+            logger.info("stopping: %s", reason)
+            self.requested.set()
+
+
+def run(program: str, main: Callable[[Shutdown], Awaitable[None]]) -> int:
+    """Run `main` until it returns and answer the process's exit code.
+
+    SIGTERM and SIGINT set `shutdown.requested`, upon which `main` should finish in its own time;
+    after that a second signal ends the process on the spot.
+    """
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_supervise(main))
+    except KeyboardInterrupt:
+        return _signal_code(signal.SIGINT)
+    except Exception as error:  # the process's outermost boundary: everything is logged
+        return _report(program, error)
+    return 0
+
+
+def ready(program: str, **facts: object) -> None:
+    """Print the line on stdout that says the daemon is ready and where: `ready balancer a=b …`."""
+    pairs = "".join(f" {key}={value}" for key, value in facts.items())
+    sys.stdout.write(f"ready {program}{pairs}\n")
+    sys.stdout.flush()
+
+
+async def _supervise(main: Callable[[Shutdown], Awaitable[None]]) -> None:
+    shutdown = Shutdown()
+    loop = asyncio.get_running_loop()
+
+    def on_first(number: signal.Signals) -> None:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+            # Not the loop's handler: this one also works while the loop is stuck or closing.
+            signal.signal(each, _exit_at_once)
+        shutdown.request(f"{number.name}, once more to stop at once")
+
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, on_first, each)
+    await main(shutdown)
+
+
+def _exit_at_once(number: int, _frame: FrameType | None) -> None:
+    os._exit(_signal_code(number))
+
+
+def _signal_code(number: int) -> int:
+    return 128 + number
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _report(program: str, error: Exception) -> int:
+    causes = _leaves(error)
+    if not all(isinstance(cause, StartupError) for cause in causes):
+        logger.critical("stopped by an unexpected error", exc_info=error)
+        return EXIT_INTERNAL
+    for message in dict.fromkeys(map(str, causes)):
+        sys.stderr.write(f"{program}: {message}\n")
+    return EXIT_STARTUP
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]

@@ -1,0 +1,58 @@
+"""Values as people write them in settings: durations and addresses."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|)", re.ASCII)
+_ADDRESS = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):(\d{1,5})", re.ASCII)
+
+MAX_DURATION = 365 * 24 * 3600.0
+"""Longest duration anyone can mean, in seconds; timers take it without overflow."""
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 takes any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of `10`, `1.5`, `500ms`, `2m` or `1h`. Raises `ValueError` that says so."""
+    found = _DURATION.fullmatch(str(value).strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    if not 0 <= seconds <= MAX_DURATION:
+        raise ValueError("must be a duration of at most a year, such as 10, 1.5, 500ms or 2m")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """`seconds` in the largest unit that shows it whole: `500ms`, `30s`, `2m`."""
+    for unit in ("h", "m", "s"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:g}{unit}"
+    return f"{seconds * 1000:g}ms" if seconds else "0s"
+
+
+def parse_address(value: object) -> Address:
+    """The address in `host:port`; without a host, the loopback's. Raises `ValueError` likewise."""
+    found = _ADDRESS.fullmatch(str(value).strip())
+    if not found or int(found[2]) > 65535:
+        raise ValueError("must be HOST:PORT such as 127.0.0.1:8060 (port 0 takes any free one)")
+    return Address(found[1].strip("[]") or LOOPBACK, int(found[2]))
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds."""
