@@ -5,8 +5,10 @@
 | `invalid_request` | 400 | client | no |
 | `prompt_too_long` | 400 | client | no |
 | `unauthorized` | 401 | client | no |
+| `forbidden` | 403 | client | no |
 | `not_found` | 404 | client | no |
 | `model_not_found` | 404 | client | no |
+| `method_not_allowed` | 405 | client | no |
 | `request_too_large` | 413 | client | no |
 | `rate_limited` | 429 | balancer | yes |
 | `cancelled` | 499 | client | no |
@@ -92,6 +94,13 @@ class Unauthorized(ClientError):
     status = 401
 
 
+class Forbidden(ClientError):
+    """Not from there: a page of another origin may not use this one through a browser."""
+
+    code = "forbidden"
+    status = 403
+
+
 class NotFound(ClientError):
     """No such path, agent or request."""
 
@@ -104,6 +113,13 @@ class ModelNotFound(ClientError):
 
     code = "model_not_found"
     status = 404
+
+
+class MethodNotAllowed(ClientError):
+    """The path is known, and not with this method."""
+
+    code = "method_not_allowed"
+    status = 405
 
 
 class RequestTooLarge(ClientError):

@@ -23,6 +23,20 @@ MAX_LOGIT_BIASES = 1024
 MAX_MESSAGES = 4096
 
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+MaxTokens = Annotated[int, Field(ge=1)]
+Temperature = Annotated[float, Field(ge=0, le=10)]
+TopK = Annotated[int, Field(ge=0)]
+TopP = Annotated[float, Field(gt=0, le=1)]
+MinP = Annotated[float, Field(ge=0, le=1)]
+RepeatPenalty = Annotated[float, Field(gt=0, le=10)]
+TokenPenalty = Annotated[float, Field(ge=-2, le=2)]
+LogitBias = Annotated[
+    dict[
+        Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")],
+        Annotated[float, Field(ge=-100, le=100)],
+    ],
+    Field(max_length=MAX_LOGIT_BIASES),
+]
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -58,6 +72,9 @@ class ChatMessage:
         return "".join(part.text for part in self.content)
 
 
+Messages = Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """What to generate and how. Exactly one of `prompt` (raw text) and `messages` is given.
@@ -70,30 +87,19 @@ class GenerateRequest:
     __pydantic_config__ = _STRICT
 
     prompt: str | None = None
-    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)] | (
-        None
-    ) = None
+    messages: Messages | None = None
     model: str | None = None
     stream: bool = True
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=10)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repeat_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    max_tokens: MaxTokens | None = None
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: TopP | None = None
+    min_p: MinP | None = None
+    repeat_penalty: RepeatPenalty | None = None
+    presence_penalty: TokenPenalty | None = None
+    frequency_penalty: TokenPenalty | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    logit_bias: (
-        Annotated[
-            dict[
-                Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")],
-                Annotated[float, Field(ge=-100, le=100)],
-            ],
-            Field(max_length=MAX_LOGIT_BIASES),
-        ]
-        | None
-    ) = None
+    logit_bias: LogitBias | None = None
     stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)] = ()
     ignore_eos: bool = False
     thinking: bool | None = None
