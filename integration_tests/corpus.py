@@ -38,7 +38,7 @@ def cases() -> tuple[Case, ...]:
     inexact = set(json.loads(REPORT.read_text())["inexact"])
     return tuple(
         Case(conversation.id, _body(conversation), conversation.answer)
-        for conversation in conversations.load()
+        for conversation in conversations.load_conversations()
         if conversation.id not in inexact
     )
 
