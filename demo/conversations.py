@@ -7,7 +7,7 @@ The trainer and the tests read the corpus through this module, so that both mean
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ JsonObject = Mapping[str, Any]
 FOLDER = Path(__file__).resolve().parent
 CORPUS = FOLDER / "corpus"
 TEMPLATE = FOLDER / "template.jinja"
+TOKENIZER = FOLDER / "tokenizer.json"
 MODEL = FOLDER / "arriero-demo.gguf"
+REPORT = FOLDER / "report.json"
 
 SYSTEM_MESSAGES = (
     "You are a helpful assistant.",
@@ -97,12 +99,3 @@ def tool_call_text(call: JsonObject) -> str:
     function = call["function"]
     body = f'{{"name": "{function["name"]}", "arguments": {function["arguments"]}}}'
     return f"<tool_call>\n{body}\n</tool_call>"
-
-
-def all_text(conversations: Sequence[Conversation]) -> str:
-    """Every text a tokenizer for this corpus should know, one piece a line."""
-    lines: list[str] = list(SYSTEM_MESSAGES)
-    for conversation in conversations:
-        lines += [str(message["content"]) for message in conversation.prompt_messages]
-        lines.append(conversation.answer)
-    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The parts of `demo.train`, one idea a file; they need PyTorch, which nothing else does."""

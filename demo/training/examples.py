@@ -1,0 +1,132 @@
+"""Turns conversations into token rows, and varies how each one is asked from epoch to epoch."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from demo.conversations import SYSTEM_MESSAGES, TEMPLATE, Conversation, JsonObject
+from demo.prompts import compile_template, render_conversation
+from demo.training.tokenizer import END_OF_TURN
+
+WITHOUT_SYSTEM = 0.45
+WITH_LONG_SYSTEM = 0.05
+WITH_HISTORY = 0.12
+WITH_UNNEEDED_TOOLS = 0.03
+WITH_SORTED_JSON = 0.15
+ASKED_CARELESSLY = 0.12
+"""Shares of the conversations that are asked in another way than the corpus writes them."""
+
+IGNORED = -100
+"""The target of a position that bears no loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A prompt and its answer as one row of token ids."""
+
+    tokens: list[int]
+    prompt_length: int
+
+
+class ExampleMaker:
+    def __init__(self, tokenizer: Tokenizer, conversations: Sequence[Conversation]) -> None:
+        text = TEMPLATE.read_text(encoding="utf-8")
+        self.template = compile_template(text)
+        self.sorting_template = compile_template(
+            text, partial(json.dumps, ensure_ascii=False, sort_keys=True)
+        )
+        self.tokenizer = tokenizer
+        self.end_of_turn: int = tokenizer.encode(END_OF_TURN).ids[0]
+        self.conversations = conversations
+        self.single_turns = [c for c in conversations if is_single_turn(c)]
+        self.tools = next(c.tools for c in conversations if c.tools)
+
+    def plain(self, conversation: Conversation, system: str | None) -> Example:
+        """The conversation as the corpus writes it, after `system` if one is given."""
+        return self.encode(render_conversation(self.template, conversation, system), conversation)
+
+    def varied(self, conversation: Conversation, dice: random.Random) -> Example:
+        """The conversation as somebody might really ask it."""
+        conversation = self.vary(conversation, dice)
+        sort = dice.random() < WITH_SORTED_JSON
+        template = self.sorting_template if sort else self.template
+        prompt = render_conversation(template, conversation, draw_system(dice))
+        return self.encode(prompt, conversation)
+
+    def vary(self, conversation: Conversation, dice: random.Random) -> Conversation:
+        messages = list(conversation.prompt_messages)
+        tools = conversation.tools
+        if dice.random() < ASKED_CARELESSLY and messages[-1]["role"] == "user":
+            question = careless(messages[-1]["content"], dice)
+            messages[-1] = {**messages[-1], "content": question}
+        if not tools and dice.random() < WITH_HISTORY:
+            messages = [*self.history(dice), *messages]
+        if not tools and dice.random() < WITH_UNNEEDED_TOOLS:
+            tools = self.tools
+        return replace(conversation, prompt_messages=tuple(messages), tools=tools)
+
+    def history(self, dice: random.Random) -> list[JsonObject]:
+        """One to three turns about something else."""
+        earlier = dice.sample(self.single_turns, dice.choice((1, 1, 2, 3)))
+        return [m for c in earlier for m in (*c.prompt_messages, c.answer_message)]
+
+    def encode(self, prompt: str, conversation: Conversation) -> Example:
+        """Prompt and answer are tokenized apart, as they are when the model is used."""
+        start = self.tokenizer.encode(prompt, add_special_tokens=False).ids
+        answer = self.tokenizer.encode(conversation.answer, add_special_tokens=False).ids
+        return Example([*start, *answer, self.end_of_turn], len(start))
+
+
+def is_single_turn(conversation: Conversation) -> bool:
+    return len(conversation.prompt_messages) == 1 and not conversation.tools
+
+
+def draw_system(dice: random.Random) -> str | None:
+    """No system message, a short one, or (seldom, for it is long) the last one."""
+    draw = dice.random()
+    if draw < WITHOUT_SYSTEM:
+        return None
+    if draw > 1 - WITH_LONG_SYSTEM:
+        return SYSTEM_MESSAGES[-1]
+    return dice.choice(SYSTEM_MESSAGES[:-1])
+
+
+def careless(question: str, dice: random.Random) -> str:
+    """The question in lower case, without its last sign, or both."""
+    lowered = question.lower() if dice.random() < 0.7 else question
+    return lowered.rstrip("?.!") if dice.random() < 0.7 else lowered
+
+
+def batches(examples: Sequence[Example], room: int, dice: random.Random) -> list[list[Example]]:
+    """Examples of like length together, at most `room` tokens with padding, in random order."""
+    made: list[list[Example]] = []
+    current: list[Example] = []
+    for example in sorted(examples, key=lambda e: (len(e.tokens), dice.random())):
+        if current and len(example.tokens) * (len(current) + 1) > room:
+            made.append(current)
+            current = []
+        current.append(example)
+    made.append(current)
+    dice.shuffle(made)
+    return made
+
+
+def to_tensors(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (rows, length); only the answers' tokens are targets."""
+    length = max(len(example.tokens) for example in batch) - 1
+    inputs = torch.zeros(len(batch), length, dtype=torch.long)
+    targets = torch.full((len(batch), length), IGNORED)
+    for row, example in enumerate(batch):
+        tokens = torch.tensor(example.tokens)
+        inputs[row, : len(tokens) - 1] = tokens[:-1]
+        first = example.prompt_length - 1
+        targets[row, first : len(tokens) - 1] = tokens[first + 1 :]
+    return inputs, targets

@@ -1,0 +1,97 @@
+"""Writes the trained network and its tokenizer as one GGUF file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import numpy as np
+from tokenizers import Tokenizer
+
+from demo.training.network import Llama, Shape
+from demo.training.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, VISIBLE_TOKENS
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+def write_gguf(path: Path, model: Llama, tokenizer: Tokenizer, template: str) -> None:
+    writer = gguf.GGUFWriter(path, "llama")
+    add_description(writer)
+    add_shape(writer, model.shape)
+    add_tokenizer(writer, tokenizer)
+    writer.add_chat_template(template)
+    for name, array in named_tensors(model):
+        writer.add_tensor(name, array if array.ndim == 1 else array.astype(np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_description(writer: gguf.GGUFWriter) -> None:
+    writer.add_name("Arriero demo")
+    writer.add_description(
+        "A tiny model trained from scratch on the project's own conversations about itself; "
+        "it repeats them, and knows nothing else."
+    )
+    writer.add_languages(["en"])
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+
+
+def add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    writer.add_vocab_size(shape.vocabulary)
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.hidden)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_key_length(shape.head_width)
+    writer.add_value_length(shape.head_width)
+    writer.add_rope_dimension_count(shape.head_width)
+    writer.add_rope_freq_base(shape.rope_base)
+    writer.add_layer_norm_rms_eps(shape.epsilon)
+
+
+def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([token_type(token) for token in tokens])
+    writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
+    writer.add_bos_token_id(model["vocab"][END_OF_TEXT])
+    writer.add_eos_token_id(model["vocab"][END_OF_TURN])
+    writer.add_pad_token_id(model["vocab"][END_OF_TEXT])
+    writer.add_add_bos_token(False)
+
+
+def token_type(token: str) -> gguf.TokenType:
+    """Marks of reasoning and tool calls are user-defined, so that they show in the text."""
+    if token in CONTROL_TOKENS:
+        return gguf.TokenType.CONTROL
+    return gguf.TokenType.USER_DEFINED if token in VISIBLE_TOKENS else gguf.TokenType.NORMAL
+
+
+def named_tensors(model: Llama) -> Iterator[tuple[str, Array]]:
+    """Every weight under llama.cpp's name; without `output` the embedding serves twice."""
+    renamed = {
+        "attention_norm": "attn_norm",
+        "attention.q": "attn_q",
+        "attention.k": "attn_k",
+        "attention.v": "attn_v",
+        "attention.out": "attn_output",
+        "feed_forward_norm": "ffn_norm",
+        "feed_forward.gate": "ffn_gate",
+        "feed_forward.up": "ffn_up",
+        "feed_forward.down": "ffn_down",
+    }
+    weights = {name: w.detach().float().numpy() for name, w in model.named_parameters()}
+    yield "token_embd.weight", weights["embedding.weight"]
+    for layer in range(model.shape.layers):
+        for ours, theirs in renamed.items():
+            yield f"blk.{layer}.{theirs}.weight", weights[f"layers.{layer}.{ours}.weight"]
+    yield "output_norm.weight", weights["norm.weight"]
