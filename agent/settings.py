@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from ..shared.quantities import Duration
-from ..shared.settings import DaemonSettings, Shown
+from ..shared.settings.declaration import DaemonSettings, Shown
 from .cores import default_threads
 
 MAX_SLOTS = 256

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from ..shared import lifecycle, log
-from ..shared.settings import load_or_exit
+from ..shared.settings.load import load_or_exit
 from .settings import BalancerSettings
 
 

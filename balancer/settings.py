@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, format_duration
-from ..shared.settings import DaemonSettings, ListenAddress, Shown
+from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
 

@@ -4,15 +4,19 @@ A door validates a body into a `GenerateRequest`; the exchange answers with even
 `Token` and `Notice`, then exactly one `Done` or `Failed`.
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from .errors import RequestError
 
 RequestId = NewType("RequestId", str)
 AgentId = NewType("AgentId", str)
+
+Count = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0)]
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call"]
@@ -22,23 +26,32 @@ MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIASES = 1024
 MAX_MESSAGES = 4096
 
+_TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def _token_id(key: str) -> str:
+    if not _TOKEN_ID.fullmatch(key):
+        raise ValueError("must be a token id of at most 9 digits")
+    return key
+
+
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-MaxTokens = Annotated[int, Field(ge=1)]
+MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=10)]
-TopK = Annotated[int, Field(ge=0)]
+TopK = Annotated[int, Field(ge=0, lt=2**31)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]
 RepeatPenalty = Annotated[float, Field(gt=0, le=10)]
 TokenPenalty = Annotated[float, Field(ge=-2, le=2)]
 LogitBias = Annotated[
     dict[
-        Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")],
+        Annotated[str, AfterValidator(_token_id)],
         Annotated[float, Field(ge=-100, le=100)],
     ],
     Field(max_length=MAX_LOGIT_BIASES),
 ]
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +130,22 @@ class GenerateRequest:
 class Usage:
     """Token counts. `cached_tokens` of the prompt were not computed again."""
 
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
+    __pydantic_config__ = _STRICT
+
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    completion_tokens: Count = 0
+    reasoning_tokens: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Speeds by the engine's own clock, in tokens a second; `None` where there was no such step."""
 
-    prefill_tokens_per_second: float | None = None
-    decode_tokens_per_second: float | None = None
+    __pydantic_config__ = _STRICT
+
+    prefill_tokens_per_second: Rate | None = None
+    decode_tokens_per_second: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +194,7 @@ class Done:
 class Failed:
     """The request ended with a typed error."""
 
-    error: RequestError = field()
+    error: RequestError
 
 
 Event = Token | Notice | Done | Failed

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
+from .log import key_values
+
 logger = logging.getLogger(__name__)
 
 EXIT_STARTUP = 1
@@ -59,8 +61,7 @@ def run(program: str, main: Callable[[Shutdown], Awaitable[None]]) -> int:
 
 def ready(program: str, **facts: object) -> None:
     """Print the line on stdout that says the daemon is ready and where: `ready balancer a=b …`."""
-    pairs = "".join(f" {key}={value}" for key, value in facts.items())
-    sys.stdout.write(f"ready {program}{pairs}\n")
+    sys.stdout.write(" ".join(["ready", program, *key_values(facts)]) + "\n")
     sys.stdout.flush()
 
 

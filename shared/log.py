@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -35,6 +36,11 @@ def context(**values: object) -> dict[str, Any]:
     return {"context": {key: value for key, value in values.items() if value is not None}}
 
 
+def key_values(values: Mapping[str, object]) -> list[str]:
+    """`values` as `key=value`, quoted as JSON strings where they would not be one word."""
+    return [f"{key}={_quoted(value)}" for key, value in values.items()]
+
+
 def redact(text: str) -> str:
     """`text` with the passwords of URLs masked."""
     return _PASSWORD.sub(r"\1***@", text)
@@ -45,8 +51,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         time = _time_of(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        pairs = "".join(f" {key}={_quoted(value)}" for key, value in _context_of(record).items())
-        lines = [f"{time} {record.levelname:<7} {record.getMessage()}{pairs}"]
+        head = f"{time} {record.levelname:<7} {record.getMessage()}"
+        lines = [" ".join([head, *key_values(_context_of(record))])]
         return redact("\n".join(lines + self._details(record)))
 
     def _details(self, record: logging.LogRecord) -> list[str]:

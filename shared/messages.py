@@ -7,7 +7,7 @@ silent for `heartbeat_timeout` for lost. Any message counts as a sign of life.
 A message is decoded and checked in about a microsecond, so the token path needs no short cut.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from .errors import WireError
 from .inference import (
     AgentId,
+    Count,
     FinishReason,
     GenerateRequest,
     Rates,
@@ -29,7 +30,9 @@ PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 32 * 1024 * 1024
 """Longest frame either side accepts; a request's body is limited well below it."""
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+Slots = Annotated[int, Field(ge=0, le=4096)]
 
 
 # ---- what both sides send
@@ -53,9 +56,9 @@ class ModelInfo:
     __pydantic_config__ = _STRICT
     name: str
     architecture: str
-    parameters: int
-    size_bytes: int
-    context_size: int
+    parameters: Count
+    size_bytes: Count
+    context_size: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +80,9 @@ class Hello:
     agent_id: AgentId
     name: Annotated[str, Field(min_length=1, max_length=200)]
     version: str
-    slots: Annotated[int, Field(ge=0, le=4096)]
+    slots: Slots
     model: ModelInfo | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ class Status:
 
     __pydantic_config__ = _STRICT
     type: Literal["status"] = "status"
-    slots: Annotated[int, Field(ge=0, le=4096)]
+    slots: Slots
     accepting: bool
     model: ModelInfo | None = None
     issues: tuple[Issue, ...] = ()
@@ -103,7 +106,7 @@ class Piece:
     id: RequestId
     text: str
     kind: TokenKind = "content"
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +215,7 @@ _from_balancer: TypeAdapter[FromBalancer] = TypeAdapter(FromBalancer)
 
 def encode_from_agent(message: FromAgent) -> bytes:
     """`message` as one text frame's UTF-8 bytes."""
-    return _from_agent.dump_json(message, exclude_defaults=False)
+    return _from_agent.dump_json(message, exclude_none=True)
 
 
 def encode_from_balancer(message: FromBalancer) -> bytes:

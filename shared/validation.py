@@ -1,11 +1,12 @@
 """From pydantic's findings to one sentence that names the field and says what would be right."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, from_json
 
 from .errors import InvalidRequest
 
@@ -18,7 +19,16 @@ MAX_ECHO = 60
 
 _ABSENT = ("missing", "missing_argument")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-_UNTAGGED = ("union_tag_invalid", "union_tag_not_found")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
+
+
+def _number(limit: float) -> str:
+    return f"{limit:.15g}"
+
+
+def _at_least(least: int, one: str, several: str) -> str:
+    return f"must have at least {f'one {one}' if least == 1 else f'{least} {several}'}"
+
 
 _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "bool_type": "must be true or false",
@@ -28,24 +38,24 @@ _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "finite_number": "must be a finite number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
-    "greater_than": lambda limits: f"must be more than {limits['gt']:g}",
-    "greater_than_equal": lambda limits: f"must be at least {limits['ge']:g}",
+    "greater_than": lambda limits: f"must be more than {_number(limits['gt'])}",
+    "greater_than_equal": lambda limits: f"must be at least {_number(limits['ge'])}",
     "int_from_float": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_parsing_size": "must be a whole number of less than 4300 digits",
     "int_type": "must be a whole number",
-    "less_than": lambda limits: f"must be less than {limits['lt']:g}",
-    "less_than_equal": lambda limits: f"must be at most {limits['le']:g}",
+    "less_than": lambda limits: f"must be less than {_number(limits['lt'])}",
+    "less_than_equal": lambda limits: f"must be at most {_number(limits['le'])}",
     "list_type": "must be a list",
     "literal_error": lambda limits: f"must be {limits['expected']}",
     "model_type": "must be an object",
     "none_required": "must be null",
-    "string_too_long": lambda limits: f"must be at most {limits['max_length']} characters long",
-    "string_too_short": lambda limits: f"must be at least {limits['min_length']} characters long",
+    "string_too_long": lambda limits: f"must have at most {limits['max_length']} characters",
+    "string_too_short": lambda limits: _at_least(limits["min_length"], "character", "characters"),
     "string_type": "must be a string",
     "string_unicode": "must be valid Unicode",
-    "too_long": lambda limits: f"must hold at most {limits['max_length']} entries",
-    "too_short": lambda limits: f"must hold at least {limits['min_length']} entries",
+    "too_long": lambda limits: f"must have at most {limits['max_length']} entries",
+    "too_short": lambda limits: _at_least(limits["min_length"], "entry", "entries"),
     "tuple_type": "must be a list",
     "union_tag_invalid": lambda limits: f"must be one of {limits['expected_tags']}",
 }
@@ -65,7 +75,7 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
     if findings[0]["type"] == "json_invalid":
         reason = findings[0]["msg"].removeprefix("Invalid JSON: ")
         return InvalidRequest(f"the body is not valid JSON: {reason}")
-    document = json.loads(body)
+    document = from_json(body)
     paths = [_path(finding, document) for finding in findings]
     path = _deepest(paths)
     field = _written(path)
@@ -114,9 +124,14 @@ def _deepest(paths: list[Location]) -> Location:
 
 
 def _written(path: Location) -> str:
-    """A path as people write it: `messages[0].content`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    """A path as people write it: `messages[0].content`, `logit_bias["17"]`."""
+    return "".join(map(_step, path)).removeprefix(".")
+
+
+def _step(part: int | str) -> str:
+    if isinstance(part, str) and _PLAIN_KEY.fullmatch(part):
+        return f".{part}"
+    return f"[{echo(part)}]"
 
 
 def _sentence(field: str, findings: list[ErrorDetails]) -> str:
@@ -127,5 +142,6 @@ def _sentence(field: str, findings: list[ErrorDetails]) -> str:
         return f"`{field}` is missing"
     reasons = " or ".join(dict.fromkeys(requirement(finding) for finding in findings))
     reasons = reasons.replace(" or must be ", " or ")
-    value = findings[0]["input"]
-    return f"`{field}` {reasons}, not {echo(value)}" if field else reasons
+    if not field:
+        return reasons if kind == "value_error" else f"the body {reasons}"
+    return f"`{field}` {reasons}, not {echo(findings[0]['input'])}"

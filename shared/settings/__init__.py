@@ -1,0 +1,1 @@
+"""Settings declared once: the declaration, the sources that fill it, the help that explains it."""

@@ -1,0 +1,73 @@
+"""From flags, environment and file to checked settings, or one line that says what is wrong.
+
+Flags win over the environment, the environment over the file. Every source hands over text, so a
+value means the same everywhere; an empty variable counts as not set.
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from os import environ as process_environment
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ..log import redact
+from ..validation import requirement
+from .declaration import Settings, flag_of
+from .help import help_text
+from .sources import Given, SettingsError, from_environment, from_file, from_flags
+
+S = TypeVar("S", bound=Settings)
+
+
+class TextAsked(Exception):
+    """The text to print instead of running."""
+
+
+def load_or_exit(cls: type[S], argv: Sequence[str] | None = None) -> S:
+    """The settings of this process. Prints one line and exits with 2 when they are wrong."""
+    try:
+        return load(cls, sys.argv[1:] if argv is None else argv, process_environment)
+    except TextAsked as asked:
+        sys.stdout.write(str(asked))
+        raise SystemExit(0) from None
+    except SettingsError as error:
+        sys.stderr.write(f"{cls.program}: {error}\n")
+        raise SystemExit(2) from None
+
+
+def load(cls: type[S], argv: Sequence[str], environ: Mapping[str, str]) -> S:
+    """The settings of `cls` from flags, environment and file.
+
+    Raises `SettingsError`, or `TextAsked` for `--help` and `--version`.
+    """
+    _answer(cls, argv)
+    flags = from_flags(cls, argv)
+    variables = from_environment(cls, environ)
+    config = flags.pop("config", variables.pop("config", None))
+    given = from_file(cls, str(config.text)) if config else {}
+    given |= variables | flags
+    try:
+        return cls.model_validate({name: value.text for name, value in given.items()})
+    except ValidationError as error:
+        raise SettingsError(_first_finding(error, given)) from error
+
+
+def _answer(cls: type[Settings], argv: Sequence[str]) -> None:
+    if "--help" in argv or "-h" in argv:
+        width = max(60, min(100, shutil.get_terminal_size().columns))
+        raise TextAsked(help_text(cls, width))
+    if "--version" in argv:
+        raise TextAsked(f"{cls.program} (arriero) {version('arriero')}\n")
+
+
+def _first_finding(error: ValidationError, given: Mapping[str, Given]) -> str:
+    finding = error.errors(include_url=False)[0]
+    if not finding["loc"]:
+        return requirement(finding)
+    name = str(finding["loc"][0])
+    origin = given[name].origin if name in given else None
+    source = f" ({origin})" if origin else ""
+    return redact(f"{flag_of(name)}{source}: {requirement(finding)}, not {finding['input']!r}")
