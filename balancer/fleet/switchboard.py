@@ -38,8 +38,11 @@ class Switchboard:
         """The fleet now, then again after each change, at most five times a second."""
         raise NotImplementedError
 
-    async def drain(self, timeout: float) -> None:
-        """Refuse what is new; return when every request has ended, at the latest at `timeout`."""
+    async def drain(self, within: float) -> None:
+        """Refuse what is new; return when every request has ended, after `within` seconds at most.
+
+        What is left by then ends with `shutting_down`. Needs `run` to be running.
+        """
         raise NotImplementedError
 
     def goodbye(self) -> None:

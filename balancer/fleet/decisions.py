@@ -1,0 +1,68 @@
+"""What the fleet's core decides, for the switchboard to carry out in this order."""
+
+from dataclasses import dataclass
+from typing import NewType
+
+from ...shared.errors import RequestError
+from ...shared.inference import Event, RequestId
+from ...shared.messages import FromBalancer
+from .recorder import Ending
+
+LinkId = NewType("LinkId", int)
+"""One socket of one agent. An agent that dials again has a new link and the same `AgentId`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put `message` on the link's socket."""
+
+    link: LinkId
+    message: FromBalancer
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the link's socket once what was sent before has left. The core has forgotten it."""
+
+    link: LinkId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand `event` to the request's stream. Nothing follows a `Done` or `Failed`."""
+
+    request: RequestId
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The request that was just opened is not accepted."""
+
+    request: RequestId
+    error: RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """Record: the first token came `seconds` after the request was accepted."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenTokens:
+    """Record: this piece came `seconds` after the one before."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Record and log how a request ended."""
+
+    ending: Ending
+
+
+Decision = Send | Disconnect | Deliver | Refuse | FirstToken | BetweenTokens | Finish

@@ -1,0 +1,316 @@
+"""Which request goes to which agent: the queue and the slots.
+
+A slot here is a reservation: the agent has the last word and may still answer that it is full.
+Requests wait in the order of their arrival, for their model or for any; one that comes back from
+an agent keeps its place, which is before all that were never assigned.
+
+Invariants:
+- No agent is given more than the slots it reported; after a cut, nothing until it is below again.
+- Nobody waits while an agent that could serve them has a free slot.
+- Of those that ask for the same model, nobody is assigned before one that arrived earlier.
+- No more newcomers wait than `max_buffered`; those that come back are never turned away.
+
+A decision costs O(log agents + log waiting): free agents are ranked by load, per model and all
+together, so no agent is looked at that is not chosen.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from ...shared.errors import ModelNotFound, QueueFull
+from ...shared.inference import RequestId
+from .decisions import LinkId, Refuse
+from .ranking import Groups
+
+RETRY_AFTER = 1.0
+"""Seconds after which a client that found the queue full may try again."""
+
+_MAX_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Start the request on the agent; its slot is taken."""
+
+    request: RequestId
+    link: LinkId
+
+
+@dataclass(slots=True)
+class _Agent:
+    link: LinkId
+    model: str | None = None
+    slots: int = 0
+    is_accepting: bool = False
+    is_full: bool = False
+    is_ranked: bool = False
+    turn: int = 0
+    running: set[RequestId] = field(default_factory=set)
+
+    @property
+    def is_able(self) -> bool:
+        return self.is_accepting and self.model is not None and self.slots > 0
+
+    @property
+    def has_free_slot(self) -> bool:
+        return self.is_able and not self.is_full and len(self.running) < self.slots
+
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        """The queues it serves: those of its model, and those who take any."""
+        return (None,) if self.model is None else (None, self.model)
+
+
+@dataclass(slots=True)
+class _Request:
+    model: str | None
+    arrival: int
+    link: LinkId | None = None
+
+
+class Dispatch:
+    """Knows no time. Every method returns the assignments that have become possible."""
+
+    def __init__(self, max_buffered: int) -> None:
+        self._max_buffered = max_buffered
+        self._agents: dict[LinkId, _Agent] = {}
+        self._requests: dict[RequestId, _Request] = {}
+        self._waiting: Groups[RequestId, float] = Groups()
+        self._free: Groups[LinkId, tuple[float, int]] = Groups()
+        self._num_serving: Counter[str | None] = Counter()
+        self._num_able: Counter[str | None] = Counter()
+        self._num_arrived = 0
+        self._num_assigned = 0
+        self.num_waiting = 0
+        self.num_slots = 0
+
+    @property
+    def num_running(self) -> int:
+        """How many slots are taken."""
+        return len(self._requests) - self.num_waiting
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an agent that takes work has a slot, free or not."""
+        return self._num_able[None] > 0
+
+    def running_on(self, link: LinkId) -> list[RequestId]:
+        """The requests of an agent, first arrived first."""
+        return sorted(self._agents[link].running, key=lambda id: self._requests[id].arrival)
+
+    def num_running_on(self, link: LinkId) -> int:
+        """How many of an agent's slots are taken."""
+        return len(self._agents[link].running)
+
+    def stranded(self) -> list[RequestId]:
+        """The waiting requests that no connected agent will ever take, as things are."""
+        waiting = self._waiting
+        return [id for key in waiting if not self._num_able[key] for id in waiting.keys(key)]
+
+    # ---- requests
+
+    def arrived(self, id: RequestId, model: str | None) -> list[Assign | Refuse]:
+        """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
+        if id in self._requests:
+            raise ValueError(f"request {id} is here already")
+        if model is not None and self._num_serving and model not in self._num_serving:
+            return [Refuse(id, self._model_not_found(model))]
+        link = self._freest(model)
+        if link is None and self.num_waiting >= self._max_buffered:
+            return [Refuse(id, self._queue_full())]
+        self._num_arrived += 1
+        self._requests[id] = _Request(model, self._num_arrived)
+        return [*self._place([id])]
+
+    def ended(self, id: RequestId) -> list[Assign]:
+        """A request is over, wherever it was; its slot serves the next."""
+        request = self._requests.pop(id)
+        if request.link is None:
+            self._unqueue(id, request.model)
+            return []
+        agent = self._agents[request.link]
+        agent.running.remove(id)
+        agent.is_full = False
+        return self._fill(agent)
+
+    def came_back(self, id: RequestId) -> list[Assign]:
+        """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
+        agent = self._agents[self._running(id)]
+        agent.running.remove(id)
+        agent.is_full = True
+        self._rank(agent)
+        return self._place([id])
+
+    # ---- agents
+
+    def agent_joined(
+        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
+    ) -> list[Assign]:
+        """An agent is here. Agents without a model get nothing."""
+        if link in self._agents:
+            raise ValueError(f"link {link} has joined already")
+        self._agents[link] = _Agent(link)
+        return self.agent_changed(link, model=model, slots=slots, is_accepting=is_accepting)
+
+    def agent_changed(
+        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
+    ) -> list[Assign]:
+        """What the agent says of itself has changed; what it runs, it goes on running."""
+        agent = self._agents[link]
+        self._unrank(agent)
+        self._count(agent, -1)
+        agent.model, agent.slots, agent.is_accepting = model, slots, is_accepting
+        agent.is_full = False
+        self._count(agent, 1)
+        return self._fill(agent)
+
+    def agent_rested(self, link: LinkId) -> list[Assign]:
+        """An agent that was full may be tried again."""
+        agent = self._agents[link]
+        agent.is_full = False
+        return self._fill(agent)
+
+    def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[Assign]:
+        """An agent is gone: of its requests, `ended` are over and the rest come back."""
+        back = [id for id in self.running_on(link) if id not in ended]
+        agent = self._agents.pop(link)
+        self._unrank(agent)
+        self._count(agent, -1)
+        for id in ended:
+            agent.running.remove(id)
+            del self._requests[id]
+        return self._place(back)
+
+    # ---- inside
+
+    def _place(self, ids: Iterable[RequestId]) -> list[Assign]:
+        """Assign or queue those that have no place, first arrived first.
+
+        Whoever waits already has no free agent (the second invariant), so none is overtaken.
+        """
+        assigned = []
+        for id in ids:
+            request = self._requests[id]
+            link = self._freest(request.model)
+            if link is None:
+                self._queue(id, request)
+            else:
+                assigned.append(self._assign(id, self._agents[link]))
+        return assigned
+
+    def _fill(self, agent: _Agent) -> list[Assign]:
+        """Give the agent's free slots to those who wait, first arrived first."""
+        assigned = []
+        while agent.has_free_slot and (id := self._next_for(agent)) is not None:
+            self._unqueue(id, self._requests[id].model)
+            assigned.append(self._assign(id, agent))
+        self._rank(agent)
+        return assigned
+
+    def _assign(self, id: RequestId, agent: _Agent) -> Assign:
+        self._num_assigned += 1
+        self._requests[id].link = agent.link
+        agent.running.add(id)
+        agent.turn = self._num_assigned
+        self._rank(agent)
+        return Assign(id, agent.link)
+
+    def _freest(self, model: str | None) -> LinkId | None:
+        """The agent with the lowest load; of several, the one that waited longest for work."""
+        first = self._free.first(model)
+        return first[1] if first else None
+
+    def _next_for(self, agent: _Agent) -> RequestId | None:
+        heads = [head for key in agent.keys if (head := self._waiting.first(key)) is not None]
+        return min(heads)[1] if heads else None
+
+    def _queue(self, id: RequestId, request: _Request) -> None:
+        request.link = None
+        self._waiting.set(request.model, id, request.arrival)
+        self.num_waiting += 1
+
+    def _unqueue(self, id: RequestId, model: str | None) -> None:
+        self._waiting.remove(model, id)
+        self.num_waiting -= 1
+
+    def _running(self, id: RequestId) -> LinkId:
+        link = self._requests[id].link
+        if link is None:
+            raise ValueError(f"request {id} is not running")
+        return link
+
+    def _rank(self, agent: _Agent) -> None:
+        """Bring the agent's place among the free ones up to date."""
+        if not agent.has_free_slot:
+            self._unrank(agent)
+            return
+        agent.is_ranked = True
+        for key in agent.keys:
+            load = len(agent.running) / agent.slots
+            self._free.set(key, agent.link, (load, agent.turn))
+
+    def _unrank(self, agent: _Agent) -> None:
+        if agent.is_ranked:
+            agent.is_ranked = False
+            for key in agent.keys:
+                self._free.remove(key, agent.link)
+
+    def _count(self, agent: _Agent, sign: int) -> None:
+        """Put the agent into the totals, or take it out."""
+        self.num_slots += sign * agent.slots
+        if agent.model is not None:
+            _add(self._num_serving, agent.model, sign)
+        if agent.is_able:
+            for key in agent.keys:
+                _add(self._num_able, key, sign)
+
+    def _model_not_found(self, model: str) -> ModelNotFound:
+        names = sorted(filter(None, self._num_serving))
+        shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+        return ModelNotFound(
+            f"no agent serves the model `{model[:200]}`; served: {shown}", field="model"
+        )
+
+    def _queue_full(self) -> QueueFull:
+        if self._max_buffered == 0:
+            return QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
+        return QueueFull(
+            f"{self.num_waiting} requests are waiting, as many as may", retry_after=RETRY_AFTER
+        )
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        waiting = [id for id, request in self._requests.items() if request.link is None]
+        queued = [id for key in self._waiting for id in self._waiting.keys(key)]
+        running = {id: agent.link for agent in self._agents.values() for id in agent.running}
+        _require(sorted(waiting) == sorted(queued), "queues and requests disagree")
+        _require(len(waiting) == self.num_waiting, "waiting requests are miscounted")
+        _require(len(running) == self.num_running, "running requests are miscounted")
+        for id, link in running.items():
+            _require(self._requests[id].link == link, f"{id} does not run on {link}")
+        _require(self.num_slots == sum(a.slots for a in self._agents.values()), "slots")
+        for agent in self._agents.values():
+            self._check_agent(agent)
+        self._waiting.check_integrity()
+        self._free.check_integrity()
+
+    def _check_agent(self, agent: _Agent) -> None:
+        for key in agent.keys:
+            is_ranked = agent.link in self._free.keys(key)
+            _require(is_ranked == agent.has_free_slot, f"{agent.link} is misplaced in {key}")
+        if agent.has_free_slot:
+            _require(self._next_for(agent) is None, f"a request waits for {agent.link} in vain")
+
+
+def _add(counter: Counter[str | None], key: str | None, amount: int) -> None:
+    counter[key] += amount
+    if counter[key] < 0:
+        raise RuntimeError(f"the count of {key} is negative")
+    if counter[key] == 0:
+        del counter[key]
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise RuntimeError(what)
