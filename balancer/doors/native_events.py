@@ -1,0 +1,101 @@
+"""The neutral events in the native API's words, as bytes for a stream and as one object.
+
+A token's line is put together by hand from bytes that were made once for the request; only its
+text is encoded. Events of one request all carry the same identity: `{"id": …}`, and in a batch on
+a WebSocket also `"item"`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import assert_never
+
+from pydantic_core import to_json
+
+from ...shared.errors import public_body
+from ...shared.inference import Done, EndEvent, Event, Failed, Notice, Token, TokenKind
+from .collected import Collected
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What stands before and after each event's JSON."""
+
+    before: bytes
+    after: bytes
+
+
+NDJSON_LINES = Framing(b"", b"\n")
+SERVER_SENT_EVENTS = Framing(b"data: ", b"\n\n")
+RPC_NOTIFICATIONS = Framing(b'{"jsonrpc":"2.0","method":"event","params":', b"}")
+
+
+class EventWriter:
+    """Events of one request as framed JSON."""
+
+    def __init__(self, identity: Mapping[str, str | int | float | None], framing: Framing) -> None:
+        self._identity = to_json(identity)[1:-1]
+        self._framing = framing
+        self._token_starts: dict[TokenKind, bytes] = {}
+
+    def render(self, event: Event) -> bytes:
+        """`event` as bytes that are ready to be written."""
+        if isinstance(event, Token):
+            start = self._token_starts.get(event.kind) or self._token_start(event.kind)
+            return b"%b%b}%b" % (start, to_json(event.text), self._framing.after)
+        match event:
+            case Notice():
+                return self._event("warning", {"code": event.code, "message": event.message})
+            case Done():
+                return self._event("done", done_fields(event))
+            case Failed():
+                return self._event("error", {"error": public_body(event.error)})
+            case _:
+                assert_never(event)
+
+    def _token_start(self, kind: TokenKind) -> bytes:
+        start = b'%b{"event":"token",%b,"kind":"%b","text":' % (
+            self._framing.before,
+            self._identity,
+            kind.encode(),
+        )
+        self._token_starts[kind] = start
+        return start
+
+    def _event(self, name: str, values: Mapping[str, object]) -> bytes:
+        return b'%b{"event":"%b",%b,%b%b' % (
+            self._framing.before,
+            name.encode(),
+            self._identity,
+            to_json(values)[1:],
+            self._framing.after,
+        )
+
+
+def done_fields(done: Done) -> dict[str, object]:
+    """How the request ended: `finish_reason`, `usage`, `timings`, `agent`."""
+    return {
+        "finish_reason": done.finish_reason,
+        "usage": asdict(done.usage),
+        "timings": asdict(done.timings),
+        "agent": done.agent,
+    }
+
+
+def end_fields(end: EndEvent) -> dict[str, object]:
+    """How a request of a batch ended: the `done` fields, or `error`."""
+    return {"error": public_body(end.error)} if isinstance(end, Failed) else done_fields(end)
+
+
+def answer_fields(collected: Collected) -> dict[str, object]:
+    """A whole answer: the `done` fields and `text`; where any, `reasoning` and `warnings`.
+
+    If the request failed, only `error`.
+    """
+    if isinstance(collected.end, Failed):
+        return end_fields(collected.end)
+    answer = done_fields(collected.end) | {"text": collected.text()}
+    if reasoning := collected.text("reasoning"):
+        answer["reasoning"] = reasoning
+    if collected.notices:
+        answer["warnings"] = [asdict(notice) for notice in collected.notices]
+    return answer

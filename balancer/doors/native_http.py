@@ -1,0 +1,125 @@
+"""The native API over HTTP: one request or a batch, streamed or in one piece.
+
+| path | answer |
+| --- | --- |
+| `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
+| `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}`, in order |
+
+Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
+whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots
+wait in the queue, and one that the queue refuses ends with its own error.
+"""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import hdrs, web
+
+from ...shared.errors import NotSupported
+from ...shared.inference import Failed
+from ..fleet.stream import Stream
+from ..fleet.switchboard import Switchboard
+from .collected import Collected
+from .http import Handler, read_json_body
+from .merge import Merged, open_all, or_refusal
+from .native_events import (
+    NDJSON_LINES,
+    SERVER_SENT_EVENTS,
+    EventWriter,
+    Framing,
+    answer_fields,
+)
+from .native_requests import Batch, parse_batch, parse_generate
+from .streaming import EVENT_STREAM, NDJSON, REQUEST_ID, prefers_event_stream, send_stream
+
+NOT_YET = ("embed", "tokenize", "detokenize", "count_tokens")
+"""Paths that belong to the API and that nothing here can serve yet."""
+
+
+def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
+    """The native API's routes."""
+
+    async def generate(request: web.Request) -> web.StreamResponse:
+        wanted = parse_generate(await read_json_body(request))
+        with switchboard.open(wanted) as stream:
+            if wanted.stream:
+                return await _stream_one(request, stream)
+            return await _answer_one(stream)
+
+    async def generate_batch(request: web.Request) -> web.StreamResponse:
+        batch = parse_batch(await read_json_body(request))
+        streams = open_all(or_refusal(switchboard.open), batch.requests)
+        async with Merged(streams) as merged:
+            if batch.stream:
+                return await _stream_batch(request, batch, merged)
+            return await _answer_batch(batch, merged)
+
+    return [
+        web.post("/api/v1/generate", generate),
+        web.post("/api/v1/generate_batch", generate_batch),
+        *(web.post(f"/api/v1/{name}", _not_yet(name)) for name in NOT_YET),
+    ]
+
+
+def _not_yet(name: str) -> Handler:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        raise NotSupported(f"`{name}` is not supported yet")
+
+    return refuse
+
+
+async def _answer_one(stream: Stream) -> web.Response:
+    collected = Collected()
+    async for event in stream:
+        collected.add(event)
+    collected.done()
+    return web.json_response(
+        {"id": stream.id} | answer_fields(collected), headers={REQUEST_ID: stream.id}
+    )
+
+
+async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
+    answers = await merged.collect()
+    return web.json_response(
+        {
+            "results": [
+                {"id": id} | answer_fields(collected)
+                for id, collected in zip(batch.ids, answers, strict=True)
+            ]
+        }
+    )
+
+
+async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
+    content_type, framing = _framing(request)
+    return await send_stream(
+        request,
+        _lines(stream, EventWriter({"id": stream.id}, framing)),
+        content_type=content_type,
+        headers={REQUEST_ID: stream.id},
+    )
+
+
+async def _lines(stream: Stream, writer: EventWriter) -> AsyncIterator[bytes]:
+    """Raises an error that comes before any other event, for it can still be an HTTP status."""
+    is_first = True
+    async for event in stream:
+        if is_first and isinstance(event, Failed):
+            raise event.error
+        is_first = False
+        yield writer.render(event)
+
+
+async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:
+    content_type, framing = _framing(request)
+    writers = [EventWriter({"id": id}, framing) for id in batch.ids]
+    lines = (
+        b"".join(writers[number].render(event) for number, event in events)
+        async for events in merged
+    )
+    return await send_stream(request, lines, content_type=content_type)
+
+
+def _framing(request: web.Request) -> tuple[str, Framing]:
+    if prefers_event_stream(",".join(request.headers.getall(hdrs.ACCEPT, []))):
+        return EVENT_STREAM, SERVER_SENT_EVENTS
+    return NDJSON, NDJSON_LINES

@@ -1,0 +1,116 @@
+"""Bodies of the native API to neutral requests; what is wrong is named.
+
+The HTTP and the WebSocket door take the same bodies.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
+
+from ...shared.errors import InvalidRequest, NotSupported
+from ...shared.inference import GenerateRequest
+from ...shared.validation import T, parse_json
+
+MAX_BATCH_REQUESTS = 256
+
+NOT_YET = frozenset(
+    {
+        "cache_key",
+        "grammar",
+        "logprobs",
+        "n_discard",
+        "prefill_only",
+        "save_cache",
+        "tool_choice",
+    }
+)
+"""Fields that belong to the API and that nothing here can serve yet."""
+
+_NOT_YET_FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchEntry(GenerateRequest):
+    """One request of a batch. Without an `id` it goes by its position, as in `"0"`."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+    def without_id(self) -> GenerateRequest:
+        """What goes on to an agent."""
+        values = {field.name: getattr(self, field.name) for field in fields(GenerateRequest)}
+        return GenerateRequest(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BatchBody:
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    requests: Annotated[tuple[BatchEntry, ...], Field(min_length=1, max_length=MAX_BATCH_REQUESTS)]
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`ids[i]` is what the client calls `requests[i]`; no two are the same."""
+
+    ids: tuple[str, ...]
+    requests: tuple[GenerateRequest, ...]
+    stream: bool
+
+
+_generate = TypeAdapter(GenerateRequest)
+_batch = TypeAdapter(_BatchBody)
+
+
+def parse_generate(body: bytes) -> GenerateRequest:
+    """The body of `generate`. Raises `InvalidRequest` and `NotSupported`."""
+    return _parse(_generate, body)
+
+
+def parse_batch(body: bytes) -> Batch:
+    """The body of `generate_batch`, all of it or nothing. Raises as `parse_generate` does."""
+    parsed = _parse(_batch, body)
+    for position, entry in enumerate(parsed.requests):
+        if not entry.stream:
+            raise InvalidRequest(
+                "`stream` is for the batch as a whole: give it beside `requests`",
+                field=f"requests[{position}].stream",
+            )
+    return Batch(
+        ids=_unique_ids(parsed.requests),
+        requests=tuple(entry.without_id() for entry in parsed.requests),
+        stream=parsed.stream,
+    )
+
+
+def _parse(adapter: TypeAdapter[T], body: bytes) -> T:
+    try:
+        return parse_json(adapter, body)
+    except InvalidRequest as error:
+        if name := _not_yet(error.field):
+            message = f"`{name}` is not supported yet; leave it out"
+            raise NotSupported(message, field=error.field) from error
+        raise
+
+
+def _not_yet(field: str | None) -> str | None:
+    """The field's own name if it is one of `NOT_YET`, which to the parser are unknown fields."""
+    match = _NOT_YET_FIELD.fullmatch(field or "")
+    return match[1] if match and match[1] in NOT_YET else None
+
+
+def _unique_ids(entries: Sequence[BatchEntry]) -> tuple[str, ...]:
+    ids: dict[str, None] = {}
+    for position, entry in enumerate(entries):
+        id = str(position) if entry.id is None else entry.id
+        if id in ids:
+            raise InvalidRequest(
+                f"the id {id!r} is taken by an earlier request of the batch; "
+                "without an id a request goes by its position",
+                field=f"requests[{position}].id",
+            )
+        ids[id] = None
+    return tuple(ids)
