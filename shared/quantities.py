@@ -39,11 +39,12 @@ def parse_duration(value: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """`seconds` in the largest unit that shows it whole: `500ms`, `30s`, `2m`."""
-    for unit in ("h", "m", "s"):
-        if seconds and seconds % _UNITS[unit] == 0:
-            return f"{seconds / _UNITS[unit]:g}{unit}"
-    return f"{seconds * 1000:g}ms" if seconds else "0s"
+    """`seconds` as people would write it: `500ms`, `1.5s`, `30s`, `2m`."""
+    if 0 < seconds < 1:
+        unit = "ms"
+    else:
+        unit = next((unit for unit in "hm" if seconds and seconds % _UNITS[unit] == 0), "s")
+    return f"{seconds / _UNITS[unit]:.12g}{unit}"
 
 
 def parse_address(value: object) -> Address:

@@ -1,0 +1,76 @@
+"""The tree of errors: its table, and the way over the wire and back."""
+
+import re
+
+import pytest
+
+from arriero.shared import errors
+from arriero.shared.errors import (
+    BY_CODE,
+    AgentLost,
+    InternalError,
+    InvalidRequest,
+    QueueFull,
+    RequestError,
+    WireError,
+    from_wire,
+    public_body,
+    status_of,
+    to_wire,
+)
+
+ROW = re.compile(r"^\| `(\w+)` \| (\d+) \| (\w+) \| (yes|no) \|$", re.MULTILINE)
+
+
+def leaves(cls: type[RequestError]) -> list[type[RequestError]]:
+    children = cls.__subclasses__()
+    return [leaf for child in children for leaf in leaves(child)] if children else [cls]
+
+
+def test_the_table_is_the_tree() -> None:
+    table = set(ROW.findall(errors.__doc__ or ""))
+    tree = {
+        (cls.code, str(cls.status), str(cls.source), "yes" if cls.retryable else "no")
+        for cls in leaves(RequestError)
+    }
+    assert table == tree
+
+
+def test_codes_are_unique() -> None:
+    assert len(BY_CODE) == len(leaves(RequestError))
+
+
+@pytest.mark.parametrize("cls", BY_CODE.values(), ids=lambda cls: cls.code)
+def test_over_the_wire_and_back(cls: type[RequestError]) -> None:
+    error = cls("it broke", field="prompt", retry_after=1.5)
+    again = from_wire(to_wire(error))
+    assert type(again) is cls
+    assert again == error
+
+
+def test_an_unknown_code_becomes_an_internal_error_that_keeps_its_message() -> None:
+    error = from_wire(WireError(code="from_the_future", message="odd", retryable=False))
+    assert error == InternalError("odd")
+
+
+def test_errors_are_equal_when_a_client_could_not_tell_them_apart() -> None:
+    assert QueueFull("256 wait") == QueueFull("256 wait")
+    assert hash(QueueFull("256 wait")) == hash(QueueFull("256 wait"))
+    assert QueueFull("256 wait") != QueueFull("255 wait")
+    assert QueueFull("256 wait") != AgentLost("256 wait")
+    assert QueueFull("256 wait") != "256 wait"
+
+
+def test_statuses() -> None:
+    assert status_of(InvalidRequest("no")) == 400
+    assert status_of(AgentLost("gone")) == 502
+    assert status_of(QueueFull("full")) == 503
+
+
+def test_the_public_body_names_a_field_only_where_there_is_one() -> None:
+    assert public_body(QueueFull("256 wait", retry_after=2)) == {
+        "code": "queue_full",
+        "message": "256 wait",
+        "retryable": True,
+    }
+    assert public_body(InvalidRequest("`seed` is odd", field="seed"))["field"] == "seed"

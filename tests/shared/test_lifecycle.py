@@ -1,0 +1,137 @@
+"""A daemon's end: its exit code, what it says, and what signals do."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from arriero.shared import lifecycle
+from arriero.shared.lifecycle import Shutdown, StartupError, ready, run
+
+STUBBORN = """
+import asyncio, sys, time
+{block}
+from arriero.shared import lifecycle
+
+async def main(shutdown):
+    lifecycle.ready("stubborn")
+    await shutdown.requested.wait()
+    print("stopping", flush=True)
+    {stuck}
+
+sys.exit(lifecycle.run("stubborn", main))
+"""
+IDLE = "await asyncio.Event().wait()"
+BLOCKED = "time.sleep(60)"
+NO_UVLOOP = "sys.modules['uvloop'] = None"
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+def exit_of(error: BaseException) -> int:
+    async def main(_shutdown: Shutdown) -> None:
+        raise error
+
+    return run("test", main)
+
+
+def test_returning_is_success() -> None:
+    async def main(_shutdown: Shutdown) -> None:
+        return
+
+    assert run("test", main) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_for_an_orderly_stop(number: signal.Signals) -> None:
+    async def main(shutdown: Shutdown) -> None:
+        assert not shutdown.requested.is_set()
+        os.kill(os.getpid(), number)
+        await shutdown.requested.wait()
+
+    assert run("test", main) == 0
+
+
+@pytest.mark.parametrize("stuck", [IDLE, BLOCKED], ids=["idle", "blocked"])
+@pytest.mark.parametrize("block", ["", NO_UVLOOP], ids=["uvloop", "asyncio"])
+def test_the_second_signal_ends_the_process_at_once(block: str, stuck: str) -> None:
+    program = STUBBORN.format(block=block, stuck=stuck)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready stubborn\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == b"stopping\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 143
+
+
+def test_a_startup_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_of(StartupError("--inference-addr: 127.0.0.1:80 is in use")) == 1
+    assert capfd.readouterr().err == "test: --inference-addr: 127.0.0.1:80 is in use\n"
+
+
+def test_startup_errors_in_groups_are_one_line_each(capfd: pytest.CaptureFixture[str]) -> None:
+    inner = ExceptionGroup("tasks", [StartupError("one"), StartupError("two")])
+    assert exit_of(ExceptionGroup("tasks", [StartupError("one"), inner])) == 1
+    assert capfd.readouterr().err == "test: one\ntest: two\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("oh"),
+        ExceptionGroup("mixed", [StartupError("one"), ZeroDivisionError("oh")]),
+    ],
+    ids=["plain", "mixed group"],
+)
+def test_anything_else_is_logged_with_everything(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert exit_of(error) == 70
+    (record,) = caplog.records
+    assert record.levelname == "CRITICAL"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+def test_an_interrupt_that_slips_through_is_no_traceback(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_of(KeyboardInterrupt()) == 130
+    assert capfd.readouterr().err == ""
+
+
+def test_without_uvloop_it_runs_on_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def main(_shutdown: Shutdown) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    assert run("test", main) == 0
+    assert type(loops[0]).__module__.startswith("asyncio")
+
+
+async def test_asking_twice_is_asking_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger=lifecycle.__name__)
+    shutdown = Shutdown()
+    shutdown.request("the engine is gone")
+    shutdown.request("once more")
+    assert shutdown.requested.is_set()
+    assert [record.getMessage() for record in caplog.records] == ["stopping: the engine is gone"]
+
+
+def test_the_ready_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ready("agent", name="two words", slots=4)
+    assert capsys.readouterr().out == 'ready agent name="two words" slots=4\n'

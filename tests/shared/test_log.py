@@ -1,0 +1,137 @@
+"""What logs look like, to people and to machines."""
+
+import io
+import json
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from arriero.shared import log
+from arriero.shared.log import context, redact
+
+logger = logging.getLogger("arriero.test")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("arriero")
+    handlers, level, own_level = root.handlers[:], root.level, ours.level
+    root.handlers = []  # so that a replaced handler is not closed under the test runner
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    ours.setLevel(own_level)
+    logging.captureWarnings(False)
+
+
+def text_of(say: Callable[[], None]) -> str:
+    stream = io.StringIO()
+    log.setup("text", "info", stream)
+    say()
+    return stream.getvalue()
+
+
+def json_of(say: Callable[[], None]) -> dict[str, object]:
+    stream = io.StringIO()
+    log.setup("json", "info", stream)
+    say()
+    (line,) = stream.getvalue().splitlines()
+    entry: dict[str, object] = json.loads(line)
+    return entry
+
+
+def test_text_is_time_level_message_and_context() -> None:
+    line = text_of(lambda: logger.info("agent %s", "connected", extra=context(agent="a", slots=4)))
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} INFO    agent connected agent=a slots=4\n", line)
+
+
+def test_text_quotes_what_would_not_be_one_word() -> None:
+    values = context(name="two words", empty="", equation="a=b", line="a\nb", third=1 / 3)
+    line = text_of(lambda: logger.info("odd", extra=values))
+    assert line.endswith(
+        'odd name="two words" empty="" equation="a=b" line="a\\nb" third=0.333333\n'
+    )
+
+
+def test_json_is_one_object_a_line() -> None:
+    entry = json_of(lambda: logger.warning("slow\nreader", extra=context(agent="a", seconds=1.5)))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(entry.pop("time")))
+    assert entry == {
+        "level": "warning",
+        "logger": "arriero.test",
+        "message": "slow\nreader",
+        "agent": "a",
+        "seconds": 1.5,
+    }
+
+
+def test_a_context_may_use_any_name_and_hides_nothing_of_the_entry() -> None:
+    entry = json_of(lambda: logger.info("hello", extra=context(name="n", message="m", level="l")))
+    assert (entry["name"], entry["message"], entry["level"]) == ("n", "hello", "info")
+
+
+def test_values_of_none_are_left_out() -> None:
+    assert context(agent=None, slots=0) == {"context": {"slots": 0}}
+
+
+def boom() -> None:
+    try:
+        raise ValueError("ws://u:secret@host is odd")
+    except ValueError:
+        logger.exception("it broke")
+
+
+def test_a_traceback_follows_the_line_in_text() -> None:
+    lines = text_of(boom).splitlines()
+    assert lines[0].endswith("it broke")
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: ws://u:***@host is odd"
+
+
+def test_a_traceback_stays_in_the_object_in_json() -> None:
+    assert str(json_of(boom)["traceback"]).endswith("ValueError: ws://u:***@host is odd")
+
+
+def test_passwords_are_masked_everywhere() -> None:
+    url = "postgresql://me:pass:word@db/x"
+    assert "word" not in text_of(lambda: logger.info("to %s", url, extra=context(url=url)))
+    assert "word" not in str(json_of(lambda: logger.info("to %s", url, extra=context(url=url))))
+    assert redact("ws://host:8060/a@b") == "ws://host:8060/a@b"
+
+
+def test_auto_is_text_on_a_terminal_and_json_otherwise() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    log.setup("auto", "info", terminal)
+    logger.info("hello")
+    log.setup("auto", "info", file)
+    logger.info("hello")
+    assert not terminal.getvalue().startswith("{")
+    assert json.loads(file.getvalue())["message"] == "hello"
+
+
+def test_the_level_is_for_our_modules_and_others_only_warn() -> None:
+    stream = io.StringIO()
+    log.setup("text", "debug", stream)
+    logger.debug("ours")
+    logging.getLogger("somebody").info("theirs")
+    logging.getLogger("somebody").warning("beware")
+    assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["ours", "beware"]
+
+
+def test_warnings_are_logged() -> None:
+    def warn() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            logging.captureWarnings(True)
+            warnings.warn("old", UserWarning, stacklevel=1)
+            logging.captureWarnings(False)
+
+    assert "UserWarning: old" in text_of(warn)
