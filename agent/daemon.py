@@ -1,0 +1,209 @@
+"""The agent's wiring: the engine's worker below, one session and connection for each balancer.
+
+The worker's thread hands over each step's outputs with one call; they are detokenised and sent on
+the event loop's thread while the next step is computed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from ..shared import lifecycle
+from ..shared.errors import EngineFailed
+from ..shared.inference import AgentId
+from ..shared.lifecycle import Shutdown, StartupError
+from ..shared.log import context
+from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from .chat.prepare import Preparer
+from .engine.loaded_model import LoadedModel, ModelError
+from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.worker import Worker
+from .link.connection import Connection
+from .link.session import Session
+from .link.slots import Slots
+from .link.workshop import Workshop
+from .settings import AgentSettings
+
+logger = logging.getLogger(__name__)
+
+
+class EngineWorker(Protocol):
+    """What the daemon needs of the engine; see `engine.worker.Worker`."""
+
+    def start(self) -> LoadedModel: ...
+    def stop(self) -> None: ...
+    def add(self, sequence: NewSequence) -> None: ...
+    def drop(self, sequence_id: SequenceId) -> None: ...
+
+
+class MakeWorker(Protocol):
+    """Makes a worker that was not started; `engine.worker.Worker` is one."""
+
+    def __call__(
+        self,
+        model_path: Path,
+        *,
+        slots: int,
+        context_size: int,
+        threads: int,
+        max_stall: float,
+        gpu_layers: int,
+        on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> EngineWorker: ...
+
+
+async def main(
+    settings: AgentSettings, shutdown: Shutdown, *, make_worker: MakeWorker = Worker
+) -> None:
+    """Serve until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
+    await _Agent(settings, shutdown, make_worker).run()
+
+
+class _Agent:
+    def __init__(
+        self, settings: AgentSettings, shutdown: Shutdown, make_worker: MakeWorker
+    ) -> None:
+        if settings.model is None:
+            raise StartupError("no model to serve: name a GGUF file with --model FILE")
+        self._settings = settings
+        self._shutdown = shutdown
+        self._loop = asyncio.get_running_loop()
+        self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
+        self._crash: asyncio.Future[BaseException] = self._loop.create_future()
+        self._connections: list[Connection] = []
+        self._is_ready = False
+        self._worker = make_worker(
+            settings.model,
+            slots=settings.slots,
+            context_size=settings.context_size,
+            threads=settings.threads,
+            max_stall=settings.max_stall,
+            gpu_layers=settings.gpu_layers,
+            on_step=self._on_step,
+            on_crash=self._on_crash,
+        )
+
+    async def run(self) -> None:
+        logger.info("loading the model", extra=context(model=self._settings.model))
+        try:
+            model = await self._loop.run_in_executor(None, self._worker.start)
+        except ModelError as error:
+            raise StartupError(str(error)) from error
+        try:
+            if not self._shutdown.requested.is_set():
+                await self._serve(model)
+        finally:
+            await self._loop.run_in_executor(None, self._worker.stop)
+
+    # ---- on the worker's thread
+
+    def _on_step(self, outputs: tuple[SequenceOutput, ...]) -> None:
+        self._loop.call_soon_threadsafe(self._steps.put_nowait, outputs)
+
+    def _on_crash(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._crash.set_result, error)
+
+    # ---- on the event loop's thread
+
+    async def _serve(self, model: LoadedModel) -> None:
+        preparer = Preparer(model, self._settings.context_size)
+        workshop = Workshop(preparer, self._worker)
+        try:
+            self._connections = self._connect(model, preparer, workshop)
+            async with asyncio.TaskGroup() as group:
+                helpers = [
+                    group.create_task(each)
+                    for each in (self._hand_out_steps(), self._drain(), self._fail())
+                ]
+                await asyncio.wait(
+                    [group.create_task(connection.run()) for connection in self._connections]
+                )
+                for helper in helpers:
+                    helper.cancel()
+        finally:
+            workshop.close()
+        if self._crash.done():
+            raise StartupError(f"the engine stopped: {_line(self._crash.result())}; start it again")
+
+    def _connect(
+        self, model: LoadedModel, preparer: Preparer, workshop: Workshop
+    ) -> list[Connection]:
+        settings = self._settings
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=AgentId(uuid4().hex),
+            name=settings.name,
+            version=version("arriero"),
+            slots=settings.slots,
+            model=model.info,
+        )
+        status = Status(
+            slots=settings.slots, accepting=True, model=model.info, issues=_issues(preparer)
+        )
+        slots = Slots(settings.slots)
+        sequence_ids = map(SequenceId, count(1))
+
+        def connect(url: str) -> Connection:
+            session = Session(
+                hello=hello,
+                status=status,
+                slots=slots,
+                sequence_ids=sequence_ids,
+                piece=model.vocab.piece,
+            )
+            return Connection(
+                url,
+                session,
+                workshop,
+                on_connected=lambda: self._ready(model),
+                on_change=self._slots_changed,
+            )
+
+        return [connect(url) for url in settings.balancer]
+
+    async def _hand_out_steps(self) -> None:
+        while True:
+            outputs = await self._steps.get()
+            for connection in self._connections:
+                connection.stepped(outputs)
+
+    async def _drain(self) -> None:
+        await self._shutdown.requested.wait()
+        for connection in self._connections:
+            connection.drain(self._settings.drain_timeout)
+
+    async def _fail(self) -> None:
+        error = await self._crash
+        for connection in self._connections:
+            connection.fail(EngineFailed(f"the engine stopped: {_line(error)}"))
+
+    def _slots_changed(self) -> None:
+        for connection in self._connections:
+            connection.slots_changed()
+
+    def _ready(self, model: LoadedModel) -> None:
+        if not self._is_ready:
+            self._is_ready = True
+            lifecycle.ready(
+                "agent",
+                name=self._settings.name,
+                slots=self._settings.slots,
+                model=model.info.name,
+            )
+
+
+def _issues(preparer: Preparer) -> tuple[Issue, ...]:
+    if preparer.template_issue is None:
+        return ()
+    logger.warning("conversations cannot be served: %s", preparer.template_issue)
+    return (Issue(code="chat_template", message=preparer.template_issue),)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

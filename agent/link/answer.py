@@ -1,0 +1,82 @@
+"""One running request's answer: the engine's outputs in, the messages for the balancer out.
+
+Invariant: `take` and `cancel` give at most one end, and after it they are not called again.
+"""
+
+from collections.abc import Callable
+
+from ...shared.errors import RequestError, to_wire
+from ...shared.inference import FinishReason, Rates, RequestId, Usage
+from ...shared.messages import Ended, Item, Piece, Refused
+from ..chat.prepared import Prepared
+from ..chat.transcript import Gain, Transcript
+from ..engine.sequence import SequenceEnd, SequenceOutput
+
+
+class Answer:
+    """The answer to the request `id`. `piece` gives a token's bytes."""
+
+    def __init__(self, id: RequestId, prepared: Prepared, piece: Callable[[int], bytes]) -> None:
+        self._id = id
+        self._num_prompt_tokens = len(prepared.prompt)
+        self._transcript = Transcript(piece, prepared.stop)
+        self.is_over = False
+
+    def take(self, output: SequenceOutput) -> list[Item]:
+        """What a step's output means for the balancer."""
+        items = self._pieces(self._transcript.push(output.tokens))
+        if self._transcript.is_stopped:
+            items.append(self._ended("stop", output.end))
+        elif output.end is not None:
+            items += self._end(output.end)
+        return items
+
+    def cancel(self) -> Ended:
+        """The end of an answer nobody wants any more; what it gained so far stands."""
+        return self._ended("cancelled", None)
+
+    def _end(self, end: SequenceEnd) -> list[Item]:
+        if isinstance(end.reason, RequestError):
+            self.is_over = True
+            return [Refused(id=self._id, error=to_wire(end.reason))]
+        items = self._pieces(self._transcript.flush())
+        reason = "stop" if self._transcript.is_stopped else end.reason
+        return [*items, self._ended(reason, end)]
+
+    def _pieces(self, gain: Gain) -> list[Item]:
+        if gain == Gain():
+            return []
+        return [Piece(id=self._id, text=gain.text, tokens=gain.tokens)]
+
+    def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
+        self.is_over = True
+        usage = Usage(
+            prompt_tokens=self._num_prompt_tokens,
+            cached_tokens=0 if end is None else end.stats.cached_tokens,
+            completion_tokens=self._transcript.num_tokens,
+        )
+        return Ended(id=self._id, finish_reason=reason, usage=usage, rates=rates(end))
+
+
+def rates(end: SequenceEnd | None) -> Rates:
+    """Speeds by the scheduler's clock.
+
+    The first token is the last prefill step's; an end-of-generation token took a step and is not
+    counted.
+    """
+    if end is None:
+        return Rates()
+    stats = end.stats
+    num_unseen = 1 if end.reason == "stop" else 0
+    return Rates(
+        prefill_tokens_per_second=_rate(
+            stats.prompt_tokens - stats.cached_tokens, stats.prefill_seconds
+        ),
+        decode_tokens_per_second=_rate(
+            stats.completion_tokens - 1 + num_unseen, stats.decode_seconds
+        ),
+    )
+
+
+def _rate(num_tokens: int, seconds: float | None) -> float | None:
+    return num_tokens / seconds if seconds and num_tokens > 0 else None

@@ -1,0 +1,25 @@
+"""How long to wait before dialling again: exponential, with full jitter.
+
+Full jitter (any time between nothing and the ceiling) keeps a fleet that lost its balancer from
+coming back all at once.
+"""
+
+FIRST_CEILING = 0.1
+LAST_CEILING = 5.0
+
+
+class Backoff:
+    """The pauses between attempts, in seconds."""
+
+    def __init__(self) -> None:
+        self._ceiling = FIRST_CEILING
+
+    def next_pause(self, jitter: float) -> float:
+        """The next pause; `jitter` is drawn evenly from 0 to 1."""
+        pause = self._ceiling * jitter
+        self._ceiling = min(self._ceiling * 2, LAST_CEILING)
+        return pause
+
+    def reset(self) -> None:
+        """An attempt succeeded."""
+        self._ceiling = FIRST_CEILING

@@ -1,0 +1,197 @@
+"""Keeps one balancer connected: dials it, feeds its session, carries out what the session decides.
+
+All of it runs on the event loop's thread. People are told once when a balancer is away and once
+when it is back.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+from websockets.exceptions import WebSocketException
+
+from ...shared.errors import RequestError
+from ...shared.lifecycle import StartupError
+from ...shared.log import context
+from ...shared.messages import encode_from_agent
+from ..engine.sequence import SequenceId, SequenceOutput
+from .backoff import Backoff
+from .decisions import (
+    Abandon,
+    Close,
+    Decision,
+    Drop,
+    GiveUp,
+    MarkConnected,
+    Prepare,
+    Run,
+    Send,
+)
+from .session import Session
+from .wire import Wire, dial
+from .workshop import Outcome, Workshop
+
+logger = logging.getLogger(__name__)
+
+PATH = "/api/v1/agent-socket"
+
+
+class Connection:
+    """Keeps `session` connected to the balancer at `url` (its management address)."""
+
+    def __init__(
+        self,
+        url: str,
+        session: Session,
+        workshop: Workshop,
+        *,
+        on_connected: Callable[[], None],
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """`on_connected`: a balancer let the agent in; `on_change`: slots may have become free."""
+        self._url = url
+        self._session = session
+        self._workshop = workshop
+        self._on_connected = on_connected
+        self._on_change = on_change
+        self._clock = clock
+        self._jitter = jitter
+        self._backoff = Backoff()
+        self._task: asyncio.Task[None] | None = None
+        self._wire: Wire | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._final_word: str | None = None
+        self._is_stopping = False
+        self._is_away_known = False
+
+    async def run(self) -> None:
+        """Serve the balancer until `drain` or `fail` is done, dialling as often as it takes.
+
+        Raises `StartupError` when the balancer says that dialling again cannot help.
+        """
+        self._task = asyncio.current_task()
+        while not self._is_stopping:
+            try:
+                await self._serve(await dial(self._url + PATH))
+            except (OSError, WebSocketException) as error:
+                self._report_away("cannot reach the balancer", str(error))
+            if self._final_word is not None:
+                raise StartupError(f"balancer {self._url} refuses this agent: {self._final_word}")
+            if not self._is_stopping:
+                await asyncio.sleep(self._backoff.next_pause(self._jitter()))
+
+    async def _serve(self, wire: Wire) -> None:
+        self._wire = wire
+        try:
+            self._carry_out(self._session.connected(self._clock()))
+            await wire.serve(self._take)
+        finally:
+            self._carry_out(self._session.disconnected())
+            self._wire = None
+        self._report_away("lost the balancer", wire.why_closed)
+
+    def _take(self, frame: str | bytes) -> None:
+        self._carry_out(self._session.read(frame, self._clock()))
+
+    # ---- what happens elsewhere in the agent
+
+    def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
+        """The engine made a step."""
+        self._carry_out(self._session.stepped(outputs, self._clock()))
+
+    def slots_changed(self) -> None:
+        """A slot may have become free."""
+        for decision in self._session.slots_changed(self._clock()):
+            self._do(decision)
+
+    def drain(self, timeout: float) -> None:
+        """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""
+        now = self._clock()
+        self._stop(self._session.drain(now, now + timeout))
+
+    def fail(self, error: RequestError) -> None:
+        """Answer everything with `error`, then let `run` return."""
+        self._stop(self._session.fail(error, self._clock()))
+
+    def _stop(self, decisions: list[Decision]) -> None:
+        self._is_stopping = True
+        self._carry_out(decisions)
+        if self._wire is None and self._task is not None:
+            self._task.cancel()
+
+    def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
+        if isinstance(outcome, RequestError):
+            self._carry_out(self._session.preparation_failed(id, outcome, self._clock()))
+        else:
+            self._carry_out(self._session.prepared(id, outcome))
+
+    def _tick(self) -> None:
+        self._carry_out(self._session.tick(self._clock()))
+
+    # ---- decisions
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+        self._arm()
+        if decisions:
+            self._on_change()
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Send(message):
+                self._put(encode_from_agent(message))
+            case MarkConnected():
+                self._mark_connected()
+            case Prepare(id, request):
+                self._workshop.prepare(id, request, partial(self._prepared, id))
+            case Abandon(id):
+                self._workshop.abandon(id)
+            case Run(sequence):
+                self._workshop.run(sequence)
+            case Drop(id):
+                self._workshop.drop(id)
+            case Close(reason):
+                self._close(reason)
+            case GiveUp(reason):
+                self._final_word = reason
+                self._close(reason)
+            case _:
+                assert_never(decision)
+
+    def _put(self, frame: bytes) -> None:
+        if self._wire is not None:
+            self._wire.put(frame)
+
+    def _close(self, reason: str) -> None:
+        if self._wire is not None:
+            self._wire.close(reason)
+
+    def _mark_connected(self) -> None:
+        self._backoff.reset()
+        self._is_away_known = False
+        logger.info("connected to the balancer", extra=context(balancer=self._url))
+        self._on_connected()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._session.next_deadline()
+        if deadline is not None:
+            delay = max(0.0, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _report_away(self, what: str, reason: str) -> None:
+        if self._is_away_known or self._is_stopping or self._final_word is not None:
+            return
+        self._is_away_known = True
+        logger.warning(
+            "%s at %s: %s; dialling until it answers", what, self._url, " ".join(reason.split())
+        )

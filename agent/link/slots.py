@@ -1,0 +1,30 @@
+"""The agent's slots, shared by the sessions of all its balancers.
+
+Invariant: between none and all of the slots are busy.
+"""
+
+
+class Slots:
+    """`total` slots; the agent, not any balancer, says which are free."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.num_busy = 0
+
+    @property
+    def num_free(self) -> int:
+        """How many more requests may start."""
+        return self.total - self.num_busy
+
+    def take(self) -> bool:
+        """Take a slot. False: none is free."""
+        if self.num_busy == self.total:
+            return False
+        self.num_busy += 1
+        return True
+
+    def free(self) -> None:
+        """Give a slot back."""
+        if self.num_busy == 0:
+            raise RuntimeError("a slot was freed that was not taken")
+        self.num_busy -= 1

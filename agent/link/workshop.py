@@ -1,0 +1,85 @@
+"""Where the sessions' requests are prepared, on a few threads, and handed to the engine's worker.
+
+Called on the event loop's thread only, and replies there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from ...shared.errors import InternalError, RequestError
+from ...shared.inference import GenerateRequest
+from ..chat.prepare import Preparer
+from ..chat.prepared import Prepared
+from ..engine.sequence import NewSequence, SequenceId
+
+logger = logging.getLogger(__name__)
+
+NUM_THREADS = 2
+"""One long text must not hold up all the others; more would take the engine's cores."""
+
+Outcome = Prepared | RequestError
+
+
+class Worker(Protocol):
+    """What is needed of the engine's worker."""
+
+    def add(self, sequence: NewSequence) -> None: ...
+    def drop(self, sequence_id: SequenceId) -> None: ...
+
+
+class Workshop:
+    """Preparation threads before `worker`. At most as many wait as requests hold slots."""
+
+    def __init__(self, preparer: Preparer, worker: Worker) -> None:
+        self._preparer = preparer
+        self._worker = worker
+        self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
+        self._preparations: dict[SequenceId, asyncio.Future[Outcome]] = {}
+
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+    ) -> None:
+        """Prepare `request`; `reply` hears what became of it, unless it is abandoned."""
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads, _outcome, self._preparer, request
+        )
+        self._preparations[id] = future
+        future.add_done_callback(partial(self._finished, id, reply))
+
+    def abandon(self, id: SequenceId) -> None:
+        """Nobody waits for this preparation; one that has not begun never will."""
+        if (future := self._preparations.pop(id, None)) is not None:
+            future.cancel()
+
+    def run(self, sequence: NewSequence) -> None:
+        """Run `sequence`."""
+        self._worker.add(sequence)
+
+    def drop(self, id: SequenceId) -> None:
+        """Stop a sequence."""
+        self._worker.drop(id)
+
+    def close(self) -> None:
+        """Begin no preparation any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _finished(
+        self, id: SequenceId, reply: Callable[[Outcome], None], future: asyncio.Future[Outcome]
+    ) -> None:
+        if not future.cancelled():
+            del self._preparations[id]
+            reply(future.result())
+
+
+def _outcome(preparer: Preparer, request: GenerateRequest) -> Outcome:
+    try:
+        return preparer.prepare(request)
+    except RequestError as error:
+        return error
+    except Exception:  # the boundary of preparation: everything is logged and the client answered
+        logger.exception("a request could not be prepared")
+        return InternalError("the agent failed to prepare the request; its log has the rest")
