@@ -50,7 +50,10 @@ class SequenceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOutput:
-    """What one sequence gained in one step: `tokens` (no end-of-generation token), or its end."""
+    """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
+
+    A `length` end comes with the last token; `stop` and errors come alone.
+    """
 
     id: SequenceId
     tokens: tuple[int, ...] = ()

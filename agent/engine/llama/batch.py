@@ -1,0 +1,62 @@
+"""The batch that llama.cpp decodes, filled through NumPy.
+
+NumPy owns the memory and llama.cpp gets pointers into it, laid out once: each token belongs to one
+sequence, so a step only writes tokens, positions, sequence ids and which logits it wants.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import numpy as np
+
+from ..step import Run
+
+
+class Batch:
+    """Room for `size` tokens. `raw` is what `llama_decode` takes."""
+
+    def __init__(self, size: int) -> None:
+        self._tokens = np.zeros(size, np.int32)
+        self._positions = np.zeros(size, np.int32)
+        self._slots = np.zeros(size, np.int32)
+        self._outputs = np.zeros(size, np.int8)
+        self._counts = np.ones(size, np.int32)
+        first = self._slots.ctypes.data
+        self._slot_pointers = (first + self._slots.itemsize * np.arange(size)).astype(np.uintp)
+        self.raw = llama_cpp.llama_batch(
+            n_tokens=0,
+            token=_pointer(self._tokens, ctypes.c_int32),
+            embd=None,
+            pos=_pointer(self._positions, ctypes.c_int32),
+            n_seq_id=_pointer(self._counts, ctypes.c_int32),
+            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=_pointer(self._outputs, ctypes.c_int8),
+        )
+
+    def fill(self, runs: Sequence[Run]) -> list[int]:
+        """Write `runs`; the answer is where in the batch the tokens with logits stand."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        outputs: list[int] = []
+        for run in runs:
+            count = len(run.tokens)
+            tokens += run.tokens
+            positions += range(run.start, run.start + count)
+            slots += [run.slot] * count
+            if run.samples:
+                outputs.append(len(tokens) - 1)
+        size = len(tokens)
+        self._tokens[:size] = tokens
+        self._positions[:size] = positions
+        self._slots[:size] = slots
+        self._outputs[:size] = 0
+        self._outputs[outputs] = 1
+        self.raw.n_tokens = size
+        return outputs
+
+
+def _pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))

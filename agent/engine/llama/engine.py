@@ -1,0 +1,199 @@
+"""llama.cpp as the worker's engine: one context, one batch, one sampler a sequence.
+
+One unified KV cache serves all slots, with as many cells as they can hold together, so that a
+prefix can be shared by reference. The context belongs to the thread that made it.
+"""
+
+import ctypes
+import logging
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from ....shared.messages import ModelInfo
+from ..loaded_model import LoadedModel, ModelError
+from ..sequence import NewSequence, SequenceId
+from ..step import Aborted, Decoded, Failed, NoRoom, Outcome, Run, Step
+from .batch import Batch
+from .log import route_log
+from .model import Model
+from .sampler import Sampler, make_sampler
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH = 2048
+"""Most tokens of one step: beyond this llama.cpp gains nothing, and commands wait longer."""
+
+_WHOLE = -1
+"""In llama.cpp's ranges of positions: from the start, or to the end."""
+
+
+class LlamaEngine:
+    """`engine.Engine` over a loaded model."""
+
+    def __init__(self, model: Model, *, slots: int, context_size: int, threads: int) -> None:
+        self._model = model
+        self._context = _open_context(model, slots * context_size, slots, threads)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self.batch_size: int = llama_cpp.llama_n_batch(self._context)
+        self._batch = Batch(self.batch_size)
+        self._samplers: dict[SequenceId, Sampler] = {}
+        self._rows = _Rows(slots, model.vocab.size)
+        self.model = LoadedModel(
+            ModelInfo(
+                name=model.path.stem,
+                architecture=model.architecture,
+                parameters=model.parameters,
+                size_bytes=model.size_bytes,
+                context_size=context_size,
+            ),
+            model.vocab,
+            model.chat_template,
+        )
+
+    def open(self, sequence: NewSequence) -> None:
+        """Make the sampler of `sequence`."""
+        self._samplers[sequence.id] = make_sampler(sequence, self._model.vocab)
+
+    def close(self, sequence_id: SequenceId) -> None:
+        """Free its sampler; nothing happens where there is none any more."""
+        sampler = self._samplers.pop(sequence_id, None)
+        if sampler is not None:
+            sampler.free()
+
+    def execute(self, step: Step) -> Outcome:
+        """Clear, decode, choose."""
+        for slot in step.clears:
+            llama_cpp.llama_memory_seq_rm(self._memory, slot, _WHOLE, _WHOLE)
+        if not step.runs:
+            return Decoded(())
+        outputs = self._batch.fill(step.runs)
+        code = llama_cpp.llama_decode(self._context, self._batch.raw)
+        if code != 0:
+            return _failure(code)
+        return Decoded(self._choose(step.runs, outputs))
+
+    def warm_up(self) -> None:
+        """Decode a token, so that the first request does not pay for reading the weights.
+
+        Raises `ModelError` when even that does not work.
+        """
+        llama_cpp.llama_set_warmup(self._context, True)
+        outcome = self.execute(Step((), (Run(SequenceId(0), 0, 0, (0,), False),), 0, 1))
+        llama_cpp.llama_set_warmup(self._context, False)
+        llama_cpp.llama_memory_clear(self._memory, True)
+        if not isinstance(outcome, Decoded):
+            raise ModelError(f"model file {self._model.path} loads but does not run: {outcome}")
+
+    def free(self) -> None:
+        """Free samplers, context and model."""
+        for sampler in self._samplers.values():
+            sampler.free()
+        self._samplers.clear()
+        llama_cpp.llama_free(self._context)
+        self._model.free()
+
+    def _choose(self, runs: tuple[Run, ...], outputs: list[int]) -> tuple[int, ...]:
+        if not outputs:
+            return ()
+        logits = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(outputs)]
+        samplers = [self._samplers[run.id] for run in runs if run.samples]
+        if all(sampler.is_plain for sampler in samplers):
+            return tuple(logits.argmax(axis=1).tolist())
+        return tuple(
+            sampler.choose(self._context, index, row)
+            for sampler, index, row in zip(samplers, outputs, logits, strict=True)
+        )
+
+
+class _Rows:
+    """llama.cpp's logits where they lie: a row for each output of the last step, in its order.
+
+    The buffer holds a row a slot and stays where it is, so one view of it serves all steps.
+    """
+
+    def __init__(self, slots: int, vocab_size: int) -> None:
+        self._shape = (slots, vocab_size)
+        self._address = 0
+        self._view = np.empty((0, vocab_size), np.float32)
+
+    def view(self, first: Any) -> NDArray[np.float32]:
+        address = ctypes.addressof(first.contents)
+        if address != self._address:
+            self._address = address
+            self._view = np.ctypeslib.as_array(first, self._shape)
+        return self._view
+
+
+def load_engine(
+    path: Path, *, slots: int, context_size: int, threads: int, gpu_layers: int
+) -> LlamaEngine:
+    """Load the model at `path` and make it ready to run. Raises `ModelError`."""
+    most = llama_cpp.llama_max_parallel_sequences()
+    if slots > most:
+        raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
+    model = Model(path, gpu_layers=gpu_layers)
+    _warn_of_long_context(model, context_size)
+    try:
+        engine = LlamaEngine(model, slots=slots, context_size=context_size, threads=threads)
+    except ModelError:
+        model.free()
+        raise
+    try:
+        engine.warm_up()
+    except ModelError:
+        engine.free()
+        raise
+    return engine
+
+
+def _open_context(model: Model, num_cells: int, slots: int, threads: int) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
+    params.n_batch = MAX_BATCH
+    params.n_seq_max = slots
+    params.n_outputs_max = slots  # bounds the logits buffer; a step asks for one row a slot
+    params.n_threads = params.n_threads_batch = threads
+    params.kv_unified = True
+    params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+    with route_log().hold_errors() as errors:
+        context = llama_cpp.llama_init_from_model(model.handle, params)
+    if not context:
+        raise ModelError(
+            f"model file {model.path} loads, but not with a KV cache of {num_cells} cells "
+            f"(--slots times --context-size): lower one of them ({'; '.join(errors)})"
+        )
+    if not llama_cpp.llama_get_memory(context):
+        llama_cpp.llama_free(context)
+        raise ModelError(
+            f"model file {model.path} is an embedding model ({model.architecture}): it cannot "
+            "generate text"
+        )
+    return context
+
+
+def _warn_of_long_context(model: Model, context_size: int) -> None:
+    if context_size > model.trained_context:
+        logger.warning(
+            "--context-size %d is more than the %d tokens that %s was trained for: answers may "
+            "lose their sense beyond that",
+            context_size,
+            model.trained_context,
+            model.path,
+        )
+
+
+def _failure(code: int) -> Outcome:
+    """What a `llama_decode` answer other than 0 means."""
+    match code:
+        case 1:
+            return NoRoom()
+        case 2:
+            return Aborted()
+        case -1:
+            return Failed("llama.cpp refused the batch as invalid")
+        case _:
+            return Failed(f"llama.cpp could not compute the batch (code {code})")

@@ -1,0 +1,72 @@
+"""llama.cpp's log lines, as Python's.
+
+llama.cpp says much that matters to nobody who runs it: what it calls information is DEBUG here.
+While a model is loaded its warnings and errors are held back too, because the one error that the
+user gets (`ModelError`) carries them.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import llama_cpp.llama_cpp as llama_cpp
+
+logger = logging.getLogger(__name__)
+
+MAX_HELD = 20
+"""Most lines that are held back; the last ones are the ones that say why."""
+
+_LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
+"""ggml.h's levels (info, warning, error); its debug level and unknown ones are not passed on."""
+
+_CONTINUED = 5
+"""ggml's level of a text that goes on with the line before."""
+
+
+class LineLog:
+    """Puts texts together to lines and logs them, or holds them back for who asks."""
+
+    def __init__(self) -> None:
+        self._level: int | None = None
+        self._text = ""
+        self._held: deque[str] | None = None
+
+    def receive(self, level: int, text: bytes) -> None:
+        """One text from llama.cpp: a line, a part of one, or several."""
+        if level != _CONTINUED:
+            self._level = _LEVELS.get(level)
+            self._text = ""
+        *lines, self._text = (self._text + text.decode("utf-8", "replace")).split("\n")
+        for line in lines:
+            if line.strip() and self._level is not None:
+                self._write(self._level, line.strip())
+
+    @contextmanager
+    def hold_errors(self) -> Iterator[deque[str]]:
+        """Meanwhile warnings and errors are only DEBUG; the errors gather in what is yielded."""
+        held: deque[str] = deque(maxlen=MAX_HELD)
+        self._held = held
+        try:
+            yield held
+        finally:
+            self._held = None
+
+    def _write(self, level: int, line: str) -> None:
+        if self._held is not None:
+            if level == logging.ERROR:
+                self._held.append(line)
+            level = logging.DEBUG
+        logger.log(level, "%s", line)
+
+
+_log = LineLog()
+
+# llama.cpp keeps only the pointer: the callback must live as long as the process does.
+_callback = llama_cpp.llama_log_callback(lambda level, text, _: _log.receive(level, text))
+
+
+def route_log() -> LineLog:
+    """Send llama.cpp's log to Python's, from now on. May be called again."""
+    llama_cpp.llama_log_set(_callback, None)
+    return _log

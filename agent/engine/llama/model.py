@@ -1,0 +1,89 @@
+"""A model file in memory: its weights, vocabulary, template and facts."""
+
+import ctypes
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+
+from ..loaded_model import ModelError
+from .log import route_log
+from .model_file import check_model_file
+from .vocab import LlamaVocab
+
+_TEXT_BYTES = 256
+
+
+class Model:
+    """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
+
+    def __init__(self, path: Path, *, gpu_layers: int) -> None:
+        """Load `path`. Raises `ModelError`. Negative `gpu_layers` mean all layers."""
+        check_model_file(path)
+        log = route_log()
+        llama_cpp.llama_backend_init()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        with log.hold_errors() as errors:
+            self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+        if not self.handle:
+            raise ModelError(f"model file {path} cannot be loaded: {_reason(errors)}")
+        vocab = llama_cpp.llama_model_get_vocab(self.handle)
+        try:
+            self._check_kind(path, vocab)
+        except ModelError:
+            self.free()
+            raise
+        self.path = path
+        self.vocab = LlamaVocab(vocab)
+
+    @property
+    def architecture(self) -> str:
+        """As the file names it: `llama`, `qwen3`, …"""
+        return self._meta("general.architecture")
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return int(llama_cpp.llama_model_n_params(self.handle))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the weights."""
+        return int(llama_cpp.llama_model_size(self.handle))
+
+    @property
+    def trained_context(self) -> int:
+        """Longest context in tokens that the model was trained for."""
+        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja source in the file, if there is one."""
+        source = llama_cpp.llama_model_chat_template(self.handle, None)
+        return None if source is None else str(source, "utf-8", "replace")
+
+    def free(self) -> None:
+        """Give the memory back; the vocabulary must not be used afterwards."""
+        llama_cpp.llama_model_free(self.handle)
+
+    def _check_kind(self, path: Path, vocab: Any) -> None:
+        if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
+            raise ModelError(f"model file {path} has no vocabulary: it cannot read or write text")
+        if llama_cpp.llama_model_has_encoder(self.handle):
+            raise ModelError(
+                f"model file {path} is an encoder-decoder model ({self.architecture}): only models "
+                "that generate from the prompt alone can be served"
+            )
+
+    def _meta(self, key: str) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, _TEXT_BYTES)
+        return buffer.value.decode("utf-8", "replace")
+
+
+def _reason(errors: Iterable[str]) -> str:
+    """The error that says most: llama.cpp reports the cause first, then each caller's failure."""
+    causes = [line.split(": ", 1)[-1] for line in errors]
+    return causes[0] if causes else "llama.cpp gave no reason"

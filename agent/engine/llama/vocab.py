@@ -1,0 +1,71 @@
+"""A model's vocabulary: text to token ids and back.
+
+Read-only as far as anyone can see, so any thread may use it while the worker decodes; it lives as
+long as its model. Pieces are looked up when they are first needed and kept.
+"""
+
+import ctypes
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+
+MAX_SPECIAL = 16
+"""Room for what `add_special` adds to a text."""
+
+_PIECE_BYTES = 64
+
+
+class LlamaVocab:
+    """`loaded_model.Vocab` over llama.cpp's vocabulary handle."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.size: int = llama_cpp.llama_vocab_n_tokens(handle)
+        self.end_tokens = frozenset(
+            token for token in range(self.size) if llama_cpp.llama_vocab_is_eog(handle, token)
+        )
+        self.suppressed_tokens = self._suppressed_tokens()
+        self.bos_text = self._text_of(llama_cpp.llama_vocab_bos(handle))
+        self.eos_text = self._text_of(llama_cpp.llama_vocab_eos(handle))
+        self._pieces: list[bytes | None] = [None] * self.size
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        """Token ids of `text`; see `Vocab`."""
+        # A lone surrogate is no character and has no UTF-8: it becomes "?".
+        data = text.encode("utf-8", "replace")
+        room = len(data) + MAX_SPECIAL
+        while True:
+            tokens = (ctypes.c_int32 * room)()
+            count = llama_cpp.llama_tokenize(
+                self._handle, data, len(data), tokens, room, add_special, parse_special
+            )
+            if count >= 0:
+                return tuple(tokens[:count])
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of `token`; nothing for control tokens."""
+        piece = self._pieces[token]
+        if piece is None:
+            piece = self._pieces[token] = self._look_up(token, special=False)
+        return piece
+
+    def _look_up(self, token: int, *, special: bool) -> bytes:
+        room = _PIECE_BYTES
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            count = llama_cpp.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            if count >= 0:
+                return buffer.raw[:count]
+            room = -count
+
+    def _text_of(self, token: int) -> str:
+        if token == llama_cpp.LLAMA_TOKEN_NULL:
+            return ""
+        return self._look_up(token, special=True).decode("utf-8", "replace")
+
+    def _suppressed_tokens(self) -> frozenset[int]:
+        """Tokens that the model file says must never be generated."""
+        count = ctypes.c_int32(0)
+        tokens = llama_cpp.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(count))
+        return frozenset(tokens[: count.value]) if count.value else frozenset()

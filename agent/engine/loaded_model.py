@@ -1,0 +1,49 @@
+"""What the rest of the agent knows of a model: its facts, its vocabulary, its chat template."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...shared.messages import ModelInfo
+
+
+class ModelError(Exception):
+    """A model cannot be served: one line that names the file, what is wrong and what to do."""
+
+
+class Vocab(Protocol):
+    """Text to token ids and back. Safe from any thread, the worker's or another.
+
+    `size` counts token ids. `end_tokens` end a generation. `bos_text` and `eos_text` are what
+    chat templates write for them, empty where the model has none.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def end_tokens(self) -> frozenset[int]: ...
+
+    @property
+    def bos_text(self) -> str: ...
+
+    @property
+    def eos_text(self) -> str: ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        """Token ids of `text`.
+
+        `add_special` adds what the model wants around a prompt (BOS, EOS). With `parse_special`
+        the text of a control token becomes that token instead of plain text.
+        """
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that `token` stands for; control tokens stand for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """`chat_template` is Jinja source as it stands in the model file; `None` when it has none."""
+
+    info: ModelInfo
+    vocab: Vocab
+    chat_template: str | None
