@@ -17,6 +17,7 @@ Location = tuple[int | str, ...]
 MAX_ECHO = 60
 """Longest part of a bad value that an error repeats, in characters."""
 
+_QUOTE = "'"
 _ABSENT = ("missing", "missing_argument")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
@@ -28,6 +29,14 @@ def _number(limit: float) -> str:
 
 def _at_least(least: int, one: str, several: str) -> str:
     return f"must have at least {f'one {one}' if least == 1 else f'{least} {several}'}"
+
+
+def _tagged(limits: Mapping[str, Any]) -> str:
+    return f"must have a `{limits['discriminator'].strip(_QUOTE)}`"
+
+
+def _any_of(choices: str) -> str:
+    return " or ".join(choices.rsplit(", ", 1))
 
 
 _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
@@ -57,7 +66,8 @@ _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "too_long": lambda limits: f"must have at most {limits['max_length']} entries",
     "too_short": lambda limits: _at_least(limits["min_length"], "entry", "entries"),
     "tuple_type": "must be a list",
-    "union_tag_invalid": lambda limits: f"must be one of {limits['expected_tags']}",
+    "union_tag_invalid": lambda limits: f"{_tagged(limits)} of {_any_of(limits['expected_tags'])}",
+    "union_tag_not_found": _tagged,
 }
 
 
@@ -135,13 +145,12 @@ def _step(part: int | str) -> str:
 
 
 def _sentence(field: str, findings: list[ErrorDetails]) -> str:
-    kind = findings[0]["type"]
-    if kind in _UNKNOWN:
-        return f"unknown field `{field}`"
-    if kind in _ABSENT:
-        return f"`{field}` is missing"
-    reasons = " or ".join(dict.fromkeys(requirement(finding) for finding in findings))
+    present = [each for each in findings if each["type"] not in _UNKNOWN + _ABSENT]
+    if not present:
+        known = findings[0]["type"] in _ABSENT
+        return f"`{field}` is missing" if known else f"unknown field `{field}`"
+    reasons = " or ".join(dict.fromkeys(map(requirement, present)))
     reasons = reasons.replace(" or must be ", " or ")
     if not field:
-        return reasons if kind == "value_error" else f"the body {reasons}"
-    return f"`{field}` {reasons}, not {echo(findings[0]['input'])}"
+        return reasons if present[0]["type"] == "value_error" else f"the body {reasons}"
+    return f"`{field}` {reasons}, not {echo(present[0]['input'])}"
