@@ -1,0 +1,110 @@
+"""Wires a balancer up: the fleet's core, both ports, and an orderly stop."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+
+from aiohttp import web
+
+from ..shared import lifecycle
+from ..shared.lifecycle import Shutdown, StartupError
+from ..shared.log import context
+from ..shared.quantities import Address
+from .doors.app import inference_app
+from .fleet.fleet import Fleet
+from .fleet.limits import Limits
+from .fleet.switchboard import Switchboard
+from .management.events import EventHub
+from .management.metrics import Metrics
+from .management.routes import management_app
+from .settings import BalancerSettings
+
+logger = logging.getLogger(__name__)
+
+LAST_WORDS = 1.0
+"""Seconds that connections have to take the last of what was said to them, after the drain."""
+
+
+async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
+    """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
+    metrics = Metrics()
+    fleet = Fleet(limits_of(settings), version=version("arriero"))
+    switchboard = Switchboard(fleet, recorder=metrics)
+    hub = EventHub(switchboard)
+    metrics.collect_fleet(switchboard.view, lambda: hub.num_subscribers)
+    async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(switchboard.run()), tasks.create_task(hub.run())]
+        apps = {
+            "inference": (settings.inference_addr, inference_app(switchboard)),
+            "management": (settings.management_addr, management_app(switchboard, hub, metrics)),
+        }
+        addresses = {
+            name: await ports.enter_async_context(serve(app, address, f"--{name}-addr"))
+            for name, (address, app) in apps.items()
+        }
+        _announce(addresses)
+        await shutdown.requested.wait()
+        await _drain(switchboard, hub, settings.drain_timeout)
+        for task in running:
+            task.cancel()
+
+
+def limits_of(settings: BalancerSettings) -> Limits:
+    """The settings that the fleet's core knows."""
+    return Limits(
+        max_buffered_requests=settings.max_buffered_requests,
+        buffered_request_timeout=settings.buffered_request_timeout,
+        first_token_timeout=settings.first_token_timeout,
+        token_timeout=settings.token_timeout,
+        request_timeout=settings.request_timeout,
+        heartbeat_interval=settings.heartbeat_interval,
+        heartbeat_timeout=settings.heartbeat_timeout,
+    )
+
+
+@asynccontextmanager
+async def serve(app: web.Application, address: Address, flag: str) -> AsyncIterator[Address]:
+    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`."""
+    # A client that goes away must cancel its handler, for that is what frees its slot.
+    runner = web.AppRunner(
+        app, handler_cancellation=True, access_log=None, shutdown_timeout=LAST_WORDS
+    )
+    await runner.setup()
+    try:
+        yield await _listen(runner, address, flag)
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, address: Address, flag: str) -> Address:
+    site = web.TCPSite(runner, address.host, address.port)
+    try:
+        await site.start()
+    except OSError as error:
+        raise StartupError(f"{flag}: cannot listen on {address}: {_remedy(error)}") from error
+    host, port, *_ = runner.addresses[0]
+    return Address(host, port)
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "something else listens there; end it or choose another port (0 takes any free one)"
+    return f"{(error.strerror or str(error)).lower()}; choose another address"
+
+
+def _announce(addresses: Mapping[str, Address]) -> None:
+    logger.info("balancer is ready", extra=context(**addresses))
+    logger.info("dashboard at http://%s/", addresses["management"])
+    lifecycle.ready("balancer", **addresses)
+
+
+async def _drain(switchboard: Switchboard, hub: EventHub, within: float) -> None:
+    view = switchboard.view()
+    logger.info("draining: %d requests may finish within %g s", len(view.requests), within)
+    await switchboard.drain(within)
+    hub.close()
+    switchboard.goodbye()
+    logger.info("drained")

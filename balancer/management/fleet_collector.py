@@ -1,0 +1,63 @@
+"""The fleet as it is now, as Prometheus gauges, read from a view at each scrape.
+
+Agents are labelled by name, and agents of one name are added up: a name lives as long as somebody
+bears it, while ids change with each restart and would leave a trail of dead series.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..fleet.view import AgentState, FleetView
+
+
+class FleetCollector(Collector):
+    """Labels of agents that left are gone with the next scrape, since nothing is kept."""
+
+    def __init__(self, view: Callable[[], FleetView], num_subscribers: Callable[[], int]) -> None:
+        self._view = view
+        self._num_subscribers = num_subscribers
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._view()
+        yield GaugeMetricFamily(
+            "arriero_queue_depth", "Requests that wait for a slot.", value=view.queue_depth
+        )
+        yield GaugeMetricFamily(
+            "arriero_queue_limit", "Requests that may wait.", value=view.queue_limit
+        )
+        yield GaugeMetricFamily(
+            "arriero_draining", "1 while the balancer is shutting down.", value=view.is_draining
+        )
+        yield GaugeMetricFamily(
+            "arriero_event_subscribers",
+            "Readers of /api/v1/events.",
+            value=self._num_subscribers(),
+        )
+        yield _by_state(view)
+        yield _slots(view)
+
+
+def _by_state(view: FleetView) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("arriero_agents", "Connected agents by state.", labels=["state"])
+    counts = Counter(agent.state for agent in view.agents)
+    for state in get_args(AgentState):
+        family.add_metric([state], counts[state])
+    return family
+
+
+def _slots(view: FleetView) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "arriero_slots", "Slots of the connected agents.", labels=["agent", "state"]
+    )
+    total, busy = Counter[str](), Counter[str]()
+    for agent in view.agents:
+        total[agent.name] += agent.slots.total
+        busy[agent.name] += agent.slots.busy
+    for name in total:
+        family.add_metric([name, "total"], total[name])
+        family.add_metric([name, "busy"], busy[name])
+    return family

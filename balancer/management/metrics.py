@@ -1,0 +1,108 @@
+"""What happened to requests, as Prometheus counters and histograms.
+
+Invariant: no label takes its values from users' text, so the number of series is bounded; what
+describes connected agents is in `fleet_collector` and leaves with them.
+"""
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import choose_encoder
+
+from ...shared.errors import BY_CODE
+from ...shared.inference import TokenKind
+from ..fleet.recorder import Ending
+from ..fleet.view import FleetView
+from .fleet_collector import FleetCollector
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Upper bounds of the histograms' buckets."""
+
+_CODES = ("stop", "length", "tool_calls", "cancelled", "client_gone", *BY_CODE)
+_KINDS = ("prompt", "cached", "completion")
+
+
+class Metrics:
+    """The `Recorder` of the running balancer, with a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._first_token = self._histogram(
+            "first_token", "Time from a request's acceptance to its first token."
+        )
+        self._between_tokens = self._histogram(
+            "between_tokens", "Time between two pieces of one answer."
+        )
+        self._queue_wait = self._histogram(
+            "queue_wait", "Time from acceptance to a slot, of the requests that got one."
+        )
+        self._duration = self._histogram(
+            "request", "Time from acceptance to the end, of the requests that got a slot."
+        )
+        self._tokens = Counter(
+            "arriero_tokens",
+            "Tokens: completion as they are delivered, prompt when a request ends; cached are "
+            "those of the prompt that were not computed again.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "arriero_requests",
+            "Requests by how they ended: a finish reason, an error's code or client_gone.",
+            ["code"],
+            registry=self.registry,
+        )
+        self._start_at_zero()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+
+    def collect_fleet(
+        self, view: Callable[[], FleetView], num_subscribers: Callable[[], int]
+    ) -> None:
+        """From now on answer with the fleet's state as well."""
+        self.registry.register(FleetCollector(view, num_subscribers))
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The exposition and its content type, in the format that `accept` asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    # ---- the recorder's side
+
+    def first_token(self, seconds: float) -> None:
+        self._first_token.observe(seconds)
+
+    def between_tokens(self, seconds: float) -> None:
+        self._between_tokens.observe(seconds)
+
+    def tokens(self, kind: TokenKind, count: int) -> None:
+        self._tokens.labels("completion").inc(count)
+
+    def ended(self, ending: Ending) -> None:
+        self._requests.labels(ending.code).inc()
+        self._tokens.labels("prompt").inc(ending.usage.prompt_tokens)
+        self._tokens.labels("cached").inc(ending.usage.cached_tokens)
+        if ending.agent is not None:
+            self._queue_wait.observe(ending.timings.queue_ms / 1000)
+            self._duration.observe(ending.timings.total_ms / 1000)
+
+    # ---- inside
+
+    def _histogram(self, name: str, help_text: str) -> Histogram:
+        return Histogram(
+            f"arriero_{name}_seconds", help_text, buckets=SECONDS, registry=self.registry
+        )
+
+    def _start_at_zero(self) -> None:
+        """A series that appears with its first event has no rate over that event."""
+        for code in _CODES:
+            self._requests.labels(code)
+        for kind in _KINDS:
+            self._tokens.labels(kind)

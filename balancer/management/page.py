@@ -1,0 +1,78 @@
+"""The dashboard's files: read once, served with a policy that lets nothing else in."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import PurePath
+
+from aiohttp import web
+
+from ...shared.errors import NotFound
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""No inline scripts or styles and nothing from elsewhere, so no text can become code."""
+
+_CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file as it is served."""
+
+    body: bytes
+    content_type: str
+    tag: str
+
+
+def routes() -> list[web.RouteDef]:
+    """`GET /` and the files that the page asks for, by name; nothing else can be reached."""
+    served = dict(_load())
+
+    async def index(request: web.Request) -> web.Response:
+        return _answer(request, served["index.html"])
+
+    async def part(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in served:
+            raise NotFound(f"there is no {request.path} here")
+        return _answer(request, served[name])
+
+    return [web.get("/", index), web.get("/dashboard/{name}", part)]
+
+
+def _load() -> Iterator[tuple[str, PageFile]]:
+    for file in files("arriero.dashboard").iterdir():
+        content_type = _CONTENT_TYPES.get(PurePath(file.name).suffix)
+        if content_type:
+            body = file.read_bytes()
+            yield file.name, PageFile(body, content_type, hashlib.sha256(body).hexdigest()[:16])
+
+
+def _answer(request: web.Request, file: PageFile) -> web.Response:
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+        "ETag": f'"{file.tag}"',
+    }
+    if any(tag.value == file.tag for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    headers["Content-Type"] = file.content_type
+    return web.Response(body=file.body, headers=headers)

@@ -1,0 +1,114 @@
+"""The management port: what operators see and steer, the agents' socket, the dashboard."""
+
+import time
+from collections.abc import Callable
+
+from aiohttp import hdrs, web
+
+from ...shared.errors import NotFound
+from ...shared.inference import AgentId, RequestId
+from ..doors import native_http
+from ..doors.http import MAX_BODY_BYTES, middlewares
+from ..fleet import agent_socket
+from ..fleet.switchboard import Switchboard
+from ..fleet.view import AgentView
+from . import page
+from .events import EventHub, stream_events
+from .metrics import Metrics
+from .shapes import Json, agent_json, dumps, request_json
+from .throughput import Meter
+
+PLAYGROUND_PATH = "/api/v1/generate"
+"""Of the native door, the path that the dashboard uses; on its own port, so no other origin."""
+
+
+def management_app(switchboard: Switchboard, hub: EventHub, metrics: Metrics) -> web.Application:
+    """Everything that the management port serves."""
+    app = web.Application(middlewares=middlewares(), client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(_forbid_sniffing)
+    app.add_routes(
+        [
+            web.get("/health", _health),
+            *_fleet_routes(switchboard),
+            *_watching_routes(hub, metrics),
+            *agent_socket.routes(switchboard),
+            *_playground_routes(switchboard),
+            *page.routes(),
+        ]
+    )
+    return app
+
+
+def _fleet_routes(
+    switchboard: Switchboard, clock: Callable[[], float] = time.monotonic
+) -> list[web.RouteDef]:
+    meter = Meter()
+
+    async def agents(_request: web.Request) -> web.Response:
+        view = switchboard.view()
+        throughput = meter.look(view, clock())
+        return _json({"agents": [agent_json(agent, throughput) for agent in view.agents]})
+
+    async def agent(request: web.Request) -> web.Response:
+        view = switchboard.view()
+        found = _find(view.agents, AgentId(request.match_info["id"]))
+        return _json(agent_json(found, meter.look(view, clock())))
+
+    async def requests(_request: web.Request) -> web.Response:
+        return _json({"requests": [request_json(each) for each in switchboard.view().requests]})
+
+    async def cancel(request: web.Request) -> web.Response:
+        request_id = RequestId(request.match_info["id"])
+        if not switchboard.cancel([request_id]):
+            raise NotFound(f"no request `{request_id[:100]}` is waiting or running")
+        return _json({"id": request_id}, status=202)
+
+    return [
+        web.get("/api/v1/agents", agents),
+        web.get("/api/v1/agents/{id}", agent),
+        web.get("/api/v1/requests", requests),
+        web.delete("/api/v1/requests/{id}", cancel),
+    ]
+
+
+def _watching_routes(hub: EventHub, metrics: Metrics) -> list[web.RouteDef]:
+    async def events(request: web.Request) -> web.StreamResponse:
+        return await stream_events(hub, request)
+
+    async def scrape(request: web.Request) -> web.Response:
+        body, content_type = metrics.render(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
+
+    return [
+        web.get("/api/v1/events", events, allow_head=False),
+        web.get("/metrics", scrape),
+    ]
+
+
+def _playground_routes(switchboard: Switchboard) -> list[web.RouteDef]:
+    return [
+        route
+        for route in native_http.routes(switchboard)
+        if isinstance(route, web.RouteDef) and route.path == PLAYGROUND_PATH
+    ]
+
+
+def _find(agents: tuple[AgentView, ...], agent_id: AgentId) -> AgentView:
+    for agent in agents:
+        if agent.id == agent_id:
+            return agent
+    raise NotFound(f"no agent `{agent_id[:100]}` is connected")
+
+
+async def _health(_request: web.Request) -> web.Response:
+    return _json({"status": "ok"})
+
+
+async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["X-Content-Type-Options"] = "nosniff"
+
+
+def _json(body: Json, *, status: int = 200) -> web.Response:
+    return web.json_response(
+        body, status=status, dumps=dumps, headers={hdrs.CACHE_CONTROL: "no-store"}
+    )

@@ -1,0 +1,77 @@
+"""The fleet as JSON: the one place that names the fields of the management API."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from ..fleet.view import AgentView, FleetView, RequestView
+from .throughput import Throughput
+
+MAX_REQUESTS_SENT = 200
+"""Most requests in one snapshot of the event stream, oldest first; REST lists them all."""
+
+Json = dict[str, Any]
+
+
+def agent_json(agent: AgentView, throughput: Throughput) -> Json:
+    """One agent. `tokens_per_second` is null until it was measured, `download` until agents do."""
+    rate = throughput.agents.get(agent.id)
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "labels": agent.labels,
+        "version": agent.version,
+        "state": agent.state,
+        "slots": {"total": agent.slots.total, "busy": agent.slots.busy},
+        "model": asdict(agent.model) if agent.model else None,
+        "issues": [{"code": issue.code, "message": issue.message} for issue in agent.issues],
+        "download": None,
+        "throughput": {
+            "tokens_total": agent.num_tokens,
+            "tokens_per_second": None if rate is None else round(rate, 2),
+        },
+        "connected_seconds": round(agent.connected_seconds, 3),
+    }
+
+
+def request_json(request: RequestView) -> Json:
+    """One request that has not ended; `agent` is the id of the one it runs on."""
+    return {
+        "id": request.id,
+        "state": request.state,
+        "model": request.model,
+        "agent": request.agent,
+        "waited_seconds": round(request.waited_seconds, 3),
+        "age_seconds": round(request.age_seconds, 3),
+        "num_tokens": request.num_tokens,
+        "priority": request.priority,
+    }
+
+
+def fleet_json(view: FleetView, throughput: Throughput) -> Json:
+    """The event `fleet`: everything a page needs to draw, of bounded length in its requests."""
+    return {
+        "is_draining": view.is_draining,
+        "queue": {"depth": view.queue_depth, "limit": view.queue_limit},
+        "slots": {"total": view.slots_total, "busy": view.slots_busy},
+        "tokens_total": view.tokens_total,
+        "agents": [agent_json(agent, throughput) for agent in view.agents],
+        "num_requests": len(view.requests),
+        "requests": [request_json(request) for request in view.requests[:MAX_REQUESTS_SENT]],
+    }
+
+
+def throughput_json(view: FleetView, throughput: Throughput) -> Json:
+    """The event `throughput`: one point for each plot."""
+    return {
+        "seconds": round(throughput.seconds, 3),
+        "tokens_per_second": round(throughput.total, 2),
+        "agents": {agent: round(rate, 2) for agent, rate in throughput.agents.items()},
+        "queue_depth": view.queue_depth,
+        "slots_busy": view.slots_busy,
+    }
+
+
+def dumps(body: Json) -> str:
+    """Compact JSON on one line."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,29 @@
+// Numbers and times as people read them.
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (value) => whole.format(value);
+
+/** 2300000 as "2.3M". */
+export const compact = (value) => short.format(value);
+
+/** A rate: one decimal below ten, none above. */
+export function rate(value) {
+  if (value === null || value === undefined) return "–";
+  return value > 0 && value < 9.95 ? value.toFixed(1) : whole.format(Math.round(value));
+}
+
+/** Seconds as "3.2 s", "4 min 10 s" or "2 h 5 min". */
+export function duration(seconds) {
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}
+
+/** Milliseconds as "85 ms" or "1.24 s". */
+export const milliseconds = (value) =>
+  value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+
+export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;

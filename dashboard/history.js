@@ -1,0 +1,87 @@
+// What the plots show: a point a second for the last minutes, and who has which colour.
+
+export const WINDOW = 180; // seconds
+const GAP = 3.5; // seconds between two points after which the line breaks
+const NUM_COLOURS = 8;
+const OTHERS = "others";
+
+export class History {
+  constructor() {
+    this.points = [];
+    this.colours = new Map(); // agent id → index; the first eight agents have their own
+    this.names = new Map();
+  }
+
+  /** Take in the agents that are there: newcomers get a free colour, leavers are kept in sight. */
+  know(agents) {
+    for (const agent of agents) {
+      this.names.set(agent.id, agent.name);
+      const colour = this.#freeColour(agents);
+      if (!this.colours.has(agent.id) && colour !== -1) this.colours.set(agent.id, colour);
+    }
+  }
+
+  /** Add what the event `throughput` said at `at` (seconds by any steady clock). */
+  add(at, event) {
+    const last = this.points.at(-1);
+    this.points.push({
+      at,
+      total: event.tokens_per_second,
+      queue: event.queue_depth,
+      rates: event.agents,
+      isAfterGap: last !== undefined && at - last.at > GAP,
+    });
+    const firstNeeded = this.points.findIndex((point) => at - point.at <= WINDOW + 2);
+    this.points.splice(0, firstNeeded);
+    this.#forget();
+  }
+
+  /** The class that carries the colour of an agent. */
+  colourClass(id) {
+    return `series-${this.colours.get(id) ?? OTHERS}`;
+  }
+
+  /** What is stacked in the plot of tokens: a layer for each agent with a colour, and the others. */
+  layers() {
+    const layers = [...this.colours.keys()].map((id) => ({
+      key: id,
+      name: this.names.get(id),
+      className: this.colourClass(id),
+      value: (point) => point.rates[id] ?? 0,
+    }));
+    if (this.names.size > this.colours.size) layers.push(this.#others());
+    return layers;
+  }
+
+  #others() {
+    return {
+      key: OTHERS,
+      name: OTHERS,
+      className: `series-${OTHERS}`,
+      value: (point) =>
+        Object.entries(point.rates).reduce(
+          (sum, [id, rate]) => (this.colours.has(id) ? sum : sum + rate),
+          0,
+        ),
+    };
+  }
+
+  #freeColour(agents) {
+    const present = new Set(agents.map((agent) => agent.id));
+    const taken = new Set(
+      [...this.colours].filter(([id]) => present.has(id)).map(([, colour]) => colour),
+    );
+    for (let colour = 0; colour < NUM_COLOURS; colour += 1) if (!taken.has(colour)) return colour;
+    return -1;
+  }
+
+  /** Let go of agents that no point in sight speaks of. */
+  #forget() {
+    const seen = new Set(this.points.flatMap((point) => Object.keys(point.rates)));
+    for (const id of this.names.keys()) {
+      if (seen.has(id)) continue;
+      this.names.delete(id);
+      this.colours.delete(id);
+    }
+  }
+}

@@ -1,0 +1,51 @@
+// The connection to /api/v1/events: dials, notices silence, dials again by itself.
+
+const SILENCE = 6000; // the balancer speaks each second, so this long means the line is dead
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 8000;
+
+/**
+ * Calls `onEvent(name, data)` for each event and `onState(state)` with "connecting", "live" or
+ * "lost" as that changes.
+ */
+export function connect({ url, events, onEvent, onState }) {
+  let source = null;
+  let watchdog = 0;
+  let pause = FIRST_PAUSE;
+
+  function dial() {
+    source = new EventSource(url);
+    source.onerror = redial;
+    for (const name of events) {
+      source.addEventListener(name, (event) => {
+        alive();
+        onEvent(name, JSON.parse(event.data));
+      });
+    }
+    watch();
+  }
+
+  function alive() {
+    pause = FIRST_PAUSE;
+    onState("live");
+    watch();
+  }
+
+  function watch() {
+    clearTimeout(watchdog);
+    watchdog = setTimeout(redial, SILENCE);
+  }
+
+  // EventSource gives up for good on some answers (a 503, a proxy's page) and never notices a
+  // line that died without a word, so both are handled here, in one way.
+  function redial() {
+    clearTimeout(watchdog);
+    source.close();
+    onState("lost");
+    watchdog = setTimeout(dial, pause * (0.5 + Math.random() / 2));
+    pause = Math.min(pause * 2, LONGEST_PAUSE);
+  }
+
+  onState("connecting");
+  dial();
+}

@@ -1,0 +1,223 @@
+// A stacked area over the last minutes, drawn as SVG paths so that style.css has the colours.
+
+import { keyed, setAttribute, setText, svg } from "./dom.js";
+import { count } from "./format.js";
+
+const LONGEST_SLIDE = 2; // seconds; after a longer silence the picture jumps
+const TOP = 14; // room for the highest label, in pixels
+const BOTTOM = 18; // room for the time axis
+
+export class Plot {
+  #points = [];
+  #layers = [];
+  #cursor = null;
+  #slide = null;
+
+  /**
+   * `seconds` is the width in time, `minimum` the least height of the scale, `hint` what stands
+   * there while all is zero; `onCursor(point | null, isByKey)` says what the reader points at.
+   */
+  constructor(root, { seconds, minimum, hint, onCursor }) {
+    this.root = root;
+    this.seconds = seconds;
+    this.minimum = minimum;
+    this.onCursor = onCursor;
+    this.grid = svg("svg", { class: "plot-grid", "aria-hidden": "true" });
+    this.data = svg("svg", { class: "plot-data", "aria-hidden": "true" });
+    this.areas = svg("g");
+    this.line = svg("path", { class: "plot-line", "data-testid": "plot-line" });
+    this.rule = svg("line", { class: "plot-rule", visibility: "hidden" });
+    this.dot = svg("circle", { class: "plot-dot", r: 4, visibility: "hidden" });
+    this.labels = svg("svg", { class: "plot-labels", "aria-hidden": "true" });
+    this.hint = document.createElement("p");
+    this.hint.className = "plot-hint";
+    this.hint.textContent = hint;
+    this.data.append(this.areas, this.line, this.rule, this.dot);
+    root.append(this.grid, this.data, this.labels, this.hint);
+    new ResizeObserver(() => this.#render()).observe(root);
+    root.addEventListener("pointermove", (event) => this.#point(event));
+    root.addEventListener("pointerleave", () => this.onCursor(null, false));
+    root.addEventListener("blur", () => this.onCursor(null, false));
+    root.addEventListener("keydown", (event) => this.#step(event));
+  }
+
+  /** Show `points` (oldest first, each with `at` in seconds), as `layers` from the bottom up. */
+  draw(points, layers) {
+    const before = this.#points.at(-1)?.at;
+    const now = points.at(-1)?.at;
+    this.#points = [...points];
+    this.#layers = layers;
+    this.#render();
+    if (before !== undefined && now > before) this.#slideIn(now - before);
+  }
+
+  /** Mark one point, or none. */
+  mark(point) {
+    this.#cursor = point;
+    const isShown = point !== null && this.#points.includes(point) ? "visible" : "hidden";
+    setAttribute(this.rule, "visibility", isShown);
+    setAttribute(this.dot, "visibility", isShown);
+    if (isShown === "hidden") return;
+    const x = this.#x(point);
+    const y = this.#y(this.#sum(point));
+    for (const [name, value] of Object.entries({ x1: x, x2: x, y1: TOP, y2: this.#y(0) })) {
+      this.rule.setAttribute(name, value);
+    }
+    this.dot.setAttribute("cx", x);
+    this.dot.setAttribute("cy", y);
+  }
+
+  #render() {
+    this.width = this.root.clientWidth;
+    this.height = this.root.clientHeight;
+    if (this.width === 0) return;
+    const highest = Math.max(0, ...this.#points.map((point) => this.#sum(point)));
+    this.scale = niceCeiling(Math.max(highest, this.minimum));
+    this.hint.hidden = highest > 0;
+    this.#renderGrid();
+    this.#renderAreas();
+    this.mark(this.#cursor);
+  }
+
+  #renderGrid() {
+    const values = [0, this.scale / 2, this.scale].filter(Number.isInteger);
+    keyed(this.grid, values, {
+      key: (value) => value,
+      create: () => svg("line", { x1: 0 }),
+      update: (line, value) => {
+        setAttribute(line, "x2", String(this.width));
+        setAttribute(line, "y1", String(this.#y(value)));
+        setAttribute(line, "y2", String(this.#y(value)));
+      },
+    });
+    const labels = values.filter((value) => value > 0).map((value) => this.#valueLabel(value));
+    keyed(this.labels, [...labels, ...this.#timeLabels()], {
+      key: (label) => `${label.anchor}${label.text}`,
+      create: (label) => svg("text", { "text-anchor": label.anchor }),
+      update: (text, label) => {
+        setText(text, label.text);
+        setAttribute(text, "x", String(label.x));
+        setAttribute(text, "y", String(label.y));
+      },
+    });
+  }
+
+  #valueLabel(value) {
+    return { text: count(value), anchor: "start", x: 2, y: this.#y(value) - 4 };
+  }
+
+  #timeLabels() {
+    const y = this.height - 3;
+    const labels = [{ text: "now", anchor: "end", x: this.width - 2, y }];
+    for (let age = 60; age < this.seconds; age += 60) {
+      const x = this.width * (1 - age / this.seconds);
+      labels.push({ text: `${age / 60} min ago`, anchor: "middle", x, y });
+    }
+    return labels;
+  }
+
+  #renderAreas() {
+    const floor = new Map(this.#points.map((point) => [point, 0]));
+    const shapes = this.#layers.map((layer) => {
+      const ceiling = new Map(
+        this.#points.map((point) => [point, floor.get(point) + layer.value(point)]),
+      );
+      const path = this.#runs().map((run) => this.#area(run, floor, ceiling)).join("");
+      for (const [point, value] of ceiling) floor.set(point, value);
+      return { ...layer, path };
+    });
+    keyed(this.areas, shapes, {
+      key: (shape) => shape.key,
+      create: () => svg("path", { "data-testid": "plot-area" }),
+      update: (node, shape) => {
+        setAttribute(node, "class", `plot-area ${shape.className}`);
+        setAttribute(node, "d", shape.path);
+      },
+    });
+    const top = this.#runs().map((run) => `M${this.#curve(run, floor)}`);
+    setAttribute(this.line, "d", top.join(""));
+  }
+
+  /** The points without a gap between them, run by run. */
+  #runs() {
+    const runs = [];
+    for (const point of this.#points) {
+      if (runs.length === 0 || point.isAfterGap) runs.push([]);
+      runs.at(-1).push(point);
+    }
+    return runs.filter((run) => run.length > 1);
+  }
+
+  #area(run, floor, ceiling) {
+    return `M${this.#curve(run, ceiling)}L${this.#curve([...run].reverse(), floor)}Z`;
+  }
+
+  /** A curve that is level at each point, so that it never passes above or below them. */
+  #curve(run, values) {
+    let path = "";
+    let lastX = 0;
+    let lastY = 0;
+    for (const [index, point] of run.entries()) {
+      const x = round(this.#x(point));
+      const y = round(this.#y(values.get(point)));
+      const middle = round((lastX + x) / 2);
+      path += index === 0 ? `${x},${y}` : `C${middle},${lastY} ${middle},${y} ${x},${y}`;
+      [lastX, lastY] = [x, y];
+    }
+    return path;
+  }
+
+  #x(point) {
+    const age = this.#points.at(-1).at - point.at;
+    return this.width * (1 - age / this.seconds);
+  }
+
+  #y(value) {
+    return TOP + (this.height - TOP - BOTTOM) * (1 - value / this.scale);
+  }
+
+  #sum(point) {
+    return this.#layers.reduce((sum, layer) => sum + layer.value(point), 0);
+  }
+
+  #slideIn(seconds) {
+    this.#slide?.cancel();
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (isStill || document.hidden || seconds > LONGEST_SLIDE) return;
+    const distance = (this.width * seconds) / this.seconds;
+    this.#slide = this.data.animate(
+      [{ transform: `translateX(${distance}px)` }, { transform: "none" }],
+      { duration: seconds * 1000, easing: "linear" },
+    );
+  }
+
+  #point(event) {
+    const box = this.data.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const nearest = this.#points.reduce(
+      (best, point) =>
+        best === null || Math.abs(this.#x(point) - x) < Math.abs(this.#x(best) - x) ? point : best,
+      null,
+    );
+    this.onCursor(nearest, false);
+  }
+
+  #step(event) {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
+    const step = steps[event.key];
+    if (event.key === "Escape") this.onCursor(null, true);
+    if (step === undefined || this.#points.length === 0) return;
+    event.preventDefault();
+    const last = this.#points.length - 1;
+    const index = this.#cursor === null ? last : this.#points.indexOf(this.#cursor);
+    this.onCursor(this.#points[Math.min(last, Math.max(0, index + step))], true);
+  }
+}
+
+const round = (value) => Math.round(value * 10) / 10;
+
+/** The next of 1, 2, 4, 5 or 8 times a power of ten: both it and its half are round numbers. */
+function niceCeiling(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 4, 5, 8, 10].map((step) => step * power).find((step) => step >= value);
+}
