@@ -11,12 +11,15 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from ...shared.errors import RequestError
-from ...shared.inference import Done, Event, Failed, GenerateRequest
+from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId
 from .collected import Collected
 
 
 class EventStream(Protocol):
     """What is read here: events, of which the last one is the end."""
+
+    @property
+    def id(self) -> RequestId | None: ...
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
@@ -25,6 +28,8 @@ class EventStream(Protocol):
 
 class RefusedStream:
     """A request that was not accepted, in the place of its stream."""
+
+    id = None
 
     def __init__(self, error: RequestError) -> None:
         self._error = error
@@ -113,11 +118,16 @@ class Merged:
             num_running -= sum(isinstance(event, Done | Failed) for _, event in events)
             yield events
 
-    async def collect(self) -> list[Collected]:
-        """Everything that each stream answered, in the streams' order, once all have ended."""
+    async def collect(self, *, all_or_nothing: bool = False) -> list[Collected]:
+        """Everything that each stream answered, in the streams' order, once all have ended.
+
+        With `all_or_nothing` the first error of a stream is raised, without waiting for the rest.
+        """
         answers = [Collected() for _ in self._streams]
         async for events in self:
             for number, event in events:
+                if all_or_nothing and isinstance(event, Failed):
+                    raise event.error
                 answers[number].add(event)
         return answers
 

@@ -3,7 +3,7 @@
 | path | answer |
 | --- | --- |
 | `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
-| `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}`, in order |
+| `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}` in order |
 
 Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
 whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots

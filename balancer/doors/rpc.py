@@ -2,14 +2,15 @@
 
 | code | when |
 | --- | --- |
-| -32700 | the frame is no JSON (a binary frame is read like a text frame) |
-| -32600 | no JSON-RPC 2.0 request: not an object (arrays, JSON-RPC's batches, are refused: send the \
-frames one by one, or call `generate_batch`), a member missing, unknown or of the wrong type, an id \
-that is in use, a call that needs an id without one |
+| -32700 | the frame is not JSON (a binary frame is read like a text frame) |
+| -32600 | the frame is no JSON-RPC 2.0 request, its id is in use, or its call needs an id |
 | -32601 | unknown method |
 | -32602 | bad `params`, with `data` as below |
 | -32603 | a mistake of ours, with `data` as below |
 | -32000 | any other end of a request, with `data`: `{"code", "retryable"}`, and `field` if known |
+
+Arrays of calls are refused with -32600: frames can be sent one by one, and `generate_batch` takes
+many prompts.
 
 The answer to an invalid request has the id `null`, also where the id could be read: if it is that
 of a call that lives, the client must not take the answer for that call's end.
@@ -28,6 +29,9 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_FAILED = -32000
+
+MAX_ID_LENGTH = 200
+MAX_ID_NUMBER = 2**63
 
 RpcId = str | int | float | None
 
@@ -75,12 +79,21 @@ def parse_frame(frame: bytes) -> Call:
     if not isinstance(value.get("method"), str):
         raise _invalid("`method` must be a string")
     id = value.get("id")
-    if isinstance(id, bool) or not isinstance(id, str | int | float | None):
-        raise _invalid("`id` must be a string, a number or null")
+    if not is_id(id):
+        raise _invalid("`id` must be a string of at most 200 characters, a number or null")
     params = value.get("params", {})
     if not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "`params` must be an object", id=id)
     return Call(id, value["method"], params, is_notification="id" not in value)
+
+
+def is_id(value: object) -> bool:
+    """Whether `value` can name a call: it has to be short, since every event repeats it."""
+    if isinstance(value, str):
+        return len(value) <= MAX_ID_LENGTH
+    if isinstance(value, int | float):
+        return not isinstance(value, bool) and abs(value) < MAX_ID_NUMBER
+    return value is None
 
 
 def result(id: RpcId, value: dict[str, object]) -> bytes:

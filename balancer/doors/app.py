@@ -1,0 +1,48 @@
+"""The inference port: every door over one switchboard."""
+
+from aiohttp import web
+
+from ..fleet.switchboard import Switchboard
+from . import native_http
+from .http import MAX_BODY_BYTES, ErrorBody, middlewares, native_error
+from .native_socket import NativeSocket
+from .openai import routes as openai_routes
+from .openai.errors import openai_error
+
+
+def inference_app(switchboard: Switchboard) -> web.Application:
+    """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
+
+    Its shutdown closes the open WebSockets; requests should have been drained before.
+    """
+    socket = NativeSocket(switchboard)
+
+    async def close_sockets(_app: web.Application) -> None:
+        await socket.close()
+
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares(_error_body))
+    app.add_routes(_health_routes(switchboard))
+    app.add_routes(native_http.routes(switchboard))
+    app.add_routes(socket.routes())
+    app.add_routes(openai_routes.routes(switchboard))
+    app.on_shutdown.append(close_sockets)
+    return app
+
+
+def _error_body(path: str) -> ErrorBody:
+    return openai_error if path == "/v1" or path.startswith("/v1/") else native_error
+
+
+def _health_routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
+    async def health(_request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def ready(_request: web.Request) -> web.Response:
+        totals = switchboard.totals()
+        is_ready = totals.is_ready and not totals.is_draining
+        slots = {"total": totals.slots_total, "busy": totals.slots_busy}
+        return web.json_response(
+            {"ready": is_ready, "slots": slots}, status=200 if is_ready else 503
+        )
+
+    return [web.get("/health", health), web.get("/ready", ready)]

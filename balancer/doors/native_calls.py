@@ -1,0 +1,62 @@
+"""The calls of a WebSocket that take time: events out as they come, then one answer.
+
+`emit` takes one frame and may wait for a slow reader.
+"""
+
+from collections.abc import AsyncIterable, Awaitable, Callable
+
+from ...shared.inference import Done, Event, Failed, GenerateRequest
+from .collected import Collected
+from .merge import EventStream, Merged
+from .native_events import (
+    RPC_NOTIFICATIONS,
+    EventWriter,
+    answer_fields,
+    done_fields,
+    end_fields,
+)
+from .native_requests import Batch
+from .rpc import RpcId, request_error, result
+
+Emit = Callable[[bytes], Awaitable[None]]
+
+
+async def answer_generate(
+    id: RpcId, wanted: GenerateRequest, stream: AsyncIterable[Event], emit: Emit
+) -> bytes:
+    """The answer to `generate`, after its events have been emitted if they are wanted."""
+    writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
+    collected = Collected()
+    async for event in stream:
+        if not wanted.stream or isinstance(event, Done | Failed):
+            collected.add(event)
+        else:
+            await emit(writer.render(event))
+    if isinstance(collected.end, Failed):
+        return request_error(id, collected.end.error)
+    fields = done_fields(collected.end) if wanted.stream else answer_fields(collected)
+    return result(id, fields)
+
+
+async def answer_batch(id: RpcId, batch: Batch, streams: list[EventStream], emit: Emit) -> bytes:
+    """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
+    async with Merged(streams) as merged:
+        if batch.stream:
+            outcomes = await _emit_batch(id, batch, merged, emit)
+        else:
+            outcomes = [answer_fields(collected) for collected in await merged.collect()]
+    pairs = zip(batch.ids, outcomes, strict=True)
+    return result(id, {"results": [{"id": item} | outcome for item, outcome in pairs]})
+
+
+async def _emit_batch(
+    id: RpcId, batch: Batch, merged: Merged, emit: Emit
+) -> list[dict[str, object]]:
+    writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
+    ends: dict[int, dict[str, object]] = {}
+    async for events in merged:
+        for number, event in events:
+            await emit(writers[number].render(event))
+            if isinstance(event, Done | Failed):
+                ends[number] = end_fields(event)
+    return [ends[number] for number in range(len(writers))]

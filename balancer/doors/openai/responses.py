@@ -1,0 +1,220 @@
+"""The neutral events in OpenAI's words: chunks of a stream, and whole answers.
+
+A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients know
+no other word for an end that is no error. Reasoning goes to `reasoning_content`. A prompt counts
+once in `usage`, however many choices it has.
+
+A token's chunk is put together by hand from bytes that were made once for each choice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from pydantic_core import to_json
+
+from ....shared.errors import RequestError
+from ....shared.inference import Done, Event, Failed, FinishReason, Notice, Token, TokenKind
+from ..collected import Collected
+from .errors import openai_error
+
+_FINISH_REASONS: dict[FinishReason, str] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "cancelled": "stop",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What stands in every chunk of an answer; `created` in Unix seconds."""
+
+    id: str
+    created: int
+    model: str
+
+
+class Shape(Protocol):
+    """How chat and completions differ."""
+
+    id_prefix: str
+    object: str
+    chunk_object: str
+
+    def choice(self, collected: Collected) -> dict[str, object]:
+        """A choice of a whole answer, but for `index` and `finish_reason`."""
+
+    def opening(self) -> dict[str, object] | None:
+        """What a choice's first chunk carries, if there is one before its text."""
+
+    def text_start(self, kind: TokenKind) -> bytes:
+        """JSON from after the choice's index up to the text."""
+
+    text_end: bytes
+
+    def closing(self) -> dict[str, object]:
+        """What the chunk with a choice's `finish_reason` carries."""
+
+
+class Chat:
+    """`/v1/chat/completions`"""
+
+    id_prefix = "chatcmpl-"
+    object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+    text_end = b"}"
+
+    def choice(self, collected: Collected) -> dict[str, object]:
+        """A whole message."""
+        message: dict[str, object] = {"role": "assistant", "content": collected.text()}
+        if reasoning := collected.text("reasoning"):
+            message["reasoning_content"] = reasoning
+        return {"message": message}
+
+    def opening(self) -> dict[str, object] | None:
+        """The role comes first."""
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def text_start(self, kind: TokenKind) -> bytes:
+        """Content or reasoning."""
+        name = b"reasoning_content" if kind == "reasoning" else b"content"
+        return b'"delta":{"%b":' % name
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"delta": {}}
+
+
+class Completion:
+    """`/v1/completions`"""
+
+    id_prefix = "cmpl-"
+    object = "text_completion"
+    chunk_object = "text_completion"
+    text_end = b""
+
+    def choice(self, collected: Collected) -> dict[str, object]:
+        """The text."""
+        return {"text": collected.text()}
+
+    def opening(self) -> dict[str, object] | None:
+        """The text comes first."""
+        return None
+
+    def text_start(self, kind: TokenKind) -> bytes:
+        """Raw text has one kind only."""
+        return b'"text":'
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"text": ""}
+
+
+class ChunkWriter:
+    """Events of all choices as SSE chunks; each choice ends exactly once."""
+
+    def __init__(self, shape: Shape, head: Head, *, num_choices: int, include_usage: bool) -> None:
+        """`num_choices` is that of one prompt."""
+        self._shape = shape
+        self._num_choices = num_choices
+        self._include_usage = include_usage
+        head_json = to_json({"object": shape.chunk_object} | asdict(head))[:-1]
+        self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
+        no_usage = b',"usage":null' if include_usage else b""
+        self._start = b'data: %b%b,"choices":[' % (head_json, no_usage)
+        self._text_starts: dict[tuple[int, TokenKind], bytes] = {}
+        self._text_end = shape.text_end + b',"logprobs":null,"finish_reason":null}]}\n\n'
+        self._begun: set[int] = set()
+        self._ends: dict[int, Done] = {}
+
+    def render(self, number: int, event: Event) -> bytes:
+        """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
+        if isinstance(event, Token):
+            start = self._text_starts.get((number, event.kind))
+            if start is None:
+                return self._opening(number) + self._first_text(number, event)
+            return start + to_json(event.text) + self._text_end
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Notice):
+            return b""
+        self._ends[number] = event
+        finish_reason = _FINISH_REASONS[event.finish_reason]
+        return self._opening(number) + self._chunk(number, self._shape.closing(), finish_reason)
+
+    def tail(self) -> bytes:
+        """The stream's last bytes, once all choices have ended."""
+        if not self._include_usage:
+            return b"data: [DONE]\n\n"
+        ends = [self._ends[number] for number in sorted(self._ends)]
+        usage = to_json(usage_of(ends, self._num_choices))
+        return self._tail_start + usage + b"}\n\ndata: [DONE]\n\n"
+
+    def _opening(self, number: int) -> bytes:
+        if number in self._begun:
+            return b""
+        self._begun.add(number)
+        opening = self._shape.opening()
+        return b"" if opening is None else self._chunk(number, opening, None)
+
+    def _first_text(self, number: int, token: Token) -> bytes:
+        start = b'%b{"index":%d,%b' % (
+            self._start,
+            number,
+            self._shape.text_start(token.kind),
+        )
+        self._text_starts[number, token.kind] = start
+        return start + to_json(token.text) + self._text_end
+
+    def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
+        choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
+        return b"%b%b]}\n\n" % (self._start, to_json(choice))
+
+
+def error_chunk(error: RequestError) -> bytes:
+    """The last chunk of a stream that broke off."""
+    return b"data: %b\n\n" % to_json(openai_error(error))
+
+
+def whole_answer(
+    shape: Shape, head: Head, answers: Sequence[Collected], num_choices: int
+) -> dict[str, object]:
+    """All choices in one object, `num_choices` in a row for each prompt.
+
+    Raises the error of the first request that failed.
+    """
+    ends = [collected.done() for collected in answers]
+    choices = [
+        {
+            "index": number,
+            **shape.choice(collected),
+            "logprobs": None,
+            "finish_reason": _FINISH_REASONS[end.finish_reason],
+        }
+        for number, (collected, end) in enumerate(zip(answers, ends, strict=True))
+    ]
+    return {
+        "id": head.id,
+        "object": shape.object,
+        "created": head.created,
+        "model": head.model,
+        "choices": choices,
+        "usage": usage_of(ends, num_choices),
+    }
+
+
+def usage_of(ends: Sequence[Done], num_choices: int) -> dict[str, object]:
+    """The counts of all choices together; of each prompt's choices the first one tells its size."""
+    prompts = [end.usage for end in ends[::num_choices]]
+    prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
+    completion_tokens = sum(end.usage.completion_tokens for end in ends)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(end.usage.reasoning_tokens for end in ends)
+        },
+    }

@@ -1,0 +1,102 @@
+"""The OpenAI API over HTTP: `/v1/models`, `/v1/completions`, `/v1/chat/completions`."""
+
+import time
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from ....shared.errors import ModelNotFound, RequestError
+from ...fleet.switchboard import Switchboard
+from ..http import read_json_body
+from ..merge import Merged, open_all
+from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .requests import Wanted, parse_chat, parse_completion
+from .responses import (
+    Chat,
+    ChunkWriter,
+    Completion,
+    Head,
+    Shape,
+    error_chunk,
+    whole_answer,
+)
+
+
+def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1`."""
+    started = int(time.time())
+
+    async def models(_request: web.Request) -> web.Response:
+        served = switchboard.view().models
+        data = [_model(model.name, started) for model in served]
+        return web.json_response({"object": "list", "data": data})
+
+    async def one_model(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in {model.name for model in switchboard.view().models}:
+            raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
+        return web.json_response(_model(name, started))
+
+    async def chat(request: web.Request) -> web.StreamResponse:
+        wanted = parse_chat(await read_json_body(request))
+        return await _answer(switchboard, request, wanted, Chat())
+
+    async def completions(request: web.Request) -> web.StreamResponse:
+        wanted = parse_completion(await read_json_body(request))
+        return await _answer(switchboard, request, wanted, Completion())
+
+    return [
+        web.get("/v1/models", models),
+        web.get("/v1/models/{name:.+}", one_model),
+        web.post("/v1/chat/completions", chat),
+        web.post("/v1/completions", completions),
+    ]
+
+
+def _model(name: str, created: int) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": created, "owned_by": "arriero"}
+
+
+async def _answer(
+    switchboard: Switchboard, request: web.Request, wanted: Wanted, shape: Shape
+) -> web.StreamResponse:
+    """All choices or none: what fails one of them ends them all."""
+    streams = open_all(switchboard.open, wanted.requests)
+    async with Merged(streams) as merged:
+        head = Head(
+            id=f"{shape.id_prefix}{streams[0].id}",
+            created=int(time.time()),
+            model=_served_name(switchboard) if wanted.model is None else wanted.model,
+        )
+        headers = {REQUEST_ID: streams[0].id}
+        if wanted.stream:
+            writer = ChunkWriter(
+                shape, head, num_choices=wanted.num_choices, include_usage=wanted.include_usage
+            )
+            chunks = _chunks(merged, writer)
+            return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
+        answers = await merged.collect(all_or_nothing=True)
+        return web.json_response(
+            whole_answer(shape, head, answers, wanted.num_choices), headers=headers
+        )
+
+
+def _served_name(switchboard: Switchboard) -> str:
+    """The name in answers to those who did not ask for a model by name; empty if none is known."""
+    return next((model.name for model in switchboard.view().models), "")
+
+
+async def _chunks(merged: Merged, writer: ChunkWriter) -> AsyncIterator[bytes]:
+    """Raises an error that comes before any text, for it can still be an HTTP status."""
+    has_begun = False
+    try:
+        async for events in merged:
+            if chunk := b"".join(writer.render(number, event) for number, event in events):
+                yield chunk
+                has_begun = True
+    except RequestError as error:
+        if not has_begun:
+            raise
+        yield error_chunk(error)
+        return
+    yield writer.tail()
