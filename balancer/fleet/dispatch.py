@@ -86,6 +86,11 @@ class Dispatch:
         self.num_slots = 0
 
     @property
+    def num_agents(self) -> int:
+        """How many agents are here, whether they take work or not."""
+        return len(self._agents)
+
+    @property
     def num_running(self) -> int:
         """How many slots are taken."""
         return len(self._requests) - self.num_waiting
@@ -103,6 +108,10 @@ class Dispatch:
         """How many of an agent's slots are taken."""
         return len(self._agents[link].running)
 
+    def link_of(self, id: RequestId) -> LinkId | None:
+        """The agent a request runs on, `None` while it waits."""
+        return self._requests[id].link
+
     def stranded(self) -> list[RequestId]:
         """The waiting requests that no connected agent will ever take, as things are."""
         waiting = self._waiting
@@ -110,18 +119,18 @@ class Dispatch:
 
     # ---- requests
 
-    def arrived(self, id: RequestId, model: str | None) -> list[Assign | Refuse]:
+    def arrived(self, id: RequestId, model: str | None) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
         if model is not None and self._num_serving and model not in self._num_serving:
-            return [Refuse(id, self._model_not_found(model))]
+            return Refuse(id, self._model_not_found(model))
         link = self._freest(model)
         if link is None and self.num_waiting >= self._max_buffered:
-            return [Refuse(id, self._queue_full())]
+            return Refuse(id, self._queue_full())
         self._num_arrived += 1
         self._requests[id] = _Request(model, self._num_arrived)
-        return [*self._place([id])]
+        return self._place([id])
 
     def ended(self, id: RequestId) -> list[Assign]:
         """A request is over, wherever it was; its slot serves the next."""

@@ -1,10 +1,307 @@
-"""The fleet's core: queue, exchanges and agents composed."""
+"""The heart of the balancer: every event of clients, agents and time, and what follows from it.
 
+Composes the dispatch, the exchanges and the roster. The caller carries the decisions out in their
+order, and calls `tick` at `next_deadline`.
+
+How races end:
+- A deadline that has come counts before the event that arrives with it: a slot that frees at the
+  moment a waiting request times out comes too late for it.
+- What an agent says of a request that is not (or no longer) with it is ignored and counted, and
+  what comes over a link that was given up likewise. Frames are in order, so a slot is free as soon
+  as the `Cancel` is sent: the `Start` that follows finds it free.
+- A client that leaves ends its request at once, whatever was under way. One that cancels hears
+  what the agent answers; if the agent would not start the request, or is lost, it ends with
+  `cancelled` and is not started anywhere else.
+- An agent that dials again while its old link still seems alive takes the old one's place.
+- An agent that answers `Busy` is full until something of its ends, it reports a change, or
+  `BUSY_PAUSE` has passed: other balancers may hold its slots, and nothing would tell us.
+
+Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
+on it; with draining, nobody waits whom no agent can serve.
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import assert_never
+
+from ...shared.errors import ShuttingDown, from_wire
+from ...shared.inference import GenerateRequest, RequestId
+from ...shared.messages import (
+    PROTOCOL_VERSION,
+    Busy,
+    Ended,
+    FromAgent,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Item,
+    Output,
+    Piece,
+    Refused,
+    Reject,
+    Status,
+    Welcome,
+)
+from .decisions import Decision, Disconnect, LinkId, Send
+from .exchange import Exchange
 from .limits import Limits
+from .requests import Requests, refuse
+from .roster import Agent, Roster
+from .view import FleetTotals, FleetView
+
+BUSY_PAUSE = 0.5
+"""Seconds after which an agent that was full is tried again at the latest."""
 
 
 class Fleet:
-    """Pure; driven by the switchboard."""
+    """One method per event; see the module for what they promise together.
+
+    `revision` grows with everything that others can see, except with the mere passing of time.
+    """
 
     def __init__(self, limits: Limits, *, version: str = "") -> None:
-        raise NotImplementedError
+        self.limits = limits
+        self.revision = 0
+        self._version = version
+        self._roster = Roster(limits)
+        self._requests = Requests(limits, self._roster)
+        self._drained_at: float | None = None
+        self._is_closed = False
+        self._tokens_total = 0
+        self._items_ignored = 0
+
+    def __contains__(self, id: object) -> bool:
+        """Whether a request was accepted and has not ended."""
+        return id in self._requests
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every accepted request has ended."""
+        return len(self._requests) == 0
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick`; it may turn out that nothing was due yet."""
+        deadlines = [self._requests.next_deadline(), self._roster.next_deadline()]
+        if not self.is_idle:
+            deadlines.append(self._drained_at)
+        return min((d for d in deadlines if d is not None), default=None)
+
+    # ---- clients
+
+    def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
+        """A client asks. Accepted, unless there is a `Refuse` among the decisions."""
+        decisions = self._due(now)
+        self.revision += 1
+        if self._drained_at is None:
+            return [*decisions, *self._requests.open(id, request, now)]
+        exchange = Exchange(id, request, self.limits, now)
+        return [*decisions, *refuse(exchange, ShuttingDown("the balancer is shutting down"), now)]
+
+    def close(self, id: RequestId, now: float) -> list[Decision]:
+        """A client has gone; nothing more is delivered to it."""
+        decisions = self._due(now)
+        exchange = self._requests.get(id)
+        if exchange is None:
+            return decisions
+        self.revision += 1
+        return [*decisions, *self._requests.close(exchange, now)]
+
+    def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
+        """Cancel all of these at once: none of them starts any more."""
+        decisions = self._due(now)
+        live = [e for id in dict.fromkeys(ids) if (e := self._requests.get(id)) is not None]
+        self.revision += len(live)
+        return [*decisions, *self._requests.cancel(live, now)]
+
+    # ---- agents
+
+    def agent_joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
+        """An agent dialled and said hello. It is welcomed, or rejected and disconnected."""
+        decisions = self._due(now)
+        if (rejection := self._rejection(hello)) is not None:
+            return [*decisions, Send(link, rejection), Disconnect(link, rejection.reason)]
+        self.revision += 1
+        old = self._roster.link_of(hello.agent_id)
+        if old is not None:
+            decisions += self._dismiss(self._roster[old], "the agent has dialled again", now)
+        agent = self._roster.joined(link, hello, now)
+        decisions.append(self._roster.send(link, self._welcome(), now))
+        decisions += self._requests.agent_joined(agent, now)
+        return [*decisions, *self._end_stranded(now)]
+
+    def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
+        """A frame came over a link."""
+        decisions = self._due(now)
+        agent = self._roster.get(link)
+        if agent is None:
+            return decisions
+        agent.heard_at = now
+        match message:
+            case Output():
+                for item in message.items:
+                    decisions += self._item(agent, item, now)
+            case Heartbeat():
+                return decisions
+            case Status():
+                agent.changed(message)
+                decisions += self._requests.agent_changed(agent, now)
+            case Hello():
+                decisions += self._dismiss(agent, "a second hello on one link", now)
+            case _:
+                assert_never(message)
+        self.revision += 1
+        return [*decisions, *self._end_stranded(now)]
+
+    def agent_left(self, link: LinkId, now: float) -> list[Decision]:
+        """A link's socket is closed."""
+        decisions = self._due(now)
+        agent = self._roster.get(link)
+        if agent is None:
+            return decisions
+        return [*decisions, *self._lose(agent, now), *self._end_stranded(now)]
+
+    # ---- time, and the end of it
+
+    def tick(self, now: float) -> list[Decision]:
+        """Whatever is due at `now`."""
+        return self._due(now)
+
+    def drain(self, now: float, deadline: float) -> list[Decision]:
+        """Accept nothing more; what has not ended by `deadline` ends then."""
+        self.revision += 1
+        self._drained_at = deadline
+        return [*self._due(now), *self._end_stranded(now)]
+
+    def goodbye(self, now: float) -> list[Decision]:
+        """End what has not ended, let every agent go and none in."""
+        decisions = self.drain(now, now)
+        self._is_closed = True
+        for agent in list(self._roster):
+            decisions.append(self._roster.send(agent.link, Goodbye(), now))
+            decisions += self._dismiss(agent, "the balancer is going down", now)
+        return decisions
+
+    # ---- what others see
+
+    def totals(self) -> FleetTotals:
+        """The fleet in a few numbers, at a constant cost."""
+        dispatch = self._requests.dispatch
+        return FleetTotals(
+            num_agents=len(self._roster),
+            is_ready=dispatch.is_ready,
+            is_draining=self._drained_at is not None,
+            queue_depth=dispatch.num_waiting,
+            queue_limit=self.limits.max_buffered_requests,
+            slots_total=dispatch.num_slots,
+            slots_busy=dispatch.num_running,
+            tokens_total=self._tokens_total,
+            items_ignored=self._items_ignored,
+        )
+
+    def view(self, now: float) -> FleetView:
+        """The whole fleet, at a cost of its size."""
+        num_busy = self._requests.dispatch.num_running_on
+        totals = self.totals()
+        return FleetView(
+            agents=tuple(agent.view(num_busy(agent.link), now) for agent in self._roster),
+            requests=tuple(self._requests.views(now)),
+            **{field.name: getattr(totals, field.name) for field in fields(totals)},
+        )
+
+    # ---- inside
+
+    def _item(self, agent: Agent, item: Item, now: float) -> Iterable[Decision]:
+        requests = self._requests
+        exchange = requests.get(item.id)
+        if exchange is None or exchange.link != agent.link:
+            self._items_ignored += 1
+            return ()
+        match item:
+            case Piece():
+                agent.num_tokens += len(item.tokens)
+                self._tokens_total += len(item.tokens)
+                return requests.gained(exchange, item, now)
+            case Ended():
+                return requests.done(exchange, item, now)
+            case Refused() if item.error.code != ShuttingDown.code or exchange.has_streamed:
+                return requests.fail(exchange, from_wire(item.error), now)
+            case Refused() | Busy():
+                self._roster.rests(agent, now + BUSY_PAUSE)
+                return requests.hand_back(exchange, now)
+            case _:
+                assert_never(item)
+
+    def _rejection(self, hello: Hello) -> Reject | None:
+        if self._is_closed:
+            return Reject(reason="the balancer is going down", retry=True)
+        if hello.protocol != PROTOCOL_VERSION:
+            spoken = f"the balancer speaks protocol {PROTOCOL_VERSION}, the agent {hello.protocol}"
+            return Reject(reason=f"{spoken}: install the same version on both", retry=False)
+        return None
+
+    def _welcome(self) -> Welcome:
+        return Welcome(
+            protocol=PROTOCOL_VERSION,
+            version=self._version,
+            heartbeat_interval=self.limits.heartbeat_interval,
+            heartbeat_timeout=self.limits.heartbeat_timeout,
+        )
+
+    def _dismiss(self, agent: Agent, reason: str, now: float) -> list[Decision]:
+        """Let go of its link, and treat it as lost."""
+        return [Disconnect(agent.link, reason), *self._lose(agent, now)]
+
+    def _lose(self, agent: Agent, now: float) -> list[Decision]:
+        self.revision += 1
+        self._roster.left(agent.link)
+        return self._requests.agent_left(agent, now)
+
+    def _end_stranded(self, now: float) -> list[Decision]:
+        """With draining, nobody waits whom no agent can serve."""
+        if self._drained_at is None:
+            return []
+        error = ShuttingDown("the balancer is shutting down and no agent can serve this")
+        return self._requests.end_stranded(error, now)
+
+    def _due(self, now: float) -> list[Decision]:
+        """What has come due, in the order that starts nothing in vain."""
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
+            return []
+        decisions: list[Decision] = []
+        if self._drained_at is not None and self._drained_at <= now:
+            error = ShuttingDown("the balancer shut down before the request had ended")
+            decisions += self._requests.end_all(error, now)
+        agents = self._roster.due(now)
+        silent = [agent for agent in agents if self._roster.is_silent(agent, now)]
+        heard = [agent for agent in agents if not self._roster.is_silent(agent, now)]
+        for agent in silent:
+            agent.is_accepting = False
+            self._requests.agent_changed(agent, now)
+        decisions += self._requests.due(now)
+        for agent in silent:
+            reason = f"silent for {self.limits.heartbeat_timeout:g} s"
+            decisions += self._dismiss(agent, reason, now)
+        self.revision += bool(decisions)
+        for agent in heard:
+            decisions += self._attend(agent, now)
+        return [*decisions, *self._end_stranded(now)]
+
+    def _attend(self, agent: Agent, now: float) -> list[Decision]:
+        """Try it again if it has rested, and say something if it has heard nothing for long."""
+        decisions: list[Decision] = []
+        if agent.rested_at is not None and agent.rested_at <= now:
+            agent.rested_at = None
+            decisions += self._requests.agent_rested(agent, now)
+            self.revision += bool(decisions)
+        if self._roster.is_neglected(agent, now):
+            decisions.append(self._roster.send(agent.link, Heartbeat(), now))
+        self._roster.seen_to(agent)
+        return decisions
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._roster.check_integrity()
+        self._requests.check_integrity()
+        if self.totals().num_agents != self._requests.dispatch.num_agents:
+            raise RuntimeError("the roster and dispatch know different agents")

@@ -55,7 +55,8 @@ class RequestView:
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.
 
-    `is_ready`: some agent that takes work has a slot, free or not. `tokens_total` only grows.
+    `is_ready`: some agent that takes work has a slot, free or not. `tokens_total` only grows, as
+    does `items_ignored`: what agents said of requests that were not with them (any more).
     """
 
     num_agents: int
@@ -66,6 +67,7 @@ class FleetTotals:
     slots_total: int
     slots_busy: int
     tokens_total: int
+    items_ignored: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
