@@ -1,0 +1,127 @@
+"""The neutral request takes what it promises and refuses the rest by name."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.validation import parse_json
+
+REQUEST = TypeAdapter(GenerateRequest)
+HELLO = {"role": "user", "content": "hello"}
+
+
+def parse(**fields: Any) -> GenerateRequest:
+    return parse_json(REQUEST, json.dumps(fields))
+
+
+def refused_field(**fields: Any) -> str | None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(**fields)
+    return caught.value.field
+
+
+def test_the_least_requests() -> None:
+    assert parse(prompt="") == GenerateRequest(prompt="")
+    assert parse(messages=[HELLO]).messages == (ChatMessage(role="user", content="hello"),)
+
+
+def test_everything_at_once() -> None:
+    fields: dict[str, Any] = {
+        "prompt": "hello",
+        "model": "m",
+        "stream": False,
+        "max_tokens": 5,
+        "temperature": 0,
+        "top_k": 0,
+        "top_p": 1,
+        "min_p": 0,
+        "repeat_penalty": 1.1,
+        "presence_penalty": -2,
+        "frequency_penalty": 2,
+        "seed": 2**32 - 1,
+        "logit_bias": {"17": -100},
+        "stop": ["\n"],
+        "ignore_eos": True,
+        "thinking": False,
+        "tools": [{"type": "function"}],
+        "priority": -100,
+    }
+    request = parse(**fields)
+    assert json.loads(REQUEST.dump_json(request, exclude_none=True)) == fields
+
+
+@pytest.mark.parametrize("fields", [{}, {"prompt": "a", "messages": [HELLO]}])
+def test_exactly_one_of_prompt_and_messages(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="give exactly one of `prompt` and `messages`"):
+        parse(**fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("prompt", 1),
+        ("messages", []),
+        ("messages", [HELLO] * 4097),
+        ("max_tokens", 0),
+        ("max_tokens", 2**31),
+        ("max_tokens", True),
+        ("temperature", -0.1),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
+        ("top_k", -1),
+        ("top_p", 0),
+        ("top_p", 1.01),
+        ("min_p", 1.01),
+        ("repeat_penalty", 0),
+        ("presence_penalty", 2.1),
+        ("frequency_penalty", -2.1),
+        ("seed", -1),
+        ("seed", 2**32),
+        ("logit_bias", {str(token): 0 for token in range(1025)}),
+        ("stop", "\n"),
+        ("stop", ["a"] * 17),
+        ("stream", "yes"),
+        ("ignore_eos", 1),
+        ("thinking", "no"),
+        ("tools", {}),
+        ("priority", 101),
+        ("n_predict", 5),
+    ],
+)
+def test_a_wrong_field_is_named(field: str, value: object) -> None:
+    fields = {"prompt": "a"} if field != "messages" else {}
+    assert refused_field(**fields | {field: value}) == field
+
+
+@pytest.mark.parametrize("key", ["", "-1", "1.5", "1234567890", "\u0661"])
+def test_keys_of_a_bias_are_token_ids(key: str) -> None:
+    assert refused_field(prompt="a", logit_bias={key: 0}) == f'logit_bias["{key}"]'
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({"content": "x"}, "messages[0].role"),
+        ({"role": "robot", "content": "x"}, "messages[0].role"),
+        ({"role": "user", "content": 1}, "messages[0].content"),
+        ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0].text"),
+        (
+            {"role": "user", "content": [{"type": "image", "text": ""}]},
+            "messages[0].content[0].type",
+        ),
+        ({"role": "user", "content": "x", "mood": "good"}, "messages[0].mood"),
+    ],
+)
+def test_a_wrong_message_is_named(message: dict[str, Any], field: str) -> None:
+    assert refused_field(messages=[message]) == field
+
+
+def test_the_text_of_a_message() -> None:
+    parts = (TextPart(type="text", text="a"), TextPart(type="text", text="b"))
+    assert ChatMessage(role="user", content=parts).text == "ab"
+    assert ChatMessage(role="user", content="ab").text == "ab"
+    assert ChatMessage(role="assistant").text == ""

@@ -1,0 +1,151 @@
+"""Messages survive their way as frames, and junk is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from arriero.shared.errors import WireError
+from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.messages import (
+    Busy,
+    Cancel,
+    Ended,
+    FromAgent,
+    FromBalancer,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Issue,
+    ModelInfo,
+    Output,
+    Piece,
+    Refused,
+    Reject,
+    Start,
+    Status,
+    Welcome,
+    decode_from_agent,
+    decode_from_balancer,
+    encode_from_agent,
+    encode_from_balancer,
+)
+
+ID = RequestId("r1")
+MODEL = ModelInfo(name="m", architecture="llama", parameters=8, size_bytes=0, context_size=4096)
+HELLO = Hello(protocol=1, agent_id=AgentId("a"), name="box", version="0.1.0", slots=4)
+
+from_agent: list[FromAgent] = [
+    HELLO,
+    Hello(
+        protocol=1,
+        agent_id=AgentId("a"),
+        name="box",
+        version="0.1.0",
+        slots=0,
+        model=MODEL,
+        labels={"gpu": "none"},
+    ),
+    Status(slots=4, accepting=False, model=MODEL, issues=(Issue(code="no_model", message="…"),)),
+    Heartbeat(),
+    Output(
+        items=(
+            Piece(id=ID, text="é", tokens=(1, 2)),
+            Ended(
+                id=ID,
+                finish_reason="stop",
+                usage=Usage(prompt_tokens=3, completion_tokens=2),
+                rates=Rates(decode_tokens_per_second=9.5),
+            ),
+            Refused(
+                id=ID,
+                error=WireError(
+                    code="prompt_too_long", message="long", retryable=False, field="prompt"
+                ),
+            ),
+            Busy(id=ID),
+        )
+    ),
+]
+from_balancer: list[FromBalancer] = [
+    Welcome(protocol=1, version="0.1.0", heartbeat_interval=1.0, heartbeat_timeout=5.0),
+    Reject(reason="protocol 2 is not spoken here", retry=False),
+    Start(id=ID, request=GenerateRequest(prompt="a", tools=({"default": None},))),
+    Cancel(id=ID),
+    Goodbye(),
+    Heartbeat(),
+]
+
+
+@pytest.mark.parametrize("message", from_agent, ids=lambda each: each.type)
+def test_from_the_agent_and_back(message: FromAgent) -> None:
+    assert decode_from_agent(encode_from_agent(message)) == message
+
+
+@pytest.mark.parametrize("message", from_balancer, ids=lambda each: each.type)
+def test_from_the_balancer_and_back(message: FromBalancer) -> None:
+    assert decode_from_balancer(encode_from_balancer(message)) == message
+
+
+@given(st.text(), st.lists(st.integers(min_value=0, max_value=2**31), max_size=5))
+def test_any_text_survives(text: str, tokens: list[int]) -> None:
+    message = Output(items=(Piece(id=ID, text=text, tokens=tuple(tokens)),))
+    assert decode_from_agent(encode_from_agent(message)) == message
+
+
+def changed(message: FromAgent, **fields: Any) -> str:
+    return json.dumps(json.loads(encode_from_agent(message)) | fields)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"type": "nonsense"}',
+        '{"type": "welcome", "protocol": 1}',
+        changed(HELLO, mood="good"),
+        changed(HELLO, slots=-1),
+        changed(HELLO, slots=4097),
+        changed(HELLO, slots="4"),
+        changed(HELLO, name=""),
+        changed(HELLO, name="x" * 201),
+        changed(Output(items=()), items=[{"type": "piece", "id": "r1"}]),
+        changed(
+            Output(items=()), items=[{"type": "piece", "id": "r1", "text": "", "tokens": [-1]}]
+        ),
+        changed(
+            Output(items=()),
+            items=[
+                {
+                    "type": "ended",
+                    "id": "r1",
+                    "finish_reason": "stop",
+                    "usage": {"completion_tokens": -1},
+                    "rates": {},
+                }
+            ],
+        ),
+    ],
+)
+def test_junk_is_refused(frame: str) -> None:
+    with pytest.raises(ValidationError):
+        decode_from_agent(frame)
+
+
+@given(st.binary())
+def test_any_bytes_are_decoded_or_refused(frame: bytes) -> None:
+    for decode in (decode_from_agent, decode_from_balancer):
+        with pytest.raises(ValidationError):
+            decode(frame)
+
+
+def test_heartbeats_never_stop_or_run_wild() -> None:
+    for seconds in (0, -1, float("nan"), float("inf")):
+        frame = json.loads(encode_from_balancer(from_balancer[0])) | {"heartbeat_interval": seconds}
+        with pytest.raises(ValidationError):
+            decode_from_balancer(json.dumps(frame))
