@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from pydantic import ConfigDict
+
 
 class Source(StrEnum):
     """Who has to act for the error to go away."""
@@ -213,6 +215,8 @@ class TokenTimeout(AgentError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireError:
     """An error as it crosses a socket: code, message, retryable and, where known, more."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     code: str
     message: str

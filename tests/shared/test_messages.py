@@ -100,6 +100,17 @@ def changed(message: FromAgent, **fields: Any) -> str:
     return json.dumps(json.loads(encode_from_agent(message)) | fields)
 
 
+def output(*items: dict[str, Any]) -> str:
+    return json.dumps({"type": "output", "items": items})
+
+
+ENDED = {"type": "ended", "id": "r1", "finish_reason": "stop", "usage": {}, "rates": {}}
+
+
+def test_the_least_end() -> None:
+    assert isinstance(decode_from_agent(output(ENDED)), Output)
+
+
 @pytest.mark.parametrize(
     "frame",
     [
@@ -114,22 +125,11 @@ def changed(message: FromAgent, **fields: Any) -> str:
         changed(HELLO, slots="4"),
         changed(HELLO, name=""),
         changed(HELLO, name="x" * 201),
-        changed(Output(items=()), items=[{"type": "piece", "id": "r1"}]),
-        changed(
-            Output(items=()), items=[{"type": "piece", "id": "r1", "text": "", "tokens": [-1]}]
-        ),
-        changed(
-            Output(items=()),
-            items=[
-                {
-                    "type": "ended",
-                    "id": "r1",
-                    "finish_reason": "stop",
-                    "usage": {"completion_tokens": -1},
-                    "rates": {},
-                }
-            ],
-        ),
+        output({"type": "piece", "id": "r1"}),
+        output({"type": "piece", "id": "r1", "text": "", "tokens": [-1]}),
+        output(ENDED | {"usage": {"completion_tokens": -1}}),
+        output(ENDED | {"rates": {"decode_tokens_per_second": -1}}),
+        output({"type": "refused", "id": "r1", "error": {"code": 5}}),
     ],
 )
 def test_junk_is_refused(frame: str) -> None:

@@ -1,0 +1,97 @@
+"""What an agent can be told, and what it refuses."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.cores import default_threads
+from arriero.agent.settings import AgentSettings
+from arriero.shared.settings.load import load
+from arriero.shared.settings.sources import SettingsError
+
+
+def refused(*argv: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(AgentSettings, argv, {})
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    settings = load(AgentSettings, [], {})
+    assert settings.model_dump() == {
+        "balancer": ("ws://127.0.0.1:8060",),
+        "name": socket.gethostname(),
+        "slots": 4,
+        "model": None,
+        "context_size": 4096,
+        "threads": default_threads(),
+        "max_stall": 0.5,
+        "gpu_layers": -1,
+        "drain_timeout": 30.0,
+        "log_format": "auto",
+        "log_level": "info",
+    }
+
+
+def test_values() -> None:
+    argv = [
+        "--name",
+        "box",
+        "--slots",
+        "8",
+        "--model",
+        "m.gguf",
+        "--max-stall",
+        "200ms",
+        "--gpu-layers",
+        "0",
+    ]
+    settings = load(AgentSettings, argv, {})
+    assert (settings.name, settings.slots, settings.gpu_layers) == ("box", 8, 0)
+    assert settings.model == Path("m.gguf")
+    assert settings.max_stall == pytest.approx(0.2)
+
+
+def test_several_balancers() -> None:
+    settings = load(AgentSettings, ["--balancer", "ws://a:1/", "--balancer", "wss://b/x"], {})
+    assert settings.balancer == ("ws://a:1", "wss://b/x")
+    settings = load(AgentSettings, [], {"ARRIERO_AGENT_BALANCER": "ws://a:1,ws://b:2"})
+    assert settings.balancer == ("ws://a:1", "ws://b:2")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://a:1", "a:1", "ws://", "ws://a:x", "ws://a:0", "ws://[::1", "ws://a:99999"]
+)
+def test_no_balancer(url: str) -> None:
+    assert refused(f"--balancer={url}").startswith(
+        "--balancer: must be a WebSocket URL such as ws://127.0.0.1:8060"
+    )
+
+
+def test_a_balancers_url_holds_no_secrets() -> None:
+    message = refused("--balancer", "ws://me:word@a:1")
+    assert "without credentials" in message
+    assert "word" not in message
+
+
+def test_a_balancer_is_named_once() -> None:
+    message = refused("--balancer", "ws://a:1", "--balancer", "ws://a:1/")
+    assert message.startswith("--balancer: must name each balancer once")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--slots", "0"),
+        ("--slots", "257"),
+        ("--context-size", "0"),
+        ("--threads", "0"),
+        ("--max-stall", "0"),
+        ("--gpu-layers", "-2"),
+        ("--name", ""),
+        ("--name", "x" * 201),
+    ],
+)
+def test_limits(flag: str, value: str) -> None:
+    assert refused(flag, value).startswith(f"{flag}: must ")

@@ -1,0 +1,69 @@
+"""What a balancer can be told, and what it refuses."""
+
+import pytest
+
+from arriero.balancer.settings import BalancerSettings
+from arriero.shared.quantities import Address
+from arriero.shared.settings.load import load
+from arriero.shared.settings.sources import SettingsError
+
+
+def refused(*argv: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(BalancerSettings, argv, {})
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    assert dict(load(BalancerSettings, [], {})) == {
+        "inference_addr": Address("127.0.0.1", 8061),
+        "management_addr": Address("127.0.0.1", 8060),
+        "state": "memory://",
+        "max_buffered_requests": 256,
+        "buffered_request_timeout": 30.0,
+        "first_token_timeout": 120.0,
+        "token_timeout": 30.0,
+        "request_timeout": 600.0,
+        "heartbeat_interval": 1.0,
+        "heartbeat_timeout": 5.0,
+        "drain_timeout": 30.0,
+        "log_format": "auto",
+        "log_level": "info",
+    }
+
+
+def test_values() -> None:
+    argv = ["--inference-addr", ":0", "--max-buffered-requests", "0", "--drain-timeout", "0"]
+    settings = load(BalancerSettings, argv, {"ARRIERO_BALANCER_TOKEN_TIMEOUT": "1.5"})
+    assert settings.inference_addr == Address("127.0.0.1", 0)
+    assert (settings.max_buffered_requests, settings.drain_timeout) == (0, 0.0)
+    assert settings.token_timeout == 1.5
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--max-buffered-requests", "-1"),
+        ("--buffered-request-timeout", "0"),
+        ("--first-token-timeout", "0"),
+        ("--token-timeout", "0"),
+        ("--request-timeout", "0"),
+        ("--heartbeat-interval", "0"),
+        ("--management-addr", "8060"),
+        ("--state", "redis://db"),
+    ],
+)
+def test_limits(flag: str, value: str) -> None:
+    assert refused(flag, value).startswith(f"{flag}: must ")
+
+
+def test_a_silence_is_longer_than_a_heartbeat() -> None:
+    assert refused("--heartbeat-interval", "5") == (
+        "--heartbeat-timeout: must be longer than --heartbeat-interval (5s), not 5s"
+    )
+
+
+def test_the_only_store_is_said_to_be_the_only_one() -> None:
+    assert refused("--state", "sqlite:///x.db") == (
+        "--state: must be memory://, the only store there is so far, not 'sqlite:///x.db'"
+    )
