@@ -99,13 +99,11 @@ class LlamaEngine:
     def _choose(self, runs: tuple[Run, ...], outputs: list[int]) -> tuple[int, ...]:
         if not outputs:
             return ()
-        logits = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(outputs)]
-        samplers = [self._samplers[run.id] for run in runs if run.samples]
-        if all(sampler.is_plain for sampler in samplers):
-            return tuple(logits.argmax(axis=1).tolist())
+        rows = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(outputs)]
+        sampling = (run.id for run in runs if run.samples)
         return tuple(
-            sampler.choose(self._context, index, row)
-            for sampler, index, row in zip(samplers, outputs, logits, strict=True)
+            self._samplers[sequence_id].choose(self._context, index, row)
+            for sequence_id, index, row in zip(sampling, outputs, rows, strict=True)
         )
 
 

@@ -25,6 +25,7 @@ class Model:
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        params.use_extra_bufts = not _has_amx()
         with log.hold_errors() as errors:
             self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if not self.handle:
@@ -81,6 +82,16 @@ class Model:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
         llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, _TEXT_BYTES)
         return buffer.value.decode("utf-8", "replace")
+
+
+def _has_amx() -> bool:
+    """Whether llama.cpp was built for AMX, whose kernels end the process with a segmentation fault.
+
+    The compiler drops the tile configuration as unused (ggml-org/llama.cpp#20824), so quantised
+    weights must stay out of the AMX buffer, which is only to be had by doing without all of the
+    CPU's extra buffers. A build with `-mno-amx-tile` has them back.
+    """
+    return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
 
 
 def _reason(errors: Iterable[str]) -> str:

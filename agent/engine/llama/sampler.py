@@ -26,13 +26,13 @@ class Greedy:
     """The highest logit after biases."""
 
     def __init__(self, biases: dict[int, float]) -> None:
-        self.is_plain = not biases
+        self._has_biases = bool(biases)
         self._tokens = np.array(list(biases.keys()), np.int64)
         self._biases = np.array(list(biases.values()), np.float32)
 
     def choose(self, context: Any, index: int, row: Row) -> int:
         """The next token. `row`, the logits of batch position `index`, is overwritten."""
-        if not self.is_plain:
+        if self._has_biases:
             row[self._tokens] += self._biases
         return int(row.argmax())
 
@@ -42,8 +42,6 @@ class Greedy:
 
 class Chain:
     """llama.cpp's samplers, with the memory of what they chose."""
-
-    is_plain = False
 
     def __init__(self, sequence: NewSequence, biases: dict[int, float], vocab_size: int) -> None:
         sampling = sequence.sampling
