@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from pydantic import ConfigDict
+from .strict import STRICT
 
 
 class Source(StrEnum):
@@ -216,7 +216,7 @@ class TokenTimeout(AgentError):
 class WireError:
     """An error as it crosses a socket: code, message, retryable and, where known, more."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    __pydantic_config__ = STRICT
 
     code: str
     message: str

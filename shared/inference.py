@@ -8,9 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from .errors import RequestError
+from .strict import STRICT
 
 RequestId = NewType("RequestId", str)
 AgentId = NewType("AgentId", str)
@@ -51,14 +52,12 @@ LogitBias = Annotated[
     Field(max_length=MAX_LOGIT_BIASES),
 ]
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
     """One part of a message's content."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     type: Literal["text"]
     text: str
@@ -68,7 +67,7 @@ class TextPart:
 class ChatMessage:
     """One message of a conversation, as chat templates expect it."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     role: Role
     content: str | tuple[TextPart, ...] | None = None
@@ -97,7 +96,7 @@ class GenerateRequest:
     on to the slot's context ceiling.
     """
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     prompt: str | None = None
     messages: Messages | None = None
@@ -130,7 +129,7 @@ class GenerateRequest:
 class Usage:
     """Token counts. `cached_tokens` of the prompt were not computed again."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     prompt_tokens: Count = 0
     cached_tokens: Count = 0
@@ -142,7 +141,7 @@ class Usage:
 class Rates:
     """Speeds by the engine's own clock, in tokens a second; `None` where there was no such step."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     prefill_tokens_per_second: Rate | None = None
     decode_tokens_per_second: Rate | None = None

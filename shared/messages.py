@@ -10,7 +10,7 @@ A message is decoded and checked in about a microsecond, so the token path needs
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from .errors import WireError
 from .inference import (
@@ -23,6 +23,7 @@ from .inference import (
     TokenKind,
     Usage,
 )
+from .strict import STRICT
 
 PROTOCOL_VERSION = 1
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
@@ -30,7 +31,6 @@ PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 32 * 1024 * 1024
 """Longest frame either side accepts; a request's body is limited well below it."""
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
 
@@ -42,7 +42,7 @@ Slots = Annotated[int, Field(ge=0, le=4096)]
 class Heartbeat:
     """A sign of life."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["heartbeat"] = "heartbeat"
 
 
@@ -53,7 +53,7 @@ class Heartbeat:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     name: str
     architecture: str
     parameters: Count
@@ -65,7 +65,7 @@ class ModelInfo:
 class Issue:
     """What keeps the agent from doing its work; `code` is stable, `message` for people."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     code: str
     message: str
 
@@ -74,7 +74,7 @@ class Issue:
 class Hello:
     """The agent's first frame. `agent_id` is drawn anew by each agent process."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["hello"] = "hello"
     protocol: int
     agent_id: AgentId
@@ -89,7 +89,7 @@ class Hello:
 class Status:
     """The agent changed: sent on change, never on a timer. Not accepting means draining."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["status"] = "status"
     slots: Slots
     accepting: bool
@@ -101,7 +101,7 @@ class Status:
 class Piece:
     """What one request gained in one step; see `inference.Token`."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["piece"] = "piece"
     id: RequestId
     text: str
@@ -113,7 +113,7 @@ class Piece:
 class Ended:
     """A request ended well; nothing more comes for it."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["ended"] = "ended"
     id: RequestId
     finish_reason: FinishReason
@@ -125,7 +125,7 @@ class Ended:
 class Refused:
     """A request ended with an error; nothing more comes for it."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["refused"] = "refused"
     id: RequestId
     error: WireError
@@ -135,7 +135,7 @@ class Refused:
 class Busy:
     """No slot is free after all: the request did not start and goes back to the queue's head."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["busy"] = "busy"
     id: RequestId
 
@@ -147,7 +147,7 @@ Item = Annotated[Piece | Ended | Refused | Busy, Field(discriminator="type")]
 class Output:
     """One frame a step: what happened to all of this balancer's requests."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["output"] = "output"
     items: tuple[Item, ...]
 
@@ -159,7 +159,7 @@ class Output:
 class Welcome:
     """The agent is registered. Times in seconds."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["welcome"] = "welcome"
     protocol: int
     version: str
@@ -171,7 +171,7 @@ class Welcome:
 class Reject:
     """The agent is not let in; the socket closes. `retry` says whether trying again can help."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["reject"] = "reject"
     reason: str
     retry: bool
@@ -181,7 +181,7 @@ class Reject:
 class Start:
     """Run this request; a slot was free by the balancer's count."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["start"] = "start"
     id: RequestId
     request: GenerateRequest
@@ -191,7 +191,7 @@ class Start:
 class Cancel:
     """Stop this request. The agent answers `Ended` (`cancelled`) unless it has ended already."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["cancel"] = "cancel"
     id: RequestId
 
@@ -200,7 +200,7 @@ class Cancel:
 class Goodbye:
     """The balancer is going down; running requests finish first. Reconnect after the close."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
     type: Literal["goodbye"] = "goodbye"
 
 

@@ -45,6 +45,7 @@ PURE = (
     "shared.inference",
     "shared.messages",
     "shared.quantities",
+    "shared.strict",
     "shared.validation",
 )
 """Modules that only compute, however far their imports are followed within the house."""
@@ -179,13 +180,15 @@ def test_a_package_is_not_imported_by_its_bare_name(package: str) -> None:
 def test_every_module_has_its_test_module() -> None:
     modules = [path for path in FILES.values() if not path.stem.startswith("__")]
     wanted = {_test_of(path.relative_to(ROOT)) for path in modules}
-    assert sorted(str(path) for path in wanted if not (ROOT / path).exists()) == []
+    missing = sorted(str(path) for path in wanted if not (ROOT / path).exists())
+    assert not missing, "\n".join(missing)
 
 
 def test_every_test_module_has_its_module() -> None:
     tests = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
     wanted = {path: _module_of(path) for path in tests if path.parent != Path("tests")}
-    assert sorted(str(path) for path, module in wanted.items() if not module.exists()) == []
+    orphans = sorted(str(path) for path, module in wanted.items() if not module.exists())
+    assert not orphans, "\n".join(orphans)
 
 
 def _test_of(module: Path) -> Path:
@@ -193,4 +196,6 @@ def _test_of(module: Path) -> Path:
 
 
 def _module_of(test: Path) -> Path:
-    return ROOT / test.relative_to("tests").with_name(test.name.removeprefix("test_"))
+    """The module that `test` covers; a state machine may stand beside the plain tests."""
+    stem = test.stem.removeprefix("test_").removesuffix("_machine")
+    return ROOT / test.relative_to("tests").with_name(f"{stem}.py")
