@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 WATCH_INTERVAL = 0.2
 """Shortest time between two views of one watcher, in seconds."""
 
+_WATCH_SHARE = 0.05
+"""Largest share of the loop's time that the views of one watcher may take."""
+
 _TIMER_GRAIN = 0.001
 """Event loops round to milliseconds; asking for less would spin until the time has come."""
 
@@ -134,11 +137,17 @@ class Switchboard:
         return self._fleet.totals()
 
     async def watch(self) -> AsyncIterator[FleetView]:
-        """The fleet now, then again after changes, at most once in a `watch_interval`."""
+        """The fleet now, then again after changes, at most once in a `watch_interval`.
+
+        With a fleet so large that a view takes long, views come less often.
+        """
         while True:
             changed = self._changed
-            yield self.view()
-            await asyncio.sleep(self._watch_interval)
+            started = self._clock()
+            view = self.view()
+            cost = self._clock() - started
+            yield view
+            await asyncio.sleep(max(self._watch_interval, cost / _WATCH_SHARE))
             await changed.wait()
 
     # ---- time, and the end of it

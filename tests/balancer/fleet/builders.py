@@ -1,0 +1,99 @@
+"""Messages and requests with the fields that tests rarely care about filled in."""
+
+from collections.abc import Iterable
+
+from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, Send
+from arriero.shared.errors import RequestError, to_wire
+from arriero.shared.inference import (
+    AgentId,
+    Event,
+    FinishReason,
+    GenerateRequest,
+    Rates,
+    RequestId,
+    TokenKind,
+    Usage,
+)
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Busy,
+    Ended,
+    FromBalancer,
+    Hello,
+    Item,
+    ModelInfo,
+    Output,
+    Piece,
+    Refused,
+    Status,
+)
+
+USAGE = Usage(prompt_tokens=3, completion_tokens=2)
+
+
+def request(model: str | None = None) -> GenerateRequest:
+    return GenerateRequest(prompt="Once", model=model)
+
+
+def model_info(name: str = "llama") -> ModelInfo:
+    return ModelInfo(
+        name=name, architecture="llama", parameters=1000, size_bytes=2000, context_size=2048
+    )
+
+
+def hello(
+    id: str = "a1",
+    *,
+    slots: int = 2,
+    model: str | None = "llama",
+    protocol: int = PROTOCOL_VERSION,
+) -> Hello:
+    return Hello(
+        protocol=protocol,
+        agent_id=AgentId(id),
+        name=f"host-{id}",
+        version="1.0",
+        slots=slots,
+        model=None if model is None else model_info(model),
+    )
+
+
+def status(slots: int = 2, *, accepting: bool = True, model: str | None = "llama") -> Status:
+    return Status(
+        slots=slots, accepting=accepting, model=None if model is None else model_info(model)
+    )
+
+
+def piece(id: str, text: str = "word", kind: TokenKind = "content", num_tokens: int = 1) -> Piece:
+    return Piece(id=RequestId(id), text=text, kind=kind, tokens=tuple(range(num_tokens)))
+
+
+def ended(id: str, finish_reason: FinishReason = "stop") -> Ended:
+    return Ended(id=RequestId(id), finish_reason=finish_reason, usage=USAGE, rates=Rates())
+
+
+def refused(id: str, error: RequestError) -> Refused:
+    return Refused(id=RequestId(id), error=to_wire(error))
+
+
+def busy(id: str) -> Busy:
+    return Busy(id=RequestId(id))
+
+
+def output(*items: Item) -> Output:
+    return Output(items=items)
+
+
+def sent(decisions: Iterable[Decision]) -> list[FromBalancer]:
+    """What goes to agents, in order."""
+    return [decision.message for decision in decisions if isinstance(decision, Send)]
+
+
+def delivered(decisions: Iterable[Decision]) -> list[tuple[RequestId, Event]]:
+    """What goes to clients, in order."""
+    return [(d.request, d.event) for d in decisions if isinstance(d, Deliver)]
+
+
+def codes(decisions: Iterable[Decision]) -> dict[str, str]:
+    """How requests ended, by id."""
+    return {d.ending.request_id: d.ending.code for d in decisions if isinstance(d, Finish)}
