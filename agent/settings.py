@@ -61,8 +61,7 @@ class AgentSettings(DaemonSettings):
         default=4, description="sequences to run at once"
     )
     model: Annotated[Path | None, Shown("FILE")] = Field(
-        default=None,
-        description="GGUF file to serve; without it the fleet's desired state decides",
+        default=None, description="GGUF file to serve"
     )
     context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
         default=4096, description="ceiling of each slot, prompt and answer together, in tokens"

@@ -35,7 +35,7 @@ class BalancerSettings(DaemonSettings):
         "/metrics, dashboard at /",
     )
     state: Annotated[str, AfterValidator(_known_store), Shown("URL")] = Field(
-        default="memory://", description="where desired state is kept"
+        default="memory://", description="where desired state is kept; so far only in memory"
     )
     max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=256, description="how many requests may wait for a slot; 0 turns queueing off"
