@@ -103,7 +103,8 @@ class Merged:
             stream.close()
         for pump in self._pumps:
             pump.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        # The group hears nothing of the caller's error: it would wrap it in a group of its own.
+        await self._group.__aexit__(None, None, None)
 
     async def __aiter__(self) -> AsyncIterator[list[tuple[int, Event]]]:
         if len(self._streams) == 1:

@@ -21,7 +21,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from weakref import WeakSet
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -45,7 +44,7 @@ from .rpc import (
     rpc_error,
 )
 
-MAX_FRAME_BYTES = 4 * MAX_BODY_BYTES
+MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 MAX_LIVE_REQUESTS = 1024
 """Requests that one socket may have queued and running; an entry of a batch counts as one."""
 
@@ -71,7 +70,7 @@ class NativeSocket:
 
     def __init__(self, switchboard: Switchboard) -> None:
         self._switchboard = switchboard
-        self._sessions: WeakSet[_Session] = WeakSet()
+        self._sessions: set[_Session] = set()
 
     def routes(self) -> list[web.AbstractRouteDef]:
         """The WebSocket's route."""
@@ -94,7 +93,10 @@ class NativeSocket:
         await socket.prepare(request)
         session = _Session(self._switchboard, socket)
         self._sessions.add(session)
-        await session.run()
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
         return socket
 
 
@@ -137,6 +139,7 @@ class _Session:
                 writer.cancel()
                 for call in self._live.values():
                     call.close()
+                self._live.clear()
 
     async def retire(self) -> None:
         """Sends what is left of calls that have ended, then says goodbye."""
@@ -225,10 +228,10 @@ class _Session:
             )
 
     def _start(self, id: RpcId, streams: Sequence[EventStream], answer: Answer) -> None:
-        task = self._tasks.create_task(self._finish(id, answer))
+        task = self._tasks.create_task(self._finish(id, streams, answer))
         self._live[id] = _LiveCall(streams, task)
 
-    async def _finish(self, id: RpcId, answer: Answer) -> None:
+    async def _finish(self, id: RpcId, streams: Sequence[EventStream], answer: Answer) -> None:
         try:
             frame = await answer()
         except Exception:
@@ -236,7 +239,7 @@ class _Session:
             error = InternalError("something went wrong here; the log has more")
             frame = request_error(id, error)
         finally:
-            for stream in self._live[id].streams:
+            for stream in streams:
                 stream.close()
         await self._outbox.put(frame)
         del self._live[id]

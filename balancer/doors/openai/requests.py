@@ -144,7 +144,8 @@ _completion = TypeAdapter(_CompletionBody)
 def parse_chat(body: bytes) -> Wanted:
     """The body of `/v1/chat/completions`. Raises `InvalidRequest`."""
     raw = _given(body, _REFUSED_IN_CHAT)
-    raw["messages"] = _plain_messages(raw.get("messages"))
+    if "messages" in raw:
+        raw["messages"] = _plain_messages(raw["messages"])
     parsed = parse_json(_chat, to_json(raw))
     if parsed.max_tokens is not None and parsed.max_completion_tokens is not None:
         raise InvalidRequest(
@@ -163,7 +164,8 @@ def parse_chat(body: bytes) -> Wanted:
 def parse_completion(body: bytes) -> Wanted:
     """The body of `/v1/completions`. Raises `InvalidRequest`."""
     raw = _given(body, _REFUSED_IN_COMPLETIONS)
-    raw["prompt"] = _prompts(raw.get("prompt"))
+    if "prompt" in raw:
+        raw["prompt"] = _prompts(raw["prompt"])
     parsed = parse_json(_completion, to_json(raw))
     if parsed.n * len(parsed.prompt) > MAX_CHOICES:
         raise InvalidRequest(

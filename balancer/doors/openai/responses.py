@@ -1,8 +1,8 @@
 """The neutral events in OpenAI's words: chunks of a stream, and whole answers.
 
-A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients know
-no other word for an end that is no error. Reasoning goes to `reasoning_content`. A prompt counts
-once in `usage`, however many choices it has.
+A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients
+know no other word for an end that is no error. Reasoning goes to `reasoning_content`. A prompt
+counts once in `usage`, however many choices it has.
 
 A token's chunk is put together by hand from bytes that were made once for each choice.
 """
@@ -39,8 +39,8 @@ class Shape(Protocol):
     """How chat and completions differ."""
 
     id_prefix: str
-    object: str
-    chunk_object: str
+    object_name: str
+    chunk_name: str
 
     def choice(self, collected: Collected) -> dict[str, object]:
         """A choice of a whole answer, but for `index` and `finish_reason`."""
@@ -61,8 +61,8 @@ class Chat:
     """`/v1/chat/completions`"""
 
     id_prefix = "chatcmpl-"
-    object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
+    object_name = "chat.completion"
+    chunk_name = "chat.completion.chunk"
     text_end = b"}"
 
     def choice(self, collected: Collected) -> dict[str, object]:
@@ -90,8 +90,8 @@ class Completion:
     """`/v1/completions`"""
 
     id_prefix = "cmpl-"
-    object = "text_completion"
-    chunk_object = "text_completion"
+    object_name = "text_completion"
+    chunk_name = "text_completion"
     text_end = b""
 
     def choice(self, collected: Collected) -> dict[str, object]:
@@ -119,7 +119,7 @@ class ChunkWriter:
         self._shape = shape
         self._num_choices = num_choices
         self._include_usage = include_usage
-        head_json = to_json({"object": shape.chunk_object} | asdict(head))[:-1]
+        head_json = to_json({"object": shape.chunk_name} | asdict(head))[:-1]
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
         no_usage = b',"usage":null' if include_usage else b""
         self._start = b'data: %b%b,"choices":[' % (head_json, no_usage)
@@ -196,7 +196,7 @@ def whole_answer(
     ]
     return {
         "id": head.id,
-        "object": shape.object,
+        "object": shape.object_name,
         "created": head.created,
         "model": head.model,
         "choices": choices,

@@ -1,0 +1,39 @@
+import pytest
+
+from arriero.balancer.doors.collected import Collected
+from arriero.shared.errors import AgentLost
+from arriero.shared.inference import Event, Failed, Notice, Token
+from tests.balancer.doors.fake_switchboard import done
+
+
+def collected(*events: Event) -> Collected:
+    answer = Collected()
+    for event in events:
+        answer.add(event)
+    return answer
+
+
+def test_texts_by_kind() -> None:
+    answer = collected(
+        Token("a", "reasoning"), Token("b"), Token("c", "reasoning"), Token("d"), done()
+    )
+    assert (answer.text(), answer.text("reasoning"), answer.text("tool_call")) == ("bd", "ac", "")
+    assert answer.done() == answer.end == done()
+
+
+def test_notices_are_kept() -> None:
+    assert collected(Notice("a", "b")).notices == [Notice("a", "b")]
+
+
+def test_the_end_is_the_only_one() -> None:
+    with pytest.raises(RuntimeError):
+        collected(Token("a")).end  # noqa: B018
+    with pytest.raises(RuntimeError):
+        collected(done(), Token("a"))
+
+
+def test_done_raises_the_error() -> None:
+    answer = collected(Token("a"), Failed(AgentLost("gone")))
+    assert answer.end == Failed(AgentLost("gone"))
+    with pytest.raises(AgentLost):
+        answer.done()

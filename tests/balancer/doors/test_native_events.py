@@ -1,0 +1,66 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.doors.native_events import (
+    NDJSON_LINES,
+    RPC_NOTIFICATIONS,
+    SERVER_SENT_EVENTS,
+    EventWriter,
+    end_fields,
+)
+from arriero.shared.errors import PromptTooLong
+from arriero.shared.inference import Failed, Notice, Token
+from tests.balancer.doors.fake_switchboard import done
+
+# Text that reached us as UTF-8 has no lone surrogates.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["content", "reasoning", "tool_call"]))
+def test_any_text_and_id_make_one_line(text: str, id: str, kind: str) -> None:
+    writer = EventWriter({"id": id}, NDJSON_LINES)
+    for _ in range(2):
+        line = writer.render(Token(text, kind))
+        assert line.count(b"\n") == 1
+        assert json.loads(line) == {"event": "token", "id": id, "kind": kind, "text": text}
+
+
+@given(TEXTS)
+def test_sse_has_one_data_line_for_any_text(text: str) -> None:
+    event = EventWriter({"id": "r"}, SERVER_SENT_EVENTS).render(Token(text))
+    assert event.startswith(b"data: ") and event.endswith(b"\n\n")
+    assert b"\n" not in event[:-2] and b"\r" not in event
+    assert json.loads(event[6:])["text"] == text
+
+
+def test_notifications_for_an_entry_of_a_batch() -> None:
+    writer = EventWriter({"id": 7, "item": "a"}, RPC_NOTIFICATIONS)
+    assert json.loads(writer.render(Token("x"))) == {
+        "jsonrpc": "2.0",
+        "method": "event",
+        "params": {"event": "token", "id": 7, "item": "a", "kind": "content", "text": "x"},
+    }
+    assert json.loads(writer.render(done()))["params"]["finish_reason"] == "stop"
+
+
+def test_warnings_and_errors() -> None:
+    writer = EventWriter({"id": "r"}, NDJSON_LINES)
+    assert json.loads(writer.render(Notice("slow", "wait"))) == {
+        "event": "warning",
+        "id": "r",
+        "code": "slow",
+        "message": "wait",
+    }
+    failed = Failed(PromptTooLong("9 of 8", field="prompt"))
+    expected = {
+        "error": {
+            "code": "prompt_too_long",
+            "message": "9 of 8",
+            "retryable": False,
+            "field": "prompt",
+        }
+    }
+    assert json.loads(writer.render(failed)) == {"event": "error", "id": "r"} | expected
+    assert end_fields(failed) == expected

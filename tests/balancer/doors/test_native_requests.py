@@ -1,0 +1,98 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.doors.native_requests import (
+    MAX_BATCH_REQUESTS,
+    NOT_YET,
+    parse_batch,
+    parse_generate,
+)
+from arriero.shared.errors import ClientError, InvalidRequest, NotSupported
+from arriero.shared.inference import GenerateRequest
+from tests.balancer.doors.json_values import JSON_VALUES, objects_like
+
+
+def encode(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_generate() -> None:
+    body = {"prompt": "x", "stop": ["a"], "stream": False, "logit_bias": {"5": 1}}
+    assert parse_generate(encode(body)) == GenerateRequest(
+        prompt="x", stop=("a",), stream=False, logit_bias={"5": 1.0}
+    )
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_what_comes_later_is_not_supported_by_name(name: str) -> None:
+    with pytest.raises(NotSupported, match=f"`{name}`") as caught:
+        parse_generate(encode({"prompt": "x", name: 1}))
+    assert caught.value.field == name
+    with pytest.raises(NotSupported, match=f"`{name}`") as caught:
+        parse_batch(encode({"requests": [{"prompt": "x"}, {"prompt": "x", name: 1}]}))
+    assert caught.value.field == f"requests[1].{name}"
+
+
+def test_an_unknown_field_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="unknown field `temprature`"):
+        parse_generate(encode({"prompt": "x", "temprature": 1}))
+    with pytest.raises(InvalidRequest, match=r"unknown field `messages\[0\].grammar`"):
+        body = {"messages": [{"role": "user", "content": "x", "grammar": 1}]}
+        parse_generate(encode(body))
+
+
+def test_batch_ids_default_to_positions() -> None:
+    batch = parse_batch(encode({"requests": [{"prompt": "x"}, {"id": "b", "prompt": "y"}]}))
+    assert batch.ids == ("0", "b")
+    assert batch.requests == (GenerateRequest(prompt="x"), GenerateRequest(prompt="y"))
+    assert [type(request) for request in batch.requests] == [GenerateRequest] * 2
+    assert batch.stream
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"requests": []}, "requests"),
+        ({}, "requests"),
+        ({"requests": [{"prompt": "x"}] * (MAX_BATCH_REQUESTS + 1)}, "requests"),
+        ({"requests": [{"id": "a", "prompt": "x"}] * 2}, "requests[1].id"),
+        ({"requests": [{"prompt": "x"}, {"id": "0", "prompt": "x"}]}, "requests[1].id"),
+        ({"requests": [{"id": "", "prompt": "x"}]}, "requests[0].id"),
+        ({"requests": [{"id": 1, "prompt": "x"}]}, "requests[0].id"),
+        ({"requests": [{}]}, "requests[0]"),
+        ({"requests": [{"prompt": "x", "stream": False}]}, "requests[0].stream"),
+        ({"requests": [{"prompt": "x"}], "model": "m"}, "model"),
+    ],
+)
+def test_a_bad_batch_names_the_field(body: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_batch(encode(body))
+    assert caught.value.field == field
+
+
+@given(st.binary())
+def test_random_bytes_are_refused(body: bytes) -> None:
+    for parse in (parse_generate, parse_batch):
+        with pytest.raises(ClientError):
+            parse(body)
+
+
+@given(objects_like({"prompt": "x", "stop": ["a"], "logit_bias": {}, "requests": [], "id": "i"}))
+def test_any_json_is_refused_or_taken(body: Any) -> None:
+    for parse in (parse_generate, parse_batch):
+        try:
+            parse(encode(body))
+        except ClientError as error:
+            assert error.message
+
+
+@given(JSON_VALUES)
+def test_any_entry_is_refused_or_taken(entry: Any) -> None:
+    try:
+        parse_batch(encode({"requests": [entry]}))
+    except ClientError as error:
+        assert error.message
