@@ -1,8 +1,8 @@
 """What a step costs, learnt from the steps that were run.
 
-seconds = fixed + per_generated x generating sequences + per_prompt x prompt tokens, fitted by
-least squares on relative errors (a step of 20 ms counts as much as one of 2 s), where each further
-step halves a former one's weight after about `log(2) / (1 - FORGETTING)` steps. No part is ever
+seconds = fixed + per_generated x generating sequences + per_prompt x prompt tokens, by least
+squares on the errors per token, so that a step of a whole prompt counts like one of a few tokens. A
+step's weight halves with every `log(2) / (1 - FORGETTING)` steps after it. No part is ever
 negative: a negative price would make the budget infinite. Steps are added up as they come; the
 prices are worked out when there are prompts, which most steps have not.
 """
@@ -31,9 +31,8 @@ class StepCost:
 
     def observe(self, *, num_generating: int, num_prompt_tokens: int, seconds: float) -> None:
         """Learn from a step that took `seconds`."""
-        if seconds <= 0:  # a clock too coarse to tell
-            return
-        self._add(num_prompt_tokens / seconds, num_generating / seconds, 1 / seconds)
+        scale = 1 / (1 + num_prompt_tokens + num_generating)
+        self._add(num_prompt_tokens * scale, num_generating * scale, scale, seconds * scale)
         self._is_fitted = False
         if num_prompt_tokens:
             # Now, since what is known of prompts fades away during a long time without any.
@@ -57,8 +56,8 @@ class StepCost:
             return most
         return floor(left / per_prompt)
 
-    def _add(self, per_prompt: float, per_generated: float, fixed: float) -> None:
-        """Add a step to the normal equations; the factors are its features over its seconds."""
+    def _add(self, per_prompt: float, per_generated: float, fixed: float, seconds: float) -> None:
+        """Add a step, all of it scaled, to the normal equations."""
         by_prompt, by_generated, by_fixed = self._squares
         by_prompt[0] = by_prompt[0] * FORGETTING + per_prompt * per_prompt
         by_prompt[1] = by_generated[0] = by_prompt[1] * FORGETTING + per_prompt * per_generated
@@ -67,9 +66,9 @@ class StepCost:
         by_generated[2] = by_fixed[1] = by_generated[2] * FORGETTING + per_generated * fixed
         by_fixed[2] = by_fixed[2] * FORGETTING + fixed * fixed
         sums = self._sums
-        sums[0] = sums[0] * FORGETTING + per_prompt
-        sums[1] = sums[1] * FORGETTING + per_generated
-        sums[2] = sums[2] * FORGETTING + fixed
+        sums[0] = sums[0] * FORGETTING + per_prompt * seconds
+        sums[1] = sums[1] * FORGETTING + per_generated * seconds
+        sums[2] = sums[2] * FORGETTING + fixed * seconds
 
     def _fit(self) -> None:
         """Non-negative least squares by coordinate descent, one price at a time."""

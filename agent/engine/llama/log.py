@@ -6,7 +6,6 @@ user gets (`ModelError`) carries them.
 """
 
 import logging
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ import llama_cpp.llama_cpp as llama_cpp
 logger = logging.getLogger(__name__)
 
 MAX_HELD = 20
-"""Most lines that are held back; the last ones are the ones that say why."""
+"""Most errors that are held back: the first ones say why, what follows is each caller's failure."""
 
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 """ggml.h's levels (info, warning, error); its debug level and unknown ones are not passed on."""
@@ -30,7 +29,7 @@ class LineLog:
     def __init__(self) -> None:
         self._level: int | None = None
         self._text = ""
-        self._held: deque[str] | None = None
+        self._held: list[str] | None = None
 
     def receive(self, level: int, text: bytes) -> None:
         """One text from llama.cpp: a line, a part of one, or several."""
@@ -43,9 +42,9 @@ class LineLog:
                 self._write(self._level, line.strip())
 
     @contextmanager
-    def hold_errors(self) -> Iterator[deque[str]]:
+    def hold_errors(self) -> Iterator[list[str]]:
         """Meanwhile warnings and errors are only DEBUG; the errors gather in what is yielded."""
-        held: deque[str] = deque(maxlen=MAX_HELD)
+        held: list[str] = []
         self._held = held
         try:
             yield held
@@ -54,7 +53,7 @@ class LineLog:
 
     def _write(self, level: int, line: str) -> None:
         if self._held is not None:
-            if level == logging.ERROR:
+            if level == logging.ERROR and len(self._held) < MAX_HELD:
                 self._held.append(line)
             level = logging.DEBUG
         logger.log(level, "%s", line)

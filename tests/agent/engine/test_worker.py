@@ -1,0 +1,211 @@
+"""The engine's thread, over a fake engine."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
+from arriero.agent.engine.worker import Worker
+from arriero.shared.errors import EngineFailed
+from tests.agent.engine.fake_engine import FakeEngine, run_alone
+
+LONG = 10
+"""Seconds until a test that waits for the thread gives up."""
+
+
+class GatedEngine(FakeEngine):
+    """Stops before each step until told to go on."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.arrived = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+
+    def execute(self, step: Step) -> Outcome:
+        self.arrived.release()
+        if not self.gate.acquire(timeout=LONG):
+            raise TimeoutError("nobody opened the gate")
+        return super().execute(step)
+
+
+class Setup:
+    """A worker and what it said."""
+
+    def __init__(self, engine: FakeEngine) -> None:
+        self.engine = engine
+        self.outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
+        self.crashes: queue.Queue[BaseException] = queue.Queue()
+        self.worker = Worker(
+            Path("model.gguf"),
+            slots=len(engine.cells),
+            context_size=engine.context_size,
+            threads=1,
+            max_stall=0.5,
+            gpu_layers=0,
+            on_step=self.outputs.put,
+            on_crash=self.crashes.put,
+            load=engine.load,
+        )
+
+    def wait_for_ends(self, count: int) -> dict[int, tuple[tuple[int, ...], object]]:
+        tokens: dict[int, tuple[int, ...]] = {}
+        ends: dict[int, object] = {}
+        while len(ends) < count:
+            for output in self.outputs.get(timeout=LONG):
+                tokens[output.id] = tokens.get(output.id, ()) + output.tokens
+                if output.end is not None:
+                    ends[output.id] = output.end.reason
+        return {number: (tokens[number], reason) for number, reason in ends.items()}
+
+
+@contextmanager
+def started(engine: FakeEngine) -> Iterator[Setup]:
+    setup = Setup(engine)
+    setup.worker.start()
+    try:
+        yield setup
+    finally:
+        setup.worker.stop()
+    assert engine.is_freed
+
+
+def new(number: int, *prompt: int, max_tokens: int | None = None) -> NewSequence:
+    return NewSequence(
+        id=SequenceId(number),
+        prompt=prompt,
+        max_tokens=max_tokens,
+        sampling=Sampling(seed=0, temperature=0),
+    )
+
+
+def test_start_answers_the_model() -> None:
+    with started(FakeEngine()) as setup:
+        assert setup.engine.model.info.name == "fake"
+
+
+def test_every_sequence_gets_its_own_tokens() -> None:
+    sequences = [new(n, n, n + 1, max_tokens=10 + n) for n in range(1, 12)]
+    with started(FakeEngine(slots=3)) as setup:
+        for sequence in sequences:
+            setup.worker.add(sequence)
+        ended = setup.wait_for_ends(len(sequences))
+        assert ended == {one.id: run_alone(one, 64) for one in sequences}
+    assert not setup.engine.open_sequences
+
+
+def test_an_idle_engine_does_nothing_and_wakes_up_again() -> None:
+    with started(FakeEngine()) as setup:
+        setup.worker.add(new(1, 5, max_tokens=3))
+        setup.wait_for_ends(1)
+        setup.worker.add(new(2, 6, max_tokens=3))
+        assert setup.wait_for_ends(1) == {2: run_alone(new(2, 6, max_tokens=3), 64)}
+        # The thread has gone to sleep when stop() returns, whatever it was doing.
+        setup.worker.stop()
+    # At most: three tokens and a clearing step each, nothing more however long it was idle.
+    assert len(setup.engine.steps) <= 8
+
+
+def test_a_request_with_nothing_to_do_ends() -> None:
+    with started(FakeEngine()) as setup:
+        setup.worker.add(new(1, 5, max_tokens=0))
+        assert setup.wait_for_ends(1) == {1: ((), "length")}
+
+
+def test_after_a_drop_nothing_comes_and_the_slot_serves_the_next() -> None:
+    engine = GatedEngine(slots=1)
+    with started(engine) as setup:
+        setup.worker.add(new(1, 5))
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.drop(SequenceId(1))
+        setup.worker.add(new(2, 6, max_tokens=1))
+        engine.gate.release(100)
+        seen = [setup.outputs.get(timeout=LONG)]
+        while all(output.end is None for output in seen[-1]):
+            seen.append(setup.outputs.get(timeout=LONG))
+        ids = [output.id for outputs in seen for output in outputs]
+        assert ids == [1, 2], "the step that ran when the drop came is the last with it"
+    assert not engine.open_sequences
+
+
+def test_one_call_a_step_with_all_outputs() -> None:
+    engine = GatedEngine(slots=2)
+    with started(engine) as setup:
+        setup.worker.add(new(1, 5, max_tokens=2))
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.add(new(2, 6, max_tokens=2))
+        engine.gate.release(100)
+        calls = [setup.outputs.get(timeout=LONG) for _ in range(3)]
+    assert [[output.id for output in call] for call in calls] == [[1], [1, 2], [2]]
+
+
+@pytest.mark.parametrize("outcome", [NoRoom(), Aborted()])
+def test_a_step_that_did_not_work_is_survived(outcome: NoRoom | Aborted) -> None:
+    engine = FakeEngine()
+    engine.fail_next(outcome)
+    with started(engine) as setup:
+        setup.worker.add(new(1, 5, 6, 7, max_tokens=4))
+        assert setup.wait_for_ends(1) == {1: run_alone(new(1, 5, 6, 7, max_tokens=4), 64)}
+
+
+def test_a_failed_step_ends_its_sequences_and_the_next_ones_run() -> None:
+    engine = FakeEngine()
+    engine.fail_next(Failed("the kernel is gone"))
+    with started(engine) as setup:
+        setup.worker.add(new(1, 5))
+        ((_, reason),) = setup.wait_for_ends(1).values()
+        assert reason == EngineFailed("the engine failed: the kernel is gone")
+        setup.worker.add(new(2, 6, max_tokens=3))
+        assert setup.wait_for_ends(1) == {2: run_alone(new(2, 6, max_tokens=3), 64)}
+
+
+def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
+    class Broken(FakeEngine):
+        def load(self, *_: object, **__: object) -> FakeEngine:
+            raise ModelError("model file model.gguf does not exist: check --model")
+
+    setup = Setup(Broken())
+    with pytest.raises(ModelError, match="does not exist"):
+        setup.worker.start()
+    setup.worker.stop()
+    assert setup.crashes.empty()
+
+
+def test_a_crash_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Crashing(FakeEngine):
+        def execute(self, step: Step) -> Outcome:
+            raise MemoryError("no more")
+
+    with started(Crashing()) as setup:
+        setup.worker.add(new(1, 5))
+        assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
+    assert "the engine's thread stops" in caplog.text
+    assert "MemoryError: no more" in caplog.text
+
+
+def test_stop_does_not_wait_for_the_sequences() -> None:
+    engine = GatedEngine(context_size=64)
+    setup = Setup(engine)
+    setup.worker.start()
+    setup.worker.add(new(1, 5))
+    assert engine.arrived.acquire(timeout=LONG)
+    engine.gate.release(1)
+    stopper = threading.Thread(target=setup.worker.stop)
+    stopper.start()
+    engine.gate.release(3)
+    stopper.join(timeout=LONG)
+    assert not stopper.is_alive()
+    assert engine.is_freed
+
+
+def test_stop_without_start_and_twice() -> None:
+    setup = Setup(FakeEngine())
+    setup.worker.stop()
+    with started(FakeEngine()) as other:
+        other.worker.stop()
