@@ -1,0 +1,51 @@
+"""A recorder that keeps what it is told, a peer that keeps what it is sent, a clock set by hand."""
+
+from arriero.balancer.fleet.recorder import Ending
+from arriero.shared.inference import TokenKind
+from arriero.shared.messages import FromBalancer
+
+
+class ManualClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class RecordingRecorder:
+    """Everything measured, in order."""
+
+    def __init__(self) -> None:
+        self.first_tokens: list[float] = []
+        self.gaps: list[float] = []
+        self.counts: list[tuple[TokenKind, int]] = []
+        self.endings: list[Ending] = []
+
+    def first_token(self, seconds: float) -> None:
+        self.first_tokens.append(seconds)
+
+    def between_tokens(self, seconds: float) -> None:
+        self.gaps.append(seconds)
+
+    def tokens(self, kind: TokenKind, count: int) -> None:
+        self.counts.append((kind, count))
+
+    def ended(self, ending: Ending) -> None:
+        self.endings.append(ending)
+
+
+class RecordingPeer:
+    """An agent's socket that remembers."""
+
+    def __init__(self) -> None:
+        self.sent: list[FromBalancer] = []
+        self.reason: str | None = None
+
+    def send(self, message: FromBalancer) -> None:
+        self.sent.append(message)
+
+    def disconnect(self, reason: str) -> None:
+        self.reason = reason

@@ -1,0 +1,14 @@
+"""The limits' defaults are those of the daemon's flags."""
+
+from arriero.balancer.fleet.limits import Limits
+
+
+def test_a_silent_peer_has_missed_several_heartbeats() -> None:
+    limits = Limits()
+    assert limits.heartbeat_timeout >= 3 * limits.heartbeat_interval
+
+
+def test_a_stage_is_shorter_than_the_whole() -> None:
+    limits = Limits()
+    stages = (limits.buffered_request_timeout, limits.first_token_timeout, limits.token_timeout)
+    assert max(stages) < limits.request_timeout
