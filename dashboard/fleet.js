@@ -99,7 +99,7 @@ function updateCard(card, agent, colourClass) {
 
 function modelFacts(model) {
   if (!model) return "waiting for one";
-  const size = `${compact(model.parameters)} parameters`;
+  const size = `${compact(model.parameters)} weights`;
   return `${model.architecture} · ${size} · context ${count(model.context_size)}`;
 }
 

@@ -22,6 +22,13 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
+/** How long ago, in whole seconds: "now", "8 s ago". */
+export function ago(seconds) {
+  const whole = Math.round(seconds);
+  if (whole === 0) return "now";
+  return whole < 10 ? `${whole} s ago` : `${duration(whole)} ago`;
+}
+
 /** Milliseconds as "85 ms" or "1.24 s". */
 export const milliseconds = (value) =>
   value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;

@@ -2,7 +2,7 @@
 
 import { byId, copies, element, keyed, setAttribute, setText, show } from "./dom.js";
 import { drawAgentRates, drawAgents, drawRate, drawTotals } from "./fleet.js";
-import { count, duration, rate } from "./format.js";
+import { ago, count, rate } from "./format.js";
 import { History, WINDOW } from "./history.js";
 import { connect } from "./live.js";
 import { offerModels, startPlayground } from "./playground.js";
@@ -91,8 +91,7 @@ function drawReadOut() {
 }
 
 function when(point) {
-  const age = history.points.at(-1).at - point.at;
-  return age < 0.5 ? "now" : `${duration(Math.round(age))} ago`;
+  return ago(history.points.at(-1).at - point.at);
 }
 
 let lostAt = null;

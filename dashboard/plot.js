@@ -3,6 +3,9 @@
 import { keyed, setAttribute, setText, svg } from "./dom.js";
 import { count } from "./format.js";
 
+const LEAST_SPAN = 60; // seconds; the picture grows from here as time goes by
+const LABEL_STEPS = [15, 30, 60, 120, 300]; // seconds between two labels of the time axis
+const MAX_LABELS = 4;
 const LONGEST_SLIDE = 2; // seconds; after a longer silence the picture jumps
 const TOP = 14; // room for the highest label, in pixels
 const BOTTOM = 18; // room for the time axis
@@ -11,10 +14,11 @@ export class Plot {
   #points = [];
   #layers = [];
   #cursor = null;
+  #pointer = null; // where the pointer is, from the left, in pixels
   #slide = null;
 
   /**
-   * `seconds` is the width in time, `minimum` the least height of the scale, `hint` what stands
+   * `seconds` is the greatest width in time, `minimum` the least height of the scale, `hint` what stands
    * there while all is zero; `onCursor(point | null, isByKey)` says what the reader points at.
    */
   constructor(root, { seconds, minimum, hint, onCursor }) {
@@ -35,9 +39,12 @@ export class Plot {
     this.data.append(this.areas, this.line, this.rule, this.dot);
     root.append(this.grid, this.data, this.labels, this.hint);
     new ResizeObserver(() => this.#render()).observe(root);
-    root.addEventListener("pointermove", (event) => this.#point(event));
-    root.addEventListener("pointerleave", () => this.onCursor(null, false));
-    root.addEventListener("blur", () => this.onCursor(null, false));
+    root.addEventListener("pointermove", (event) => {
+      this.#pointer = event.clientX - root.getBoundingClientRect().left;
+      this.onCursor(this.#nearest(), false);
+    });
+    root.addEventListener("pointerleave", () => this.#leave());
+    root.addEventListener("blur", () => this.#leave());
     root.addEventListener("keydown", (event) => this.#step(event));
   }
 
@@ -49,6 +56,7 @@ export class Plot {
     this.#layers = layers;
     this.#render();
     if (before !== undefined && now > before) this.#slideIn(now - before);
+    if (this.#pointer !== null) this.onCursor(this.#nearest(), false);
   }
 
   /** Mark one point, or none. */
@@ -73,6 +81,7 @@ export class Plot {
     if (this.width === 0) return;
     const highest = Math.max(0, ...this.#points.map((point) => this.#sum(point)));
     this.scale = niceCeiling(Math.max(highest, this.minimum));
+    this.span = Math.min(this.seconds, Math.max(LEAST_SPAN, this.#age(this.#points[0])));
     this.hint.hidden = highest > 0;
     this.#renderGrid();
     this.#renderAreas();
@@ -109,9 +118,11 @@ export class Plot {
   #timeLabels() {
     const y = this.height - 3;
     const labels = [{ text: "now", anchor: "end", x: this.width - 2, y }];
-    for (let age = 60; age < this.seconds; age += 60) {
-      const x = this.width * (1 - age / this.seconds);
-      labels.push({ text: `${age / 60} min ago`, anchor: "middle", x, y });
+    const step = LABEL_STEPS.find((each) => this.span / each <= MAX_LABELS);
+    for (let age = step; age < this.span - step / 3; age += step) {
+      const x = this.width * (1 - age / this.span);
+      const text = age % 60 ? `${age} s ago` : `${age / 60} min ago`;
+      labels.push({ text, anchor: "middle", x, y });
     }
     return labels;
   }
@@ -168,8 +179,11 @@ export class Plot {
   }
 
   #x(point) {
-    const age = this.#points.at(-1).at - point.at;
-    return this.width * (1 - age / this.seconds);
+    return this.width * (1 - this.#age(point) / this.span);
+  }
+
+  #age(point) {
+    return point ? this.#points.at(-1).at - point.at : 0;
   }
 
   #y(value) {
@@ -184,22 +198,24 @@ export class Plot {
     this.#slide?.cancel();
     const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (isStill || document.hidden || seconds > LONGEST_SLIDE) return;
-    const distance = (this.width * seconds) / this.seconds;
+    const distance = (this.width * seconds) / this.span;
     this.#slide = this.data.animate(
       [{ transform: `translateX(${distance}px)` }, { transform: "none" }],
       { duration: seconds * 1000, easing: "linear" },
     );
   }
 
-  #point(event) {
-    const box = this.data.getBoundingClientRect();
-    const x = event.clientX - box.left;
-    const nearest = this.#points.reduce(
-      (best, point) =>
-        best === null || Math.abs(this.#x(point) - x) < Math.abs(this.#x(best) - x) ? point : best,
+  #nearest() {
+    const distance = (point) => Math.abs(this.#x(point) - this.#pointer);
+    return this.#points.reduce(
+      (best, point) => (best === null || distance(point) < distance(best) ? point : best),
       null,
     );
-    this.onCursor(nearest, false);
+  }
+
+  #leave() {
+    this.#pointer = null;
+    this.onCursor(null, false);
   }
 
   #step(event) {

@@ -30,7 +30,7 @@ function createRow(request) {
     id: element("td", "id"),
     state: element("span", "pill"),
     agent: element("td"),
-    model: element("td"),
+    model: element("td", "model"),
     tokens: element("td", "number"),
     age: element("td", "number"),
   };

@@ -1,0 +1,60 @@
+"""Agents as the switchboard knows them, without a socket."""
+
+import asyncio
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    FromBalancer,
+    Hello,
+    Output,
+    Piece,
+    Start,
+)
+from tests.balancer.management.views import MODEL
+
+
+class Peer:
+    """An agent that remembers what it was told and answers when the test says so."""
+
+    def __init__(self, switchboard: Switchboard, name: str, *, slots: int = 2) -> None:
+        self.messages: list[FromBalancer] = []
+        self._switchboard = switchboard
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=AgentId(f"id-{name}"),
+            name=name,
+            version="0.1.0",
+            slots=slots,
+            model=MODEL,
+        )
+        self._link: LinkId = switchboard.agent_joined(self, hello)
+
+    def send(self, message: FromBalancer) -> None:
+        self.messages.append(message)
+
+    def disconnect(self, reason: str) -> None:
+        pass
+
+    @property
+    def started(self) -> list[RequestId]:
+        return [message.id for message in self.messages if isinstance(message, Start)]
+
+    def generate(self, request: RequestId, num_tokens: int) -> None:
+        """Give `request` a piece of text of so many tokens."""
+        piece = Piece(id=request, text="word", tokens=tuple(range(num_tokens)))
+        self._switchboard.agent_said(self._link, Output(items=(piece,)))
+
+    def leave(self) -> None:
+        self._switchboard.agent_left(self._link)
+
+
+class EagerPeer(Peer):
+    """An agent that gives each request a first word at once."""
+
+    def send(self, message: FromBalancer) -> None:
+        super().send(message)
+        if isinstance(message, Start):
+            asyncio.get_running_loop().call_soon(self.generate, message.id, 1)

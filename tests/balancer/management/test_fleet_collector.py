@@ -1,0 +1,58 @@
+"""The fleet's gauges follow the view that is there at the scrape."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from arriero.balancer.fleet.view import FleetView
+from arriero.balancer.management.fleet_collector import FleetCollector
+from tests.balancer.management.views import agent_view, fleet_view
+
+
+class Scraped:
+    """A registry over a view that a test may change."""
+
+    def __init__(self, view: FleetView) -> None:
+        self.view = view
+        self.registry = CollectorRegistry()
+        self.registry.register(FleetCollector(lambda: self.view, lambda: 2))
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+def test_the_queue_and_who_watches() -> None:
+    scraped = Scraped(fleet_view(queue_depth=3))
+    assert scraped.value("arriero_queue_depth") == 3
+    assert scraped.value("arriero_queue_limit") == 256
+    assert scraped.value("arriero_draining") == 0
+    assert scraped.value("arriero_event_subscribers") == 2
+
+
+def test_slots_of_an_agent_vanish_with_it() -> None:
+    scraped = Scraped(fleet_view(agent_view("a", busy=1), agent_view("b")))
+    assert scraped.value("arriero_slots", agent="a", state="total") == 4
+    assert scraped.value("arriero_slots", agent="a", state="busy") == 1
+    scraped.view = fleet_view(agent_view("b"))
+    assert scraped.value("arriero_slots", agent="a", state="total") is None
+    assert scraped.value("arriero_slots", agent="b", state="total") == 4
+
+
+def test_agents_of_one_name_are_added_up() -> None:
+    twins = fleet_view(agent_view("a", id="1", busy=1), agent_view("a", id="2", busy=3))
+    scraped = Scraped(twins)
+    assert scraped.value("arriero_slots", agent="a", state="total") == 8
+    assert scraped.value("arriero_slots", agent="a", state="busy") == 4
+
+
+def test_agents_by_state_include_the_states_that_nobody_is_in() -> None:
+    scraped = Scraped(fleet_view(agent_view("a"), agent_view("b", model=None)))
+    assert scraped.value("arriero_agents", state="ready") == 1
+    assert scraped.value("arriero_agents", state="no_model") == 1
+    assert scraped.value("arriero_agents", state="draining") == 0
+
+
+@pytest.mark.parametrize("name", ['quote"', "back\\slash", "new\nline", "} 1"])
+def test_any_name_is_a_label(name: str) -> None:
+    assert (
+        Scraped(fleet_view(agent_view(name))).value("arriero_slots", agent=name, state="total") == 4
+    )

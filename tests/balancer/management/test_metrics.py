@@ -1,0 +1,99 @@
+"""What a scrape shows after what happened."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from arriero.balancer.fleet.recorder import Ending, Recorder
+from arriero.balancer.management.metrics import SECONDS, Metrics
+from arriero.shared.errors import BY_CODE
+from arriero.shared.inference import RequestId, Timings, Usage
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample of the exposition, by name and labels, as a scraper reads it."""
+    body, _ = metrics.render("text/plain")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return samples(metrics)[name, frozenset(labels.items())]
+
+
+def ending(code: str, *, agent: str | None) -> Ending:
+    return Ending(
+        code=code,
+        request_id=RequestId("r1"),
+        agent=agent,
+        usage=Usage(prompt_tokens=10, cached_tokens=4, completion_tokens=3),
+        timings=Timings(queue_ms=250.0, first_token_ms=300.0, total_ms=2000.0),
+    )
+
+
+def test_it_is_a_recorder() -> None:
+    recorder: Recorder = Metrics()
+    recorder.first_token(0.1)
+
+
+def test_tokens_by_kind() -> None:
+    metrics = Metrics()
+    metrics.tokens("content", 5)
+    metrics.tokens("reasoning", 2)
+    metrics.ended(ending("stop", agent="a"))
+    assert value(metrics, "arriero_tokens_total", kind="completion") == 7
+    assert value(metrics, "arriero_tokens_total", kind="prompt") == 10
+    assert value(metrics, "arriero_tokens_total", kind="cached") == 4
+
+
+def test_endings_by_code() -> None:
+    metrics = Metrics()
+    metrics.ended(ending("stop", agent="a"))
+    metrics.ended(ending("agent_lost", agent="a"))
+    metrics.ended(ending("agent_lost", agent="b"))
+    assert value(metrics, "arriero_requests_total", code="stop") == 1
+    assert value(metrics, "arriero_requests_total", code="agent_lost") == 2
+
+
+def test_every_code_is_there_from_the_start() -> None:
+    metrics = Metrics()
+    for code in ("stop", "length", "cancelled", "client_gone", *BY_CODE):
+        assert value(metrics, "arriero_requests_total", code=code) == 0
+
+
+def test_times_have_the_buckets_that_are_promised() -> None:
+    metrics = Metrics()
+    metrics.first_token(0.004)
+    metrics.between_tokens(61)
+    assert SECONDS[0] == 0.001
+    assert SECONDS[-1] == 60
+    assert value(metrics, "arriero_first_token_seconds_bucket", le="0.0025") == 0
+    assert value(metrics, "arriero_first_token_seconds_bucket", le="0.005") == 1
+    assert value(metrics, "arriero_between_tokens_seconds_bucket", le="60.0") == 0
+    assert value(metrics, "arriero_between_tokens_seconds_bucket", le="+Inf") == 1
+
+
+def test_only_requests_that_got_a_slot_count_as_having_waited_for_one() -> None:
+    metrics = Metrics()
+    metrics.ended(ending("queue_full", agent=None))
+    metrics.ended(ending("stop", agent="a"))
+    assert value(metrics, "arriero_queue_wait_seconds_count") == 1
+    assert value(metrics, "arriero_queue_wait_seconds_sum") == 0.25
+    assert value(metrics, "arriero_request_seconds_sum") == 2.0
+
+
+def test_registries_do_not_meet() -> None:
+    first, second = Metrics(), Metrics()
+    first.tokens("content", 1)
+    assert value(second, "arriero_tokens_total", kind="completion") == 0
+
+
+def test_the_process_is_measured() -> None:
+    assert value(Metrics(), "process_resident_memory_bytes") > 0
+
+
+def test_openmetrics_on_demand() -> None:
+    body, content_type = Metrics().render("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")

@@ -1,0 +1,126 @@
+"""The management port as programs see it."""
+
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType
+from aiohttp.test_utils import TestClient
+
+from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics import Metrics
+from arriero.shared.inference import Failed, GenerateRequest
+from arriero.shared.messages import Cancel
+from tests.balancer.management.peers import EagerPeer, Peer
+
+REQUEST = GenerateRequest(prompt="Once")
+
+
+async def get(client: TestClient, path: str) -> tuple[int, Any]:
+    async with client.get(path) as response:
+        assert response.headers["Content-Type"].startswith("application/json")
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        return response.status, await response.json()
+
+
+async def test_health(client: TestClient) -> None:
+    assert await get(client, "/health") == (200, {"status": "ok"})
+
+
+async def test_agents(client: TestClient, switchboard: Switchboard) -> None:
+    assert await get(client, "/api/v1/agents") == (200, {"agents": []})
+    Peer(switchboard, "a")
+    Peer(switchboard, "b")
+    _, body = await get(client, "/api/v1/agents")
+    assert [(agent["id"], agent["name"]) for agent in body["agents"]] == [
+        ("id-a", "a"),
+        ("id-b", "b"),
+    ]
+    assert body["agents"][0].keys() >= {"labels", "version", "state", "slots", "model", "issues"}
+    assert body["agents"][0].keys() >= {"download", "throughput"}
+
+
+async def test_one_agent(client: TestClient, switchboard: Switchboard) -> None:
+    Peer(switchboard, "a", slots=3)
+    status, body = await get(client, "/api/v1/agents/id-a")
+    assert (status, body["slots"]) == (200, {"total": 3, "busy": 0})
+    status, body = await get(client, "/api/v1/agents/nobody")
+    assert (status, body["error"]["code"]) == (404, "not_found")
+    assert "nobody" in body["error"]["message"]
+
+
+async def test_requests_and_cancelling_them(client: TestClient, switchboard: Switchboard) -> None:
+    peer = Peer(switchboard, "a", slots=1)
+    with switchboard.open(REQUEST) as running, switchboard.open(REQUEST) as queued:
+        _, body = await get(client, "/api/v1/requests")
+        assert [(each["id"], each["state"]) for each in body["requests"]] == [
+            (running.id, "assigned"),
+            (queued.id, "queued"),
+        ]
+        async with client.delete(f"/api/v1/requests/{queued.id}") as response:
+            assert response.status == 202
+            assert await response.json() == {"id": queued.id}
+        (end,) = [event async for event in queued]
+        assert isinstance(end, Failed)
+        assert end.error.code == "cancelled"
+        async with client.delete(f"/api/v1/requests/{queued.id}") as response:
+            assert response.status == 404
+            assert queued.id in (await response.json())["error"]["message"]
+        async with client.delete(f"/api/v1/requests/{running.id}") as response:
+            assert response.status == 202
+        assert Cancel(id=running.id) in peer.messages
+
+
+async def test_metrics_show_the_fleet(
+    client: TestClient, switchboard: Switchboard, hub: EventHub, metrics: Metrics
+) -> None:
+    metrics.collect_fleet(switchboard.view, lambda: hub.num_subscribers)
+    Peer(switchboard, "a")
+    async with client.get("/metrics") as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain")
+        text = await response.text()
+    assert 'arriero_slots{agent="a",state="total"} 2.0' in text
+    assert "arriero_queue_limit 256.0" in text
+
+
+async def test_the_playground_streams(client: TestClient, switchboard: Switchboard) -> None:
+    EagerPeer(switchboard, "a")
+    async with client.post("/api/v1/generate", json={"prompt": "Once"}) as response:
+        assert b'"text":"word"' in await response.content.readline()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/generate_batch", "/v1/chat/completions", "/api"])
+async def test_what_is_not_there(client: TestClient, path: str) -> None:
+    assert (await get(client, path))[1]["error"]["code"] == "not_found"
+
+
+async def test_a_wrong_method(client: TestClient) -> None:
+    async with client.put("/api/v1/agents") as response:
+        assert response.status == 405
+        assert "GET" in response.headers["Allow"]
+        assert (await response.json())["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/api/v1/events"),
+        ("GET", "/api/v1/agent-socket"),
+        ("POST", "/api/v1/generate"),
+        ("DELETE", "/api/v1/requests/1"),
+    ],
+)
+async def test_pages_of_other_origins_are_refused(
+    client: TestClient, method: str, path: str
+) -> None:
+    headers = {"Origin": "http://elsewhere.example"}
+    async with client.request(method, path, headers=headers) as response:
+        assert response.status == 403
+
+
+async def test_agents_may_dial_here(client: TestClient) -> None:
+    async with client.ws_connect("/api/v1/agent-socket") as socket:
+        await socket.send_str("junk")
+        assert (await socket.receive()).type == WSMsgType.CLOSE

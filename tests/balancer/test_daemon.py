@@ -1,0 +1,124 @@
+"""A balancer starts on both its ports, says where, and stops in order."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import aiohttp.web
+import pytest
+
+from arriero.balancer.daemon import limits_of, main, serve
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.settings import BalancerSettings
+from arriero.shared.lifecycle import Shutdown, StartupError
+from arriero.shared.quantities import Address
+
+ANYWHERE = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
+
+
+class Running:
+    """A balancer in this process; its addresses are those of its ready line."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], **settings: str) -> None:
+        self._capsys = capsys
+        self._shutdown = Shutdown()
+        self._settings = BalancerSettings.model_validate(ANYWHERE | settings)
+        self._task = asyncio.create_task(main(self._settings, self._shutdown))
+
+    async def addresses(self) -> dict[str, str]:
+        seen = ""
+        while not seen.endswith("\n"):
+            await asyncio.sleep(0)
+            seen += self._capsys.readouterr().out
+            if self._task.done():
+                await self._task
+        program, name, *pairs = seen.split()
+        assert (program, name) == ("ready", "balancer")
+        return dict(pair.split("=", 1) for pair in pairs)
+
+    async def stop(self) -> None:
+        self._shutdown.request("the test is over")
+        await asyncio.wait_for(self._task, 10)
+
+
+@asynccontextmanager
+async def balancer(
+    capsys: pytest.CaptureFixture[str], **settings: str
+) -> AsyncIterator[dict[str, str]]:
+    running = Running(capsys, **settings)
+    yield await running.addresses()
+    await running.stop()
+
+
+async def test_both_ports_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    async with balancer(capsys) as addresses, aiohttp.ClientSession() as http:
+        assert addresses.keys() == {"inference", "management"}
+        for address in addresses.values():
+            async with http.get(f"http://{address}/health") as response:
+                assert response.status == 200
+        async with http.get(f"http://{addresses['management']}/metrics") as response:
+            assert "arriero_queue_limit 256.0" in await response.text()
+
+
+async def test_open_events_do_not_hold_up_the_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    async with aiohttp.ClientSession() as http:
+        async with balancer(capsys, drain_timeout="1h") as addresses:
+            events = await http.get(f"http://{addresses['management']}/api/v1/events")
+            assert await events.content.readline() == b"event: fleet\n"
+        # Reaching its end in order means that it was closed, not cut.
+        assert (await events.content.read()).endswith(b"\n\n")
+
+
+async def test_a_drain_refuses_what_is_new_and_ends_what_waits_at_its_deadline(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with aiohttp.ClientSession() as http:
+        async with balancer(capsys, drain_timeout="50ms") as addresses:
+            url = f"http://{addresses['inference']}/api/v1/generate"
+            waiting = asyncio.create_task(http.post(url, json={"prompt": "Once"}))
+            requests = f"http://{addresses['management']}/api/v1/requests"
+            while not (await (await http.get(requests)).json())["requests"]:
+                pass
+        response = await waiting
+        assert response.status == 503
+        assert (await response.json())["error"]["code"] == "shutting_down"
+
+
+@pytest.mark.parametrize("flag", ["inference", "management"])
+async def test_a_port_in_use_is_named_with_its_flag(
+    capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    async with balancer(capsys) as addresses:
+        taken = {f"{flag}_addr": addresses[flag]}
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(StartupError, match=f"--{flag}-addr.*{addresses[flag]}")
+        ):
+            await Running(capsys, **taken).addresses()
+
+
+async def test_a_host_that_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StartupError, match=r"--inference-addr: cannot listen on 192\.0\.2\.1:80"):
+        async with serve(aiohttp.web.Application(), Address("192.0.2.1", 80), "--inference-addr"):
+            pass
+
+
+def test_every_limit_has_its_setting() -> None:
+    settings = BalancerSettings(
+        max_buffered_requests=1,
+        buffered_request_timeout=2,
+        first_token_timeout=3,
+        token_timeout=4,
+        request_timeout=5,
+        heartbeat_interval=6,
+        heartbeat_timeout=7,
+    )
+    assert limits_of(settings) == Limits(
+        max_buffered_requests=1,
+        buffered_request_timeout=2,
+        first_token_timeout=3,
+        token_timeout=4,
+        request_timeout=5,
+        heartbeat_interval=6,
+        heartbeat_timeout=7,
+    )
