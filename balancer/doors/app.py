@@ -4,7 +4,7 @@ from aiohttp import web
 
 from ..fleet.switchboard import Switchboard
 from . import native_http
-from .http import MAX_BODY_BYTES, ErrorBody, middlewares, native_error
+from .http import ErrorBody, middlewares, native_error
 from .native_socket import NativeSocket
 from .openai import routes as openai_routes
 from .openai.errors import openai_error
@@ -20,7 +20,7 @@ def inference_app(switchboard: Switchboard) -> web.Application:
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares(_error_body))
+    app = web.Application(middlewares=middlewares(_error_body))
     app.add_routes(_health_routes(switchboard))
     app.add_routes(native_http.routes(switchboard))
     app.add_routes(socket.routes())

@@ -71,7 +71,7 @@ async def _answer_one(stream: Stream) -> web.Response:
     collected = Collected()
     async for event in stream:
         collected.add(event)
-    collected.done()
+    collected.done()  # raises the error, if there was one, so that it becomes the status
     return web.json_response(
         {"id": stream.id} | answer_fields(collected), headers={REQUEST_ID: stream.id}
     )

@@ -154,6 +154,7 @@ class FakeSwitchboard:
             "slots_total": self.slots_total,
             "slots_busy": 0,
             "tokens_total": 0,
+            "items_ignored": 0,
         }
 
 

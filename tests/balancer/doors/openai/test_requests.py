@@ -1,0 +1,280 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.doors.openai.requests import (
+    IGNORED,
+    MAX_CHOICES,
+    Wanted,
+    parse_chat,
+    parse_completion,
+)
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from tests.balancer.doors.json_values import JSON_VALUES, objects_like
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+HI = (ChatMessage(role="user", content="Hi"),)
+
+
+def chat(**body: Any) -> Wanted:
+    return parse_chat(json.dumps({"messages": MESSAGES} | body).encode())
+
+
+def completion(**body: Any) -> Wanted:
+    return parse_completion(json.dumps({"prompt": "x"} | body).encode())
+
+
+def refusal(parse: Any, **body: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(**body)
+    return caught.value
+
+
+def test_the_least() -> None:
+    assert chat() == Wanted((GenerateRequest(messages=HI, stream=False),), 1, None, False, False)
+    assert completion() == Wanted(
+        (GenerateRequest(prompt="x", stream=False),), 1, None, False, False
+    )
+
+
+def test_everything() -> None:
+    sampling = {
+        "temperature": 1,
+        "top_p": 0.5,
+        "top_k": 7,
+        "min_p": 0.1,
+        "repeat_penalty": 1.1,
+        "presence_penalty": -1,
+        "frequency_penalty": 2,
+        "seed": 5,
+        "logit_bias": {"3": -100},
+        "stop": ["a", "b"],
+        "ignore_eos": True,
+        "model": "m",
+        "stream": True,
+    }
+    wanted = chat(
+        **sampling,
+        max_completion_tokens=9,
+        tools=[{"type": "function"}],
+        chat_template_kwargs={"enable_thinking": False},
+        stream_options={"include_usage": True},
+    )
+    expected = GenerateRequest(
+        messages=HI,
+        max_tokens=9,
+        tools=({"type": "function"},),
+        thinking=False,
+        temperature=1.0,
+        top_p=0.5,
+        top_k=7,
+        min_p=0.1,
+        repeat_penalty=1.1,
+        presence_penalty=-1.0,
+        frequency_penalty=2.0,
+        seed=5,
+        logit_bias={"3": -100.0},
+        stop=("a", "b"),
+        ignore_eos=True,
+        model="m",
+    )
+    assert wanted == Wanted((expected,), 1, "m", True, True)
+    (request,) = completion(**sampling, max_tokens=9).requests
+    assert (request.max_tokens, request.temperature, request.stop) == (9, 1.0, ("a", "b"))
+
+
+def test_max_tokens_by_its_old_name() -> None:
+    assert chat(max_tokens=3).requests[0].max_tokens == 3
+    assert refusal(chat, max_tokens=3, max_completion_tokens=4).field == "max_tokens"
+
+
+def test_stop_as_a_string() -> None:
+    assert chat(stop="END").requests[0].stop == ("END",)
+    assert refusal(chat, stop="").field == "stop[0]"
+
+
+def test_choices_draw_with_seeds_of_their_own() -> None:
+    wanted = chat(n=3, seed=2**32 - 2)
+    assert [request.seed for request in wanted.requests] == [2**32 - 2, 2**32 - 1, 0]
+    assert wanted.num_choices == 3
+    assert [request.seed for request in chat(n=2).requests] == [None, None]
+    assert chat(seed=-1).requests[0].seed == 2**32 - 1
+
+
+def test_several_prompts_in_order() -> None:
+    wanted = completion(prompt=["a", "b"], n=2, seed=1)
+    assert [(r.prompt, r.seed) for r in wanted.requests] == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+        ("b", 2),
+    ]
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], [[1, 2], [3]], ["a", 1]])
+def test_prompts_of_token_ids_are_refused(prompt: Any) -> None:
+    error = refusal(completion, prompt=prompt)
+    assert (error.field, "token ids" in error.message) == ("prompt", True)
+
+
+def test_the_number_of_choices_is_bounded() -> None:
+    assert refusal(chat, n=MAX_CHOICES + 1).field == "n"
+    assert refusal(chat, n=0).field == "n"
+    assert refusal(completion, prompt=["a", "b"], n=MAX_CHOICES).field == "n"
+    assert refusal(completion, prompt=["a"] * (MAX_CHOICES + 1)).field == "prompt"
+    assert refusal(completion, prompt=[]).field == "prompt"
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED))
+def test_hints_are_ignored(name: str) -> None:
+    assert chat(**{name: {"any": "thing"}}) == chat()
+    assert completion(**{name: "x"}) == completion()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("audio", {}),
+        ("function_call", "auto"),
+        ("functions", []),
+        ("logprobs", True),
+        ("modalities", ["text", "audio"]),
+        ("parallel_tool_calls", False),
+        ("prediction", {}),
+        ("reasoning_effort", "low"),
+        ("response_format", {"type": "json_object"}),
+        ("tool_choice", "auto"),
+        ("top_logprobs", 2),
+        ("verbosity", "low"),
+        ("web_search_options", {}),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
+    error = refusal(chat, **{name: value})
+    assert (error.field, "not supported" in error.message) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("best_of", 2), ("echo", True), ("logprobs", 0), ("suffix", "x")]
+)
+def test_what_completions_cannot_have(name: str, value: Any) -> None:
+    error = refusal(completion, **{name: value})
+    assert (error.field, "not supported" in error.message) == (name, True)
+
+
+def test_what_asks_for_nothing_is_let_through() -> None:
+    assert chat(logprobs=False, top_logprobs=0, response_format={"type": "text"}) == chat()
+    assert chat(modalities=["text"], parallel_tool_calls=True, tool_choice=None) == chat()
+    assert completion(echo=False, best_of=1, suffix="", logprobs=None) == completion()
+    assert chat(temperature=None, stop=None, n=None, tools=[], stream=None) == chat()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"no_such_field": 1}, "no_such_field"),
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
+        (
+            {"messages": [*MESSAGES, {"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[1].content[0].type",
+        ),
+        ({"chat_template_kwargs": {"other": 1}}, "chat_template_kwargs.other"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"x": 1}}, "stream_options.x"),
+        ({"logit_bias": {"x": 1}}, "logit_bias.x"),
+    ],
+)
+def test_a_bad_field_is_named(body: Any, field: str) -> None:
+    error = refusal(chat, **body)
+    assert (error.field or "").startswith(field)
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="`messages` is missing"):
+        parse_chat(b"{}")
+    with pytest.raises(InvalidRequest, match="`prompt` is missing"):
+        parse_completion(b"{}")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b"1e999"])
+def test_what_is_no_object(body: bytes) -> None:
+    for parse in (parse_chat, parse_completion):
+        with pytest.raises(InvalidRequest, match="the body"):
+            parse(body)
+
+
+def test_an_answer_can_be_sent_back_as_it_came() -> None:
+    echoed = {
+        "role": "assistant",
+        "content": "Hello",
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+        "function_call": None,
+        "tool_calls": None,
+        "reasoning_content": "hm",
+    }
+    (request,) = chat(messages=[*MESSAGES, echoed]).requests
+    assert request.messages == (
+        *HI,
+        ChatMessage(role="assistant", content="Hello", reasoning_content="hm"),
+    )
+
+
+def test_text_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    (request,) = chat(messages=[{"role": "user", "content": parts}]).requests
+    assert request.messages is not None
+    content = (TextPart(type="text", text="a"), TextPart(type="text", text="b"))
+    assert request.messages[0].content == content
+
+
+@given(st.binary())
+def test_random_bytes_are_refused(body: bytes) -> None:
+    for parse in (parse_chat, parse_completion):
+        with pytest.raises(InvalidRequest):
+            parse(body)
+
+
+EXAMPLE = {
+    "messages": MESSAGES,
+    "prompt": "x",
+    "n": 2,
+    "seed": 1,
+    "stop": "x",
+    "stream": True,
+    "stream_options": {},
+    "tools": [],
+    "logit_bias": {},
+    "chat_template_kwargs": {},
+    "response_format": {"type": "text"},
+    "logprobs": False,
+}
+
+
+@given(objects_like(EXAMPLE))
+def test_any_json_is_refused_or_taken(body: Any) -> None:
+    for parse in (parse_chat, parse_completion):
+        try:
+            wanted = parse(json.dumps(body).encode())
+        except InvalidRequest as error:
+            assert error.message
+        else:
+            assert wanted.requests
+
+
+@given(st.lists(objects_like({"role": "user", "content": "x", "tool_calls": []}) | JSON_VALUES))
+def test_any_messages_are_refused_or_taken(messages: Any) -> None:
+    try:
+        chat(messages=messages)
+    except InvalidRequest as error:
+        assert error.message

@@ -1,0 +1,175 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.doors.collected import Collected
+from arriero.balancer.doors.openai.responses import (
+    Chat,
+    ChunkWriter,
+    Completion,
+    Head,
+    Shape,
+    error_chunk,
+    usage_of,
+    whole_answer,
+)
+from arriero.shared.errors import AgentLost
+from arriero.shared.inference import Done, Event, Failed, Notice, Token, Usage
+from tests.balancer.doors.fake_switchboard import TIMINGS, done
+
+HEAD = Head(id="x-1", created=5, model="m")
+
+
+def written(writer: ChunkWriter, *events: tuple[int, Event], tail: bool = True) -> list[Any]:
+    data = b"".join(writer.render(number, event) for number, event in events)
+    if tail:
+        data += writer.tail()
+    assert data.endswith(b"\n\n")
+    chunks = data[:-2].split(b"\n\n")
+    assert all(chunk.startswith(b"data: ") for chunk in chunks)
+    if tail:
+        assert chunks.pop() == b"data: [DONE]"
+    return [json.loads(chunk[6:]) for chunk in chunks]
+
+
+def writer(shape: Shape, *, num_choices: int = 1, include_usage: bool = False) -> ChunkWriter:
+    return ChunkWriter(shape, HEAD, num_choices=num_choices, include_usage=include_usage)
+
+
+def choice(index: int, finish_reason: str | None = None, **values: Any) -> list[dict[str, Any]]:
+    return [{"index": index, **values, "logprobs": None, "finish_reason": finish_reason}]
+
+
+def test_chat_chunks() -> None:
+    chunks = written(
+        writer(Chat()),
+        (0, Token("hm", "reasoning")),
+        (0, Token("a")),
+        (0, Notice("x", "y")),
+        (0, Token('"\n')),
+        (0, done("length")),
+    )
+    assert [chunk.pop("choices") for chunk in chunks] == [
+        choice(0, delta={"role": "assistant", "content": ""}),
+        choice(0, delta={"reasoning_content": "hm"}),
+        choice(0, delta={"content": "a"}),
+        choice(0, delta={"content": '"\n'}),
+        choice(0, "length", delta={}),
+    ]
+    head = {"id": "x-1", "object": "chat.completion.chunk", "created": 5, "model": "m"}
+    assert chunks == [head] * 5
+
+
+def test_completion_chunks() -> None:
+    chunks = written(writer(Completion()), (0, Token("a")), (0, done()))
+    assert [chunk.pop("choices") for chunk in chunks] == [
+        choice(0, text="a"),
+        choice(0, "stop", text=""),
+    ]
+    head = {"id": "x-1", "object": "text_completion", "created": 5, "model": "m"}
+    assert chunks == [head] * 2
+
+
+def test_an_answer_without_text_still_has_a_role() -> None:
+    chunks = written(writer(Chat()), (0, done()))
+    assert [chunk["choices"] for chunk in chunks] == [
+        choice(0, delta={"role": "assistant", "content": ""}),
+        choice(0, "stop", delta={}),
+    ]
+
+
+def test_each_choice_has_its_role_and_end() -> None:
+    events = [(1, Token("b")), (0, Token("a")), (1, Token("c")), (1, done()), (0, done())]
+    chunks = written(writer(Chat(), num_choices=2), *events)
+    seen = [(c["choices"][0]["index"], c["choices"][0]["delta"].get("content")) for c in chunks]
+    assert seen == [(1, ""), (1, "b"), (0, ""), (0, "a"), (1, "c"), (1, None), (0, None)]
+
+
+def test_usage_comes_last_and_is_null_before() -> None:
+    chunks = written(writer(Chat(), include_usage=True), (0, Token("a")), (0, done()))
+    assert [chunk["usage"] for chunk in chunks[:-1]] == [None] * 3
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["total_tokens"] == 9
+    assert chunks[-1]["id"] == "x-1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish_reason"),
+    [("stop", "stop"), ("length", "length"), ("tool_calls", "tool_calls"), ("cancelled", "stop")],
+)
+def test_finish_reasons(reason: str, finish_reason: str) -> None:
+    *_, last = written(writer(Chat()), (0, done(reason)))
+    assert last["choices"][0]["finish_reason"] == finish_reason
+
+
+def test_a_failure_is_raised() -> None:
+    with pytest.raises(AgentLost):
+        writer(Chat()).render(0, Failed(AgentLost("gone")))
+    assert error_chunk(AgentLost("gone")).startswith(b'data: {"error":{"message":"gone"')
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from([Chat(), Completion()]))
+def test_any_text_makes_one_data_line(text: str, shape: Shape) -> None:
+    head = Head(id="x", created=1, model=text)
+    one = ChunkWriter(shape, head, num_choices=1, include_usage=True)
+    for chunk in written(one, (0, Token(text)), (0, Token(text)), (0, done())):
+        assert chunk["model"] == text
+        for said in chunk["choices"]:
+            content = said.get("text") or said.get("delta", {}).get("content")
+            assert content in (text, "", None)
+
+
+def answer(*events: Event) -> Collected:
+    collected = Collected()
+    for event in events:
+        collected.add(event)
+    return collected
+
+
+def test_whole_chat_answer() -> None:
+    answers = [
+        answer(Token("hm", "reasoning"), Token("a"), done(cached=3)),
+        answer(Token("b"), done("cancelled")),
+    ]
+    assert whole_answer(Chat(), HEAD, answers, 2) == {
+        "id": "x-1",
+        "object": "chat.completion",
+        "created": 5,
+        "model": "m",
+        "choices": [
+            *choice(
+                0,
+                "stop",
+                message={"role": "assistant", "content": "a", "reasoning_content": "hm"},
+            ),
+            *choice(1, "stop", message={"role": "assistant", "content": "b"}),
+        ],
+        "usage": {
+            "prompt_tokens": 7,
+            "completion_tokens": 4,
+            "total_tokens": 11,
+            "prompt_tokens_details": {"cached_tokens": 3},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        },
+    }
+
+
+def test_whole_completion_answer() -> None:
+    whole = whole_answer(Completion(), HEAD, [answer(Token("a"), done("length"))], 1)
+    assert whole["object"] == "text_completion"
+    assert whole["choices"] == choice(0, "length", text="a")
+
+
+def test_a_prompt_counts_once_whatever_its_choices() -> None:
+    def end(prompt: int, completion: int) -> Done:
+        usage = Usage(prompt_tokens=prompt, completion_tokens=completion, reasoning_tokens=1)
+        return Done("stop", usage, TIMINGS, "a")
+
+    usage = usage_of([end(10, 1), end(10, 2), end(20, 3), end(20, 4)], 2)
+    assert usage["prompt_tokens"] == 30
+    assert usage["completion_tokens"] == 10
+    assert usage["total_tokens"] == 40
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 4}
