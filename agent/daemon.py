@@ -129,7 +129,7 @@ class _Agent:
         finally:
             workshop.close()
         if self._crash.done():
-            raise StartupError(f"the engine stopped: {_line(self._crash.result())}; start it again")
+            raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
     def _connect(
         self, model: LoadedModel, preparer: Preparer, workshop: Workshop
@@ -179,7 +179,8 @@ class _Agent:
             connection.drain(self._settings.drain_timeout)
 
     async def _fail(self) -> None:
-        error = await self._crash
+        await asyncio.wait({self._crash})
+        error = self._crash.result()
         for connection in self._connections:
             connection.fail(EngineFailed(f"the engine stopped: {_line(error)}"))
 

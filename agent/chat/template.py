@@ -30,6 +30,7 @@ MAX_RENDERED = 32 * 1024 * 1024
 """Characters one render may write; twice the longest body a client may send."""
 
 _ROUNDS = "_rounds"
+_BROKEN = "the model's chat template does not compile"
 _MISTAKES = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -59,9 +60,9 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(_count_rounds(environment.parse(source)))
         except jinja2.TemplateSyntaxError as error:
-            raise TemplateError(
-                f"the model's chat template does not compile: line {error.lineno}: {error.message}"
-            ) from error
+            raise TemplateError(f"{_BROKEN}: line {error.lineno}: {error.message}") from error
+        except (RecursionError, SyntaxError) as error:  # from Python, which knows no line of ours
+            raise TemplateError(f"{_BROKEN}: {error.args[0]}") from error
 
     def render(
         self,

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -51,6 +51,7 @@ class Connection:
         *,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
+        dial: Callable[[str], Awaitable[Wire]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -60,6 +61,7 @@ class Connection:
         self._workshop = workshop
         self._on_connected = on_connected
         self._on_change = on_change
+        self._dial = dial
         self._clock = clock
         self._jitter = jitter
         self._backoff = Backoff()
@@ -78,7 +80,7 @@ class Connection:
         self._task = asyncio.current_task()
         while not self._is_stopping:
             try:
-                await self._serve(await dial(self._url + PATH))
+                await self._serve(await self._dial(self._url + PATH))
             except (OSError, WebSocketException) as error:
                 self._report_away("cannot reach the balancer", str(error))
             if self._final_word is not None:

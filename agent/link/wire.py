@@ -21,18 +21,17 @@ _MAX_CLOSE_REASON = 123
 """Bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
 
-async def dial(url: str) -> "Wire":
+async def dial(url: str, *, close_grace: float = CLOSE_GRACE) -> "Wire":
     """Raises `OSError` or `WebSocketException` when nobody suitable answers."""
-    return Wire(
-        await connect(
-            url,
-            compression=None,
-            max_size=MAX_FRAME_BYTES,
-            ping_interval=None,  # the session has its own heartbeats
-            close_timeout=CLOSE_GRACE,
-            proxy=None,
-        )
+    socket = await connect(
+        url,
+        compression=None,
+        max_size=MAX_FRAME_BYTES,
+        ping_interval=None,  # the session has its own heartbeats
+        close_timeout=close_grace,
+        proxy=None,
     )
+    return Wire(socket, close_grace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,9 @@ class _Close:
 class Wire:
     """One open socket. All of it belongs to the event loop's thread."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: ClientConnection, close_grace: float) -> None:
         self._socket = socket
+        self._close_grace = close_grace
         self._outbox: asyncio.Queue[bytes | _Close] = asyncio.Queue()
         self._why: str | None = None
 
@@ -70,7 +70,7 @@ class Wire:
         self._why = reason
         self._outbox.put_nowait(_Close(reason))
         # A peer that reads nothing would let neither the last frames nor the handshake through.
-        asyncio.get_running_loop().call_later(CLOSE_GRACE, self._socket.transport.abort)
+        asyncio.get_running_loop().call_later(self._close_grace, self._socket.transport.abort)
 
     async def serve(self, take: Callable[[str | bytes], None]) -> None:
         """Write what is put and hand every frame to `take`, until the socket is closed."""

@@ -1,0 +1,129 @@
+from typing import Any
+
+import pytest
+
+from arriero.agent.chat.prepare import Preparer
+from arriero.agent.chat.prepared import Prepared
+from arriero.agent.engine.sampling import Sampling
+from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
+from arriero.shared.inference import ChatMessage, GenerateRequest
+from tests.agent.fakes import BOS, byte_model
+
+MESSAGES = (ChatMessage(role="user", content="hi"),)
+
+
+def make(template: str | None = "{{ messages[0].content }}", *, adds_bos: bool = True) -> Preparer:
+    return Preparer(byte_model(template, adds_bos=adds_bos), 16, draw_seed=lambda: 99)
+
+
+def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
+    return preparer.prepare(GenerateRequest(**fields)).prompt
+
+
+class TestPrompt:
+    def test_raw_text_stands_as_it_is(self) -> None:
+        assert prompt(make(), prompt="{{x}}") == (BOS, *b"{{x}}")
+
+    def test_messages_go_through_the_template(self) -> None:
+        assert prompt(make("[{{ messages[0].content }}]"), messages=MESSAGES) == (BOS, *b"[hi]")
+
+    @pytest.mark.parametrize("fields", [{"prompt": "<s>hi"}, {"messages": MESSAGES}])
+    def test_there_are_never_two_beginnings(self, fields: dict[str, Any]) -> None:
+        preparer = make("{{ bos_token }}{{ messages[0].content }}")
+        assert prompt(preparer, **fields) == (BOS, *b"hi")
+
+    def test_the_longest_leaves_room_for_one_token(self) -> None:
+        assert len(prompt(make(), prompt="x" * 14)) == 15
+
+    @pytest.mark.parametrize(
+        ("field", "fields"),
+        [
+            ("prompt", {"prompt": "x" * 15}),
+            ("messages", {"messages": (ChatMessage(role="user", content="x" * 15),)}),
+        ],
+    )
+    def test_one_that_does_not_fit_is_refused_with_both_counts(
+        self, field: str, fields: dict[str, Any]
+    ) -> None:
+        with pytest.raises(PromptTooLong) as caught:
+            prompt(make(), **fields)
+        assert caught.value.field == field
+        assert "16 tokens long" in caught.value.message
+        assert "at most 15 fit into this agent's context of 16" in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("field", "fields"), [("prompt", {"prompt": ""}), ("messages", {"messages": MESSAGES})]
+    )
+    def test_nothing_is_refused(self, field: str, fields: dict[str, Any]) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make("", adds_bos=False), **fields)
+        assert caught.value.field == field
+
+    @pytest.mark.parametrize("extra", [{"tools": ({},)}, {"thinking": True}])
+    def test_what_only_a_template_understands_needs_messages(self, extra: dict[str, Any]) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt="x", **extra)
+        assert [caught.value.field] == list(extra)
+
+
+class TestTemplate:
+    def test_a_model_without_one_takes_prompts_only(self) -> None:
+        preparer = make(None)
+        assert preparer.template_issue == "the model has no chat template; send `prompt` instead"
+        assert prompt(preparer, prompt="x") == (BOS, *b"x")
+        with pytest.raises(NotSupported, match="has no chat template"):
+            prompt(preparer, messages=MESSAGES)
+
+    def test_one_that_does_not_compile_takes_prompts_only(self) -> None:
+        preparer = make("{% if %}")
+        assert preparer.template_issue is not None
+        assert prompt(preparer, prompt="x") == (BOS, *b"x")
+        with pytest.raises(NotSupported, match="does not compile: line 1"):
+            prompt(preparer, messages=MESSAGES)
+
+    def test_one_that_compiles_is_no_issue(self) -> None:
+        assert make().template_issue is None
+
+
+class TestSampling:
+    def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
+        prepared = make().prepare(GenerateRequest(prompt="x"))
+        assert prepared == Prepared(
+            prompt=(BOS, *b"x"), sampling=Sampling(seed=99), max_tokens=None, stop=()
+        )
+
+    def test_everything_that_was_asked_for(self) -> None:
+        prepared = make().prepare(
+            GenerateRequest(
+                prompt="x",
+                max_tokens=7,
+                temperature=0.0,
+                top_k=1,
+                top_p=0.5,
+                min_p=0.25,
+                repeat_penalty=1.5,
+                presence_penalty=-1.0,
+                frequency_penalty=2.0,
+                seed=0,
+                logit_bias={"65": -100.0, "7": 1.5},
+                stop=("a", "b"),
+                ignore_eos=True,
+            )
+        )
+        assert (prepared.max_tokens, prepared.stop) == (7, ("a", "b"))
+        assert prepared.sampling == Sampling(
+            temperature=0.0,
+            top_k=1,
+            top_p=0.5,
+            min_p=0.25,
+            repeat_penalty=1.5,
+            presence_penalty=-1.0,
+            frequency_penalty=2.0,
+            seed=0,
+            logit_bias=((65, -100.0), (7, 1.5)),
+            ignore_eos=True,
+        )
+
+    def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:
+        with pytest.raises(InvalidRequest, match="no token 258; this model's ids go up to 257"):
+            make().prepare(GenerateRequest(prompt="x", logit_bias={"258": 1.0}))

@@ -1,0 +1,180 @@
+"""Stand-ins with behaviour: a vocabulary of bytes, a worker that the test steps, a balancer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+
+from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.sequence import (
+    NewSequence,
+    SequenceEnd,
+    SequenceId,
+    SequenceOutput,
+    SequenceStats,
+)
+from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    FromAgent,
+    FromBalancer,
+    Heartbeat,
+    ModelInfo,
+    Output,
+    Start,
+    Welcome,
+    decode_from_agent,
+    encode_from_balancer,
+)
+
+BOS, EOS = 256, 257
+BYTES_INFO = ModelInfo(
+    name="bytes", architecture="none", parameters=0, size_bytes=0, context_size=16
+)
+WELCOME = Welcome(
+    protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=60.0, heartbeat_timeout=300.0
+)
+
+
+class ByteVocab:
+    """A token a byte; `<s>` and `</s>` are control tokens, and a prompt begins with the former."""
+
+    size = 258
+    end_tokens = frozenset({EOS})
+    bos_text = "<s>"
+    eos_text = "</s>"
+
+    def __init__(self, *, adds_bos: bool = True) -> None:
+        self._adds_bos = adds_bos
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        tokens = [BOS] if add_special and self._adds_bos else []
+        for index, part in enumerate(text.split("<s>") if parse_special else [text]):
+            tokens += [BOS] if index else []
+            tokens += part.encode()
+        return tuple(tokens)
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < BOS else b""
+
+
+def byte_model(
+    template: str | None = "{{ messages[0].content }}", *, adds_bos: bool = True
+) -> LoadedModel:
+    return LoadedModel(BYTES_INFO, ByteVocab(adds_bos=adds_bos), template)
+
+
+class FakeWorker:
+    """Runs what it is given as the test says, step by step."""
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        self.path = path
+        self.settings = settings
+        self.on_step: Callable[[tuple[SequenceOutput, ...]], None] | None = None
+        self.on_crash: Callable[[BaseException], None] | None = None
+        self.model = byte_model()
+        self.error: Exception | None = None
+        self.added: asyncio.Queue[NewSequence] = asyncio.Queue()
+        self.dropped: asyncio.Queue[SequenceId] = asyncio.Queue()
+        self.is_stopped = False
+
+    def start(self) -> LoadedModel:
+        if self.error is not None:
+            raise self.error
+        return self.model
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def add(self, sequence: NewSequence) -> None:
+        self.added.put_nowait(sequence)
+
+    def drop(self, sequence_id: SequenceId) -> None:
+        self.dropped.put_nowait(sequence_id)
+
+    def step(self, *outputs: SequenceOutput) -> None:
+        assert self.on_step is not None
+        self.on_step(outputs)
+
+    def say(self, sequence: NewSequence, text: str, *, is_last: bool = False) -> None:
+        """A step in which `sequence` gained `text`."""
+        tokens = tuple(text.encode())
+        stats = SequenceStats(
+            prompt_tokens=len(sequence.prompt),
+            cached_tokens=0,
+            completion_tokens=len(tokens),
+            prefill_seconds=0.5,
+            decode_seconds=0.25,
+        )
+        self.step(
+            SequenceOutput(sequence.id, tokens, SequenceEnd("stop", stats) if is_last else None)
+        )
+
+    def crash(self, error: BaseException) -> None:
+        assert self.on_crash is not None
+        self.on_crash(error)
+
+
+class Peer:
+    """One agent's connection, as the balancer sees it."""
+
+    def __init__(self, socket: ServerConnection) -> None:
+        self.socket = socket
+
+    async def next(self) -> FromAgent:
+        """The next message that is no heartbeat."""
+        while isinstance(message := decode_from_agent(await self.socket.recv()), Heartbeat):
+            pass
+        return message
+
+    async def output(self) -> Output:
+        message = await self.next()
+        assert isinstance(message, Output), message
+        return message
+
+    async def say(self, message: FromBalancer) -> None:
+        await self.socket.send(encode_from_balancer(message), text=True)
+
+    async def start(self, name: str, prompt: str = "x") -> None:
+        await self.say(Start(id=RequestId(name), request=GenerateRequest(prompt=prompt)))
+
+    async def cancel(self, name: str) -> None:
+        await self.say(Cancel(id=RequestId(name)))
+
+
+class FakeBalancer:
+    """Listens on loopback; each connection waits in `peers` for the test to take it."""
+
+    def __init__(self) -> None:
+        self.peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.paths: list[str] = []
+        self._server: Server
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def peer(self) -> Peer:
+        """The next connection, with its hello and the welcome behind it."""
+        peer = await self.peers.get()
+        await peer.next()
+        await peer.say(WELCOME)
+        return peer
+
+    async def _take(self, socket: ServerConnection) -> None:
+        assert socket.request is not None
+        self.paths.append(socket.request.path)
+        self.peers.put_nowait(Peer(socket))
+        await socket.wait_closed()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, port: int = 0) -> "AsyncIterator[FakeBalancer]":
+        balancer = cls()
+        async with serve(
+            balancer._take, "127.0.0.1", port, compression=None, ping_interval=None, close_timeout=1
+        ) as balancer._server:
+            yield balancer

@@ -1,0 +1,132 @@
+import pytest
+
+from arriero.agent.chat.prepared import Prepared
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
+from arriero.agent.link.answer import Answer, rates
+from arriero.shared.errors import EngineFailed, to_wire
+from arriero.shared.inference import Rates, RequestId, Usage
+from arriero.shared.messages import Ended, Piece, Refused
+
+R = RequestId("r")
+PIECES = [b"Hello", b" w\xc3", b"\xb6rld", b"STOP"]
+
+
+def stats(num_tokens: int) -> SequenceStats:
+    return SequenceStats(
+        prompt_tokens=30,
+        cached_tokens=10,
+        completion_tokens=num_tokens,
+        prefill_seconds=0.5,
+        decode_seconds=2.0,
+    )
+
+
+def make(*stop: str) -> Answer:
+    prepared = Prepared(
+        prompt=tuple(range(30)), sampling=Sampling(seed=1), max_tokens=None, stop=stop
+    )
+    return Answer(R, prepared, PIECES.__getitem__)
+
+
+def output(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
+    return SequenceOutput(SequenceId(1), tokens, end)
+
+
+def test_tokens_become_pieces_at_once_even_without_text() -> None:
+    answer = make()
+    assert answer.take(output(0)) == [Piece(id=R, text="Hello", tokens=(0,))]
+    assert answer.take(output(1)) == [Piece(id=R, text=" w", tokens=(1,))]
+    assert answer.take(output(2)) == [Piece(id=R, text="örld", tokens=(2,))]
+    assert not answer.is_over
+
+
+def test_the_end_comes_after_the_last_piece_with_usage_and_rates() -> None:
+    answer = make()
+    assert answer.take(output(0, end=SequenceEnd("length", stats(5)))) == [
+        Piece(id=R, text="Hello", tokens=(0,)),
+        Ended(
+            id=R,
+            finish_reason="length",
+            usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=1),
+            rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
+        ),
+    ]
+    assert answer.is_over
+
+
+def test_text_that_was_held_back_comes_before_the_end() -> None:
+    answer = make("Hello world")
+    assert answer.take(output(0)) == [Piece(id=R, text="", tokens=(0,))]
+    held, end = answer.take(output(end=SequenceEnd("stop", stats(1))))
+    assert held == Piece(id=R, text="Hello")
+    assert isinstance(end, Ended)
+
+
+def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
+    answer = make("STOP")
+    piece, end = answer.take(output(0, 3, 2))
+    assert piece == Piece(id=R, text="Hello", tokens=(0, 3))
+    assert end == Ended(
+        id=R,
+        finish_reason="stop",
+        usage=Usage(prompt_tokens=30, completion_tokens=2),
+        rates=Rates(),
+    )
+    assert answer.is_over
+
+
+def test_a_stop_string_in_the_last_token_is_the_reason() -> None:
+    *_, end = make("STOP").take(output(3, end=SequenceEnd("length", stats(1))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"
+
+
+def test_an_error_ends_the_answer() -> None:
+    answer = make()
+    error = EngineFailed("the step failed")
+    assert answer.take(output(end=SequenceEnd(error, stats(0)))) == [
+        Refused(id=R, error=to_wire(error))
+    ]
+    assert answer.is_over
+
+
+def test_cancelling_keeps_what_was_gained() -> None:
+    answer = make()
+    answer.take(output(0))
+    assert answer.cancel() == Ended(
+        id=R,
+        finish_reason="cancelled",
+        usage=Usage(prompt_tokens=30, completion_tokens=1),
+        rates=Rates(),
+    )
+    assert answer.is_over
+
+
+@pytest.mark.parametrize(
+    ("end", "decode_rate"),
+    [
+        # The last prefill step gave the first of five tokens: four steps in two seconds.
+        (SequenceEnd("length", stats(5)), 2.0),
+        # The end-of-generation token took a fifth step and is not among the five.
+        (SequenceEnd("stop", stats(5)), 2.5),
+        (SequenceEnd("length", stats(1)), None),
+        (SequenceEnd("stop", stats(0)), None),
+    ],
+)
+def test_decode_rate_counts_the_steps_that_generated(
+    end: SequenceEnd, decode_rate: float | None
+) -> None:
+    assert rates(end).decode_tokens_per_second == decode_rate
+
+
+def test_rates_without_such_steps_are_not_available() -> None:
+    nothing = SequenceStats(
+        prompt_tokens=8,
+        cached_tokens=0,
+        completion_tokens=4,
+        prefill_seconds=None,
+        decode_seconds=0.0,
+    )
+    assert rates(SequenceEnd("length", nothing)) == Rates()
+    assert rates(None) == Rates()

@@ -1,0 +1,369 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.chat.prepare import Preparer
+from arriero.agent.engine.sequence import SequenceId, SequenceOutput
+from arriero.agent.link.connection import Connection
+from arriero.agent.link.session import Session
+from arriero.agent.link.slots import Slots
+from arriero.agent.link.wire import Wire, dial
+from arriero.agent.link.workshop import Workshop
+from arriero.shared.errors import EngineFailed
+from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.lifecycle import StartupError
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Busy,
+    Ended,
+    Heartbeat,
+    Hello,
+    Output,
+    Piece,
+    Refused,
+    Reject,
+    Status,
+    Welcome,
+    decode_from_agent,
+)
+from tests.agent.fakes import BYTES_INFO, FakeBalancer, FakeWorker, byte_model
+
+HELLO = Hello(
+    protocol=PROTOCOL_VERSION,
+    agent_id=AgentId("a1"),
+    name="box",
+    version="1",
+    slots=2,
+    model=BYTES_INFO,
+)
+LOGGER = "arriero.agent.link.connection"
+
+
+class House:
+    """The connections of one agent over one fake worker, without the daemon around them."""
+
+    def __init__(self) -> None:
+        self.slots = Slots(2)
+        self.worker = FakeWorker(Path("m.gguf"))
+        self.worker.on_step = self.stepped
+        self.workshop = Workshop(Preparer(byte_model(), 16), self.worker)
+        self.numbers = map(SequenceId, count(1))
+        self.connections: list[Connection] = []
+        self.welcomes: asyncio.Queue[str] = asyncio.Queue()
+        self.dials: asyncio.Queue[str] = asyncio.Queue()
+
+    def connection(self, url: str) -> Connection:
+        session = Session(
+            hello=HELLO,
+            status=Status(slots=2, accepting=True, model=BYTES_INFO),
+            slots=self.slots,
+            sequence_ids=self.numbers,
+            piece=byte_model().vocab.piece,
+        )
+        connection = Connection(
+            url,
+            session,
+            self.workshop,
+            on_connected=lambda: self.welcomes.put_nowait(url),
+            on_change=self.slots_changed,
+            dial=self.dial,
+            jitter=lambda: 0.01,
+        )
+        self.connections.append(connection)
+        return connection
+
+    async def dial(self, url: str) -> Wire:
+        self.dials.put_nowait(url)
+        return await dial(url)
+
+    async def several_dials(self) -> None:
+        for _ in range(4):
+            await self.dials.get()
+
+    def stepped(self, outputs: tuple[SequenceOutput, ...]) -> None:
+        for connection in self.connections:
+            connection.stepped(outputs)
+
+    def slots_changed(self) -> None:
+        for connection in self.connections:
+            connection.slots_changed()
+
+    @asynccontextmanager
+    async def running(self, url: str) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.connection(url).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def balancer() -> AsyncIterator[FakeBalancer]:
+    async with FakeBalancer.open() as balancer:
+        yield balancer
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = House()
+    yield house
+    house.workshop.close()
+
+
+async def test_hello_goes_to_the_agents_door(house: House, balancer: FakeBalancer) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peers.get()
+        assert await peer.next() == HELLO
+    assert balancer.paths == ["/api/v1/agent-socket"]
+
+
+async def test_a_request_from_start_to_end(house: House, balancer: FakeBalancer) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.start("r", "hi")
+        sequence = await house.worker.added.get()
+        house.worker.say(sequence, "yes")
+        [piece] = (await peer.output()).items
+        assert isinstance(piece, Piece)
+        assert (piece.text, piece.tokens) == ("yes", tuple(b"yes"))
+        house.worker.say(sequence, "", is_last=True)
+        [ended] = (await peer.output()).items
+        assert isinstance(ended, Ended)
+        assert ended.finish_reason == "stop"
+
+
+async def test_a_prompt_that_is_too_long(house: House, balancer: FakeBalancer) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.start("r", "x" * 50)
+        [refused] = (await peer.output()).items
+        assert isinstance(refused, Refused)
+        assert refused.error.code == "prompt_too_long"
+
+
+async def test_cancel_drops_the_sequence(house: House, balancer: FakeBalancer) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.start("r")
+        sequence = await house.worker.added.get()
+        await peer.cancel("r")
+        [ended] = (await peer.output()).items
+        assert isinstance(ended, Ended)
+        assert ended.finish_reason == "cancelled"
+        assert await house.worker.dropped.get() == sequence.id
+
+
+async def test_heartbeats_without_anything_else_to_say(
+    house: House, balancer: FakeBalancer
+) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peers.get()
+        await peer.next()
+        await peer.say(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                version="1",
+                heartbeat_interval=0.01,
+                heartbeat_timeout=60.0,
+            )
+        )
+        for _ in range(3):
+            assert decode_from_agent(await peer.socket.recv()) == Heartbeat()
+
+
+async def test_a_silent_balancer_is_left_and_dialled_again(
+    house: House, balancer: FakeBalancer
+) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peers.get()
+        await peer.next()
+        await peer.say(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                version="1",
+                heartbeat_interval=60.0,
+                heartbeat_timeout=0.05,
+            )
+        )
+        await peer.socket.wait_closed()
+        assert peer.socket.close_reason == "the balancer was silent for 0.05 s"
+        await balancer.peer()
+
+
+async def test_a_vanished_balancers_sequences_are_dropped(
+    house: House, balancer: FakeBalancer
+) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.start("r")
+        sequence = await house.worker.added.get()
+        peer.socket.transport.abort()
+        assert await house.worker.dropped.get() == sequence.id
+        assert house.slots.num_busy == 0
+        again = await balancer.peer()
+        await again.start("r")
+        assert (await house.worker.added.get()).id != sequence.id
+
+
+async def test_junk_ends_the_connection_and_nothing_else(
+    house: House, balancer: FakeBalancer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.socket.send('{"type": "shrug"}')
+        await peer.socket.wait_closed()
+        assert peer.socket.close_reason is not None
+        assert peer.socket.close_reason.startswith("the balancer's frame: ")
+        await balancer.peer()
+        await house.welcomes.get()
+    assert "the balancer's frame" in caplog.text
+
+
+async def test_people_are_told_once_of_an_absence_and_once_of_the_end_of_it(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, LOGGER):
+        async with FakeBalancer.open() as balancer:
+            url = balancer.url
+        async with house.running(url):
+            await house.several_dials()
+            assert caplog.text.count("cannot reach the balancer") == 1
+            async with FakeBalancer.open(int(url.rsplit(":", 1)[1])) as balancer:
+                await balancer.peer()
+                await house.welcomes.get()
+    assert caplog.text.count("cannot reach the balancer") == 1
+    assert caplog.text.count("connected to the balancer") == 1
+
+
+async def test_a_rejection_for_good_ends_it(house: House, balancer: FakeBalancer) -> None:
+    run = asyncio.create_task(house.connection(balancer.url).run())
+    peer = await balancer.peers.get()
+    await peer.say(Reject(reason="version 1 is too old", retry=False))
+    with pytest.raises(StartupError) as caught:
+        await run
+    assert str(caught.value) == (
+        f"balancer {balancer.url} refuses this agent: version 1 is too old"
+    )
+
+
+async def test_a_rejection_for_now_is_tried_again(house: House, balancer: FakeBalancer) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peers.get()
+        await peer.say(Reject(reason="not yet", retry=True))
+        await balancer.peer()
+
+
+class TestTheEnd:
+    async def test_of_an_idle_connection(self, house: House, balancer: FakeBalancer) -> None:
+        connection = house.connection(balancer.url)
+        run = asyncio.create_task(connection.run())
+        peer = await balancer.peer()
+        await house.welcomes.get()
+        connection.drain(30.0)
+        status = await peer.next()
+        assert isinstance(status, Status)
+        assert not status.accepting
+        await run
+        await peer.socket.wait_closed()
+        assert peer.socket.close_code == 1000
+
+    async def test_waits_for_what_runs(self, house: House, balancer: FakeBalancer) -> None:
+        connection = house.connection(balancer.url)
+        run = asyncio.create_task(connection.run())
+        peer = await balancer.peer()
+        await peer.start("r")
+        sequence = await house.worker.added.get()
+        connection.drain(30.0)
+        assert isinstance(await peer.next(), Status)
+        await peer.start("s")
+        assert isinstance((await peer.output()).items[0], Busy)
+        house.worker.say(sequence, "the end", is_last=True)
+        piece, ended = (await peer.output()).items
+        assert isinstance(piece, Piece) and isinstance(ended, Ended)
+        await run
+
+    async def test_comes_at_the_deadline(self, house: House, balancer: FakeBalancer) -> None:
+        connection = house.connection(balancer.url)
+        run = asyncio.create_task(connection.run())
+        peer = await balancer.peer()
+        await peer.start("r")
+        sequence = await house.worker.added.get()
+        connection.drain(0.01)
+        assert isinstance(await peer.next(), Status)
+        [refused] = (await peer.output()).items
+        assert isinstance(refused, Refused)
+        assert refused.error.code == "shutting_down"
+        await run
+        assert house.worker.dropped.get_nowait() == sequence.id
+
+    async def test_does_not_wait_for_a_balancer_that_vanishes(
+        self, house: House, balancer: FakeBalancer
+    ) -> None:
+        connection = house.connection(balancer.url)
+        run = asyncio.create_task(connection.run())
+        peer = await balancer.peer()
+        await peer.start("r")
+        await house.worker.added.get()
+        connection.drain(30.0)
+        peer.socket.transport.abort()
+        await run
+        assert balancer.peers.empty()
+
+    async def test_of_one_that_never_reached_its_balancer(self, house: House) -> None:
+        async with FakeBalancer.open() as balancer:
+            url = balancer.url
+        connection = house.connection(url)
+        run = asyncio.create_task(connection.run())
+        await house.several_dials()
+        connection.drain(30.0)
+        await asyncio.wait([run])
+
+    async def test_before_it_began(self, house: House, balancer: FakeBalancer) -> None:
+        connection = house.connection(balancer.url)
+        connection.drain(30.0)
+        await connection.run()
+        assert balancer.paths == []
+
+    async def test_of_a_failed_engine(self, house: House, balancer: FakeBalancer) -> None:
+        connection = house.connection(balancer.url)
+        run = asyncio.create_task(connection.run())
+        peer = await balancer.peer()
+        await peer.start("r")
+        await house.worker.added.get()
+        connection.fail(EngineFailed("the engine stopped"))
+        [refused] = (await peer.output()).items
+        assert isinstance(refused, Refused)
+        assert refused.error.code == "engine_failed"
+        await run
+
+
+async def test_two_balancers_share_the_slots(house: House) -> None:
+    async with (
+        FakeBalancer.open() as first,
+        FakeBalancer.open() as second,
+        house.running(first.url),
+        house.running(second.url),
+    ):
+        one, two = await first.peer(), await second.peer()
+        await one.start("r")
+        await one.start("s")
+        sequence = await house.worker.added.get()
+        await house.worker.added.get()
+        await two.start("r")
+        assert (await two.output()).items == (Busy(id=RequestId("r")),)
+        house.worker.say(sequence, "done", is_last=True)
+        assert isinstance(await one.next(), Output)
+        status = await two.next()
+        assert isinstance(status, Status)
+        assert status.accepting
+        await two.start("r")
+        house.worker.say(await house.worker.added.get(), "hello")
+        [piece] = (await two.output()).items
+        assert isinstance(piece, Piece)
+        assert piece.text == "hello"

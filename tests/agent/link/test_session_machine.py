@@ -1,0 +1,325 @@
+"""Two balancers over one agent's slots, doing whatever they like in any order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+)
+
+from arriero.agent.chat.prepared import Prepared
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
+from arriero.agent.link.decisions import (
+    Abandon,
+    Close,
+    Decision,
+    Drop,
+    GiveUp,
+    MarkConnected,
+    Prepare,
+    Run,
+    Send,
+)
+from arriero.agent.link.session import Session
+from arriero.agent.link.slots import Slots
+from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.inference import AgentId, GenerateRequest, RequestId
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Busy,
+    Cancel,
+    Ended,
+    FromBalancer,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Item,
+    Output,
+    Piece,
+    Refused,
+    Start,
+    Status,
+    Welcome,
+)
+
+NUM_SLOTS = 3
+TIMEOUT = 3.0
+DRAIN_TIMEOUT = 1.0
+STOP = "!"
+TEXTS = ("a", "b", STOP)
+NAMES = st.sampled_from([RequestId(name) for name in "pqrstu"])
+HELLO = Hello(
+    protocol=PROTOCOL_VERSION, agent_id=AgentId("a"), name="box", version="1", slots=NUM_SLOTS
+)
+WELCOME = Welcome(
+    protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=1.0, heartbeat_timeout=TIMEOUT
+)
+PREPARED = Prepared(prompt=(1, 2), sampling=Sampling(seed=1), max_tokens=None, stop=(STOP,))
+
+
+@dataclass
+class Asked:
+    """A request as its balancer knows it: not answered yet."""
+
+    sequence: SequenceId | None = None
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+
+
+class Balancer:
+    """One balancer's view, and the shell of its session: checks every decision it carries out."""
+
+    def __init__(
+        self, slots: Slots, numbers: Iterator[SequenceId], given: dict[SequenceId, list[int]]
+    ) -> None:
+        self.slots = slots
+        self.given = given  # all tokens the engine ever yielded, by sequence
+        self.session = Session(
+            hello=HELLO,
+            status=Status(slots=NUM_SLOTS, accepting=True),
+            slots=slots,
+            sequence_ids=numbers,
+            piece=lambda token: TEXTS[token].encode(),
+        )
+        self.open: dict[RequestId, Asked] = {}
+        self.preparing: set[SequenceId] = set()
+        self.running: set[SequenceId] = set()
+        self.is_connected = False
+        self.drained_at: float | None = None
+        self.heard_at = 0.0
+        self.unanswered: set[RequestId] = set()  # of the last connection that was lost
+
+    @property
+    def deadline(self) -> float:
+        """When its connection ends, at the latest."""
+        lost_at = self.heard_at + TIMEOUT
+        return lost_at if self.drained_at is None else min(lost_at, self.drained_at)
+
+    def carry_out(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Send(message):
+                assert self.is_connected
+                if isinstance(message, Output):
+                    assert message.items
+                    for item in message.items:
+                        self._hear(item)
+            case MarkConnected():
+                assert self.session.is_live
+            case Prepare(id, _):
+                assert id not in self.preparing and id not in self.running
+                self.preparing.add(id)
+                [asked] = [asked for asked in self.open.values() if asked.sequence is None]
+                asked.sequence = id
+            case Abandon(id):
+                self.preparing.remove(id)
+            case Run(sequence):
+                self.preparing.remove(sequence.id)
+                self.running.add(sequence.id)
+            case Drop(id):
+                self.running.remove(id)
+            case Close() | GiveUp():
+                self.lose()
+
+    def _hear(self, item: Item) -> None:
+        asked = self.open[item.id]  # nothing comes for what was not asked, or is over
+        match item:
+            case Piece(text=text, tokens=tokens):
+                asked.text += text
+                asked.tokens += tokens
+            case Ended(usage=usage, finish_reason=reason):
+                self._check_answer(asked, reason)
+                assert usage.completion_tokens == len(asked.tokens)
+                del self.open[item.id]
+            case Refused():
+                del self.open[item.id]
+            case Busy():
+                assert asked == Asked()
+                assert self.drained_at is not None or self.slots.num_free == 0
+                del self.open[item.id]
+
+    def _check_answer(self, asked: Asked, reason: str) -> None:
+        given = self.given.get(asked.sequence, []) if asked.sequence else []
+        stop = TEXTS.index(STOP)
+        taken = given[: given.index(stop) + 1] if stop in given else given
+        assert asked.tokens == taken
+        assert asked.text == "".join(TEXTS[token] for token in taken).removesuffix(STOP)
+        assert reason == "stop" or stop not in taken
+
+    def lose(self) -> None:
+        """The connection is over, so what was asked on it will never be answered."""
+        self.is_connected = False
+        self.unanswered = set(self.open)
+        self.open.clear()
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.now = 0.0
+        self.slots = Slots(NUM_SLOTS)
+        numbers = map(SequenceId, count(1))
+        self.given: dict[SequenceId, list[int]] = {}
+        self.balancers = [Balancer(self.slots, numbers, self.given) for _ in range(2)]
+        self.past: list[SequenceId] = [SequenceId(999)]
+
+    def say(self, which: int, message: FromBalancer) -> None:
+        balancer = self.balancers[which]
+        if balancer.is_connected:
+            balancer.heard_at = self.now
+        balancer.carry_out(balancer.session.received(message, self.now))
+
+    @rule()
+    def connect(self) -> None:
+        for which, balancer in enumerate(self.balancers):
+            if not balancer.is_connected and balancer.drained_at is None:
+                balancer.is_connected = True
+                balancer.heard_at = self.now
+                balancer.carry_out(balancer.session.connected(self.now))
+                self.say(which, WELCOME)
+
+    @rule(which=st.integers(0, 1), name=NAMES)
+    def start(self, which: int, name: RequestId) -> None:
+        balancer = self.balancers[which]
+        if balancer.is_connected and name not in balancer.open:
+            balancer.open[name] = Asked()
+            self.say(which, Start(id=name, request=GenerateRequest(prompt="x")))
+
+    @rule(which=st.integers(0, 1), name=NAMES)
+    def cancel(self, which: int, name: RequestId) -> None:
+        self.say(which, Cancel(id=name))
+        assert name not in self.balancers[which].open
+
+    @rule(which=st.integers(0, 1), message=st.sampled_from([Heartbeat(), Goodbye()]))
+    def nod(self, which: int, message: FromBalancer) -> None:
+        self.say(which, message)
+
+    @rule(data=st.data())
+    def preparation_succeeds(self, data: st.DataObject) -> None:
+        id = data.draw(self._tickets())
+        for balancer in self.balancers:
+            was_awaited = id in balancer.preparing
+            balancer.carry_out(balancer.session.prepared(id, PREPARED))
+            assert id in balancer.running or not was_awaited
+
+    @rule(data=st.data())
+    def preparation_fails(self, data: st.DataObject) -> None:
+        id = data.draw(self._tickets())
+        for balancer in self.balancers:
+            balancer.preparing.discard(id)
+            error = InvalidRequest("no")
+            balancer.carry_out(balancer.session.preparation_failed(id, error, self.now))
+        self.past.append(id)
+
+    def _tickets(self) -> st.SearchStrategy[SequenceId]:
+        preparing = [id for balancer in self.balancers for id in sorted(balancer.preparing)]
+        return st.sampled_from(preparing or self.past) | st.sampled_from(self.past)
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        running = [id for balancer in self.balancers for id in sorted(balancer.running)]
+        ids = data.draw(st.lists(st.sampled_from(running + self.past[-3:]), unique=True))
+        outputs = [self._output(data, id) for id in ids]
+        ended = {output.id for output in outputs if output.end is not None}
+        for balancer in self.balancers:
+            balancer.running -= ended  # before its session hears of it: it must not drop these
+            balancer.carry_out(balancer.session.stepped(outputs, self.now))
+        self.past += ended
+
+    def _output(self, data: st.DataObject, id: SequenceId) -> SequenceOutput:
+        tokens = data.draw(st.lists(st.integers(0, 2), max_size=3))
+        reasons = st.sampled_from(["stop", "length", EngineFailed("x")])
+        reason = data.draw(st.none() | reasons)
+        self.given.setdefault(id, []).extend(tokens)
+        if reason is None:
+            return SequenceOutput(id, tuple(tokens))
+        stats = SequenceStats(
+            prompt_tokens=2,
+            cached_tokens=0,
+            completion_tokens=len(tokens),
+            prefill_seconds=0.1,
+            decode_seconds=0.1,
+        )
+        return SequenceOutput(id, tuple(tokens), SequenceEnd(reason, stats))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        for balancer in self.balancers:
+            was_connected = balancer.is_connected
+            deadline = balancer.session.next_deadline()
+            if deadline is not None and deadline <= self.now:
+                balancer.carry_out(balancer.session.tick(self.now))
+            is_due = self.now >= balancer.deadline
+            assert balancer.is_connected == (was_connected and not is_due)
+            deadline = balancer.session.next_deadline()
+            assert deadline is None or deadline > self.now
+
+    @rule()
+    def tell_of_free_slots(self) -> None:
+        for balancer in self.balancers:
+            balancer.carry_out(balancer.session.slots_changed(self.now))
+
+    @rule(
+        which=st.integers(0, 1),
+        what=st.sampled_from(["drain", "disconnect", "junk", "fail", "start again"]),
+    )
+    def trouble(self, which: int, what: str) -> None:
+        balancer = self.balancers[which]
+        session = balancer.session
+        match what:
+            case "drain" if balancer.drained_at is None:
+                balancer.drained_at = self.now + DRAIN_TIMEOUT
+                balancer.carry_out(session.drain(self.now, balancer.drained_at))
+            case "disconnect":
+                balancer.lose()
+                balancer.carry_out(session.disconnected())
+            case "junk":
+                balancer.carry_out(session.read(b'{"type"', self.now))
+                assert not balancer.is_connected
+            case "fail":
+                was_asked = set(balancer.open)
+                balancer.carry_out(session.fail(EngineFailed("x"), self.now))
+                assert not balancer.is_connected
+                assert balancer.unanswered.isdisjoint(was_asked)
+            case "start again" if balancer.open:
+                name = next(iter(balancer.open))
+                self.say(which, Start(id=name, request=GenerateRequest(prompt="x")))
+                assert not balancer.is_connected
+
+    @invariant()
+    def slots_are_held_by_unanswered_requests_alone(self) -> None:
+        if not hasattr(self, "balancers"):
+            return
+        held = sum(balancer.session.num_active for balancer in self.balancers)
+        assert held == self.slots.num_busy <= NUM_SLOTS
+        for balancer in self.balancers:
+            balancer.session.check_integrity()
+            assert balancer.session.num_active == len(balancer.open)
+            assert len(balancer.preparing) + len(balancer.running) == len(balancer.open)
+            assert balancer.session.is_offline == (not balancer.is_connected)
+            if balancer.drained_at is not None:
+                assert balancer.open or not balancer.is_connected
+
+    def teardown(self) -> None:
+        if not hasattr(self, "balancers"):
+            return
+        for balancer in self.balancers:
+            balancer.lose()
+            balancer.carry_out(balancer.session.disconnected())
+            assert not balancer.preparing and not balancer.running
+        assert self.slots.num_busy == 0
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=150, stateful_step_count=40)

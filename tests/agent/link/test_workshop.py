@@ -1,0 +1,116 @@
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.chat.prepare import Preparer
+from arriero.agent.chat.prepared import Prepared
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.link.workshop import NUM_THREADS, Outcome, Workshop
+from arriero.shared.errors import InternalError, PromptTooLong, RequestError
+from arriero.shared.inference import GenerateRequest
+from tests.agent.fakes import BOS, FakeWorker, byte_model
+
+ONE = SequenceId(1)
+
+
+class SlowPreparer(Preparer):
+    """Begins to prepare when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_model(), 16)
+        self.may_go_on = threading.Event()
+        self.begun: list[str | None] = []
+
+    def prepare(self, request: GenerateRequest) -> Prepared:
+        self.begun.append(request.prompt)
+        self.may_go_on.wait()
+        return super().prepare(request)
+
+
+class BrokenPreparer(Preparer):
+    def prepare(self, request: GenerateRequest) -> Prepared:
+        raise OSError("a mistake of ours")
+
+
+@pytest.fixture
+def worker() -> FakeWorker:
+    return FakeWorker(Path("m.gguf"))
+
+
+@pytest.fixture
+def slow() -> Iterator[SlowPreparer]:
+    preparer = SlowPreparer()
+    yield preparer
+    preparer.may_go_on.set()
+
+
+async def outcome(workshop: Workshop, prompt: str, id: SequenceId = ONE) -> Outcome:
+    replied: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    workshop.prepare(id, GenerateRequest(prompt=prompt), replied.set_result)
+    return await replied
+
+
+async def test_a_request_is_prepared(worker: FakeWorker) -> None:
+    prepared = await outcome(Workshop(Preparer(byte_model(), 16), worker), "ab")
+    assert isinstance(prepared, Prepared)
+    assert prepared.prompt == (BOS, *b"ab")
+
+
+async def test_an_error_is_an_outcome(worker: FakeWorker) -> None:
+    error = await outcome(Workshop(Preparer(byte_model(), 16), worker), "x" * 99)
+    assert isinstance(error, PromptTooLong)
+
+
+async def test_a_mistake_of_ours_is_logged_and_answered(
+    worker: FakeWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        error = await outcome(Workshop(BrokenPreparer(byte_model(), 16), worker), "x")
+    assert isinstance(error, InternalError)
+    assert "a mistake of ours" not in error.message
+    assert "a mistake of ours" in caplog.text
+
+
+async def test_the_event_loop_goes_on_meanwhile(worker: FakeWorker, slow: SlowPreparer) -> None:
+    waiting = asyncio.create_task(outcome(Workshop(slow, worker), "x"))
+    await asyncio.to_thread(lambda: None)
+    assert not waiting.done()
+    slow.may_go_on.set()
+    assert isinstance(await waiting, Prepared)
+
+
+async def test_what_is_abandoned_never_begins_and_never_replies(
+    worker: FakeWorker, slow: SlowPreparer
+) -> None:
+    workshop = Workshop(slow, worker)
+    replied: list[Outcome] = []
+    for number in range(NUM_THREADS + 1):
+        request = GenerateRequest(prompt=str(number))
+        workshop.prepare(SequenceId(number), request, replied.append)
+    workshop.abandon(SequenceId(NUM_THREADS))
+    workshop.abandon(SequenceId(0))
+    await asyncio.to_thread(slow.may_go_on.set)
+    assert isinstance(await outcome(workshop, "last", SequenceId(99)), Prepared)
+    assert str(NUM_THREADS) not in slow.begun
+    assert len(replied) == NUM_THREADS - 1
+    assert not any(isinstance(each, RequestError) for each in replied)
+
+
+async def test_abandoning_what_is_done_is_nothing(worker: FakeWorker) -> None:
+    workshop = Workshop(Preparer(byte_model(), 16), worker)
+    await outcome(workshop, "x")
+    workshop.abandon(ONE)
+
+
+async def test_sequences_go_to_the_worker(worker: FakeWorker) -> None:
+    workshop = Workshop(Preparer(byte_model(), 16), worker)
+    sequence = NewSequence(id=ONE, prompt=(1,), max_tokens=None, sampling=Sampling(seed=1))
+    workshop.run(sequence)
+    workshop.drop(ONE)
+    assert worker.added.get_nowait() == sequence
+    assert worker.dropped.get_nowait() == ONE

@@ -1,0 +1,235 @@
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.agent import daemon
+from arriero.agent.engine.loaded_model import LoadedModel, ModelError
+from arriero.agent.settings import AgentSettings
+from arriero.shared.lifecycle import Shutdown, StartupError
+from arriero.shared.messages import Ended, Hello, Piece, Refused, Reject, Status
+from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, FakeWorker, byte_model
+
+MODEL = Path("m.gguf")
+
+
+class SlowWorker(FakeWorker):
+    """Loads when the test says so."""
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        super().__init__(path, **settings)
+        self.is_loading = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def start(self) -> LoadedModel:
+        self.is_loading.set()
+        self.may_go_on.wait()
+        return super().start()
+
+
+class Agent:
+    """The daemon over a fake worker."""
+
+    def __init__(self, worker: FakeWorker | None = None, **settings: Any) -> None:
+        self.worker = worker or FakeWorker(MODEL)
+        self.settings = AgentSettings(**{"model": MODEL, "name": "box", **settings})
+        self.shutdown = Shutdown()
+
+    def make_worker(self, path: Path, **settings: Any) -> FakeWorker:
+        self.worker.path, self.worker.settings = path, settings
+        self.worker.on_step = settings["on_step"]
+        self.worker.on_crash = settings["on_crash"]
+        return self.worker
+
+    async def run(self) -> None:
+        await daemon.main(self.settings, self.shutdown, make_worker=self.make_worker)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Runs the daemon; at the end it is asked to stop and must."""
+        task = asyncio.create_task(self.run())
+        try:
+            yield task
+        finally:
+            self.shutdown.request("the test is over")
+            await asyncio.wait([task])
+            assert self.worker.is_stopped
+
+
+@pytest.fixture
+async def balancer() -> AsyncIterator[FakeBalancer]:
+    async with FakeBalancer.open() as balancer:
+        yield balancer
+
+
+def one_startup_error(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        [error] = error.exceptions
+    assert isinstance(error, StartupError)
+    return str(error)
+
+
+async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,), slots=3, context_size=32, threads=5, max_stall=0.25)
+    async with agent.running():
+        await balancer.peer()
+    assert agent.worker.path == MODEL
+    del agent.worker.settings["on_step"], agent.worker.settings["on_crash"]
+    assert agent.worker.settings == {
+        "slots": 3,
+        "context_size": 32,
+        "threads": 5,
+        "max_stall": 0.25,
+        "gpu_layers": -1,
+    }
+
+
+async def test_says_what_it_is_and_that_it_is_ready_once(
+    balancer: FakeBalancer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeBalancer.open() as other:
+        agent = Agent(balancer=(balancer.url, other.url), slots=3, drain_timeout=0.01)
+        async with agent.running():
+            peer = await balancer.peers.get()
+            hello = await peer.next()
+            assert isinstance(hello, Hello)
+            assert (hello.name, hello.slots, hello.model) == ("box", 3, BYTES_INFO)
+            assert capsys.readouterr().out == ""
+            await peer.say(WELCOME)
+            for each in (peer, await other.peer()):
+                await each.start("r")
+                await agent.worker.added.get()
+    assert capsys.readouterr().out == "ready agent name=box slots=3 model=bytes\n"
+
+
+async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    async with agent.running():
+        peer = await balancer.peer()
+        await peer.start("r", "hi")
+        sequence = await agent.worker.added.get()
+        await asyncio.to_thread(agent.worker.say, sequence, "yes", is_last=True)
+        piece, ended = (await peer.output()).items
+        assert isinstance(piece, Piece) and isinstance(ended, Ended)
+        assert piece.text == "yes"
+
+
+async def test_a_template_that_does_not_compile_is_an_issue(
+    balancer: FakeBalancer, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    agent.worker.model = byte_model("{% if %}")
+    async with agent.running():
+        status = await (await balancer.peer()).next()
+        assert isinstance(status, Status)
+        [issue] = status.issues
+        assert issue.code == "chat_template"
+        assert "line 1" in issue.message
+    assert issue.message in caplog.text
+
+
+class TestItCannotStart:
+    async def test_without_a_model(self) -> None:
+        with pytest.raises(StartupError, match="--model"):
+            await Agent(model=None).run()
+
+    async def test_with_a_model_that_cannot_be_loaded(self) -> None:
+        agent = Agent()
+        agent.worker.error = ModelError("m.gguf: not a GGUF file")
+        with pytest.raises(StartupError, match=r"^m.gguf: not a GGUF file$"):
+            await agent.run()
+
+    async def test_where_its_balancer_speaks_another_version(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running() as task:
+            peer = await balancer.peers.get()
+            await peer.say(Reject(reason="version 1 is too old", retry=False))
+            await asyncio.wait([task])
+            error = task.exception()
+        assert error is not None
+        assert "version 1 is too old" in one_startup_error(error)
+
+
+class TestShutdown:
+    async def test_lets_what_runs_finish(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running() as task:
+            peer = await balancer.peer()
+            await peer.start("r")
+            sequence = await agent.worker.added.get()
+            agent.shutdown.request("SIGTERM")
+            status = await peer.next()
+            assert isinstance(status, Status) and not status.accepting
+            agent.worker.say(sequence, "the end", is_last=True)
+            assert isinstance((await peer.output()).items[-1], Ended)
+            await task
+
+    async def test_ends_the_rest_at_the_deadline(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,), drain_timeout=0.01)
+        async with agent.running() as task:
+            peer = await balancer.peer()
+            await peer.start("r")
+            await agent.worker.added.get()
+            agent.shutdown.request("SIGTERM")
+            assert isinstance(await peer.next(), Status)
+            [refused] = (await peer.output()).items
+            assert isinstance(refused, Refused)
+            assert refused.error.code == "shutting_down"
+            await task
+
+    async def test_without_a_balancer(self) -> None:
+        async with FakeBalancer.open() as balancer:
+            url = balancer.url
+        agent = Agent(balancer=(url,))
+        async with agent.running() as task:
+            agent.shutdown.request("SIGTERM")
+            await task
+
+    async def test_while_the_model_is_loading(self, balancer: FakeBalancer) -> None:
+        worker = SlowWorker(MODEL)
+        agent = Agent(worker, balancer=(balancer.url,))
+        async with agent.running() as task:
+            await asyncio.to_thread(worker.is_loading.wait)
+            agent.shutdown.request("SIGTERM")
+            worker.may_go_on.set()
+            await task
+        assert balancer.paths == []
+
+
+class TestCrash:
+    async def test_every_request_is_answered_and_the_daemon_says_why(
+        self, balancer: FakeBalancer
+    ) -> None:
+        async with FakeBalancer.open() as other:
+            agent = Agent(balancer=(balancer.url, other.url))
+            async with agent.running() as task:
+                peers = [await balancer.peer(), await other.peer()]
+                for peer in peers:
+                    await peer.start("r")
+                    await agent.worker.added.get()
+                await asyncio.to_thread(agent.worker.crash, ValueError("out of\norder"))
+                for peer in peers:
+                    [refused] = (await peer.output()).items
+                    assert isinstance(refused, Refused)
+                    assert refused.error.code == "engine_failed"
+                await asyncio.wait([task])
+                error = task.exception()
+        assert error is not None
+        assert "ValueError: out of order" in one_startup_error(error)
+
+    async def test_during_a_drain(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running() as task:
+            peer = await balancer.peer()
+            await peer.start("r")
+            await agent.worker.added.get()
+            agent.shutdown.request("SIGTERM")
+            assert isinstance(await peer.next(), Status)
+            agent.worker.crash(ValueError("x"))
+            assert isinstance((await peer.output()).items[0], Refused)
+            await asyncio.wait([task])
+            assert isinstance(task.exception(), StartupError)
