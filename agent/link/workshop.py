@@ -6,7 +6,7 @@ Called on the event loop's thread only, and replies there.
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -38,17 +38,15 @@ class Workshop:
         self._preparer = preparer
         self._worker = worker
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
-        self._preparations: dict[SequenceId, asyncio.Future[Outcome]] = {}
+        self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
     def prepare(
         self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
     ) -> None:
         """Prepare `request`; `reply` hears what became of it, unless it is abandoned."""
-        future = asyncio.get_running_loop().run_in_executor(
-            self._threads, _outcome, self._preparer, request
-        )
+        future = self._threads.submit(_outcome, self._preparer, request)
         self._preparations[id] = future
-        future.add_done_callback(partial(self._finished, id, reply))
+        asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def abandon(self, id: SequenceId) -> None:
         """Nobody waits for this preparation; one that has not begun never will."""
@@ -70,8 +68,8 @@ class Workshop:
     def _finished(
         self, id: SequenceId, reply: Callable[[Outcome], None], future: asyncio.Future[Outcome]
     ) -> None:
-        if not future.cancelled():
-            del self._preparations[id]
+        is_awaited = self._preparations.pop(id, None) is not None
+        if is_awaited and not future.cancelled():
             reply(future.result())
 
 

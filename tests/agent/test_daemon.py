@@ -39,8 +39,8 @@ class Agent:
         self.settings = AgentSettings(**{"model": MODEL, "name": "box", **settings})
         self.shutdown = Shutdown()
 
-    def make_worker(self, path: Path, **settings: Any) -> FakeWorker:
-        self.worker.path, self.worker.settings = path, settings
+    def make_worker(self, model_path: Path, **settings: Any) -> FakeWorker:
+        self.worker.path, self.worker.settings = model_path, settings
         self.worker.on_step = settings["on_step"]
         self.worker.on_crash = settings["on_crash"]
         return self.worker

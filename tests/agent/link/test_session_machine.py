@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Literal
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -54,6 +55,9 @@ TIMEOUT = 3.0
 DRAIN_TIMEOUT = 1.0
 STOP = "!"
 TEXTS = ("a", "b", STOP)
+REASONS: list[Literal["stop", "length"] | EngineFailed | None] = [
+    *(None, None, "stop", "length", EngineFailed("x"))
+]
 NAMES = st.sampled_from([RequestId(name) for name in "pqrstu"])
 HELLO = Hello(
     protocol=PROTOCOL_VERSION, agent_id=AgentId("a"), name="box", version="1", slots=NUM_SLOTS
@@ -238,8 +242,7 @@ class Machine(RuleBasedStateMachine):
 
     def _output(self, data: st.DataObject, id: SequenceId) -> SequenceOutput:
         tokens = data.draw(st.lists(st.integers(0, 2), max_size=3))
-        reasons = st.sampled_from(["stop", "length", EngineFailed("x")])
-        reason = data.draw(st.none() | reasons)
+        reason = data.draw(st.sampled_from(REASONS))
         self.given.setdefault(id, []).extend(tokens)
         if reason is None:
             return SequenceOutput(id, tuple(tokens))
