@@ -1,4 +1,4 @@
-.PHONY: help install demo test check format bench
+.PHONY: help install demo test check format bench bench-setup bench-peer bench-soak
 
 python := .venv/bin/python
 
@@ -7,7 +7,10 @@ help:
 	@echo "make test    everything: format, lint, types, tests, the real daemons"
 	@echo "make check   format, lint, types and the tests of the parts, in seconds"
 	@echo "make format  formats the code"
-	@echo "make bench   the benchmarks; tables on the terminal, JSON in bench/results"
+	@echo "make bench   continuous batching against static; a table, and JSON in bench/results"
+	@echo "make bench-setup  once: models and llama.cpp's own server for the next two, in a cache folder"
+	@echo "make bench-peer   against llama-server"
+	@echo "make bench-soak   memory over 10,000 requests"
 
 install:
 	@scripts/install
@@ -32,3 +35,14 @@ format: install
 
 bench: install
 	$(python) -m bench.concurrency
+
+bench-setup: install
+	$(python) -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(python) -m bench.make_model
+	$(python) -m bench.peer
+
+bench-peer: install
+	$(python) -m bench.against_llama_server
+
+bench-soak: install
+	$(python) -m bench.soak

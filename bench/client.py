@@ -1,51 +1,99 @@
-"""A streaming client that notes when each token came; an error is a failure, never a sample."""
+"""A streaming HTTP client that costs next to nothing while a measurement runs.
 
+It only notes which bytes came when. What they mean is read after the request has ended, so that
+the client takes as little as can be from the servers with which it shares the processors.
+"""
+
+import asyncio
 import json
 import time
-from dataclasses import dataclass, field
-from typing import Any
 
-import aiohttp
+from bench.dialects import Dialect, Wish
+from bench.sample import Arrival, Sample, read_answer
 
-
-@dataclass
-class Sample:
-    """One request as its client saw it; times in seconds since it was sent."""
-
-    num_tokens: int = 0
-    first_token: float = 0.0
-    total: float = 0.0
-    gaps: list[float] = field(default_factory=list)
-    failure: str | None = None
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
-async def measure(http: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> Sample:
-    """Sends `body` to the native door and reads the stream to its end."""
-    sample = Sample()
-    started = last = time.perf_counter()
-    try:
-        async with http.post(f"{url}/api/v1/generate", json=body) as response:
-            if response.status != 200:
-                sample.failure = f"{response.status} {await response.text()}"
-                return sample
-            async for line in response.content:
-                now = time.perf_counter()
-                if line.startswith(b'{"event":"token"'):
-                    if sample.first_token:
-                        sample.gaps.append(now - last)
-                    else:
-                        sample.first_token = now - started
-                    last = now
-                else:
-                    _end(sample, json.loads(line))
-    except aiohttp.ClientError as error:
-        sample.failure = repr(error)
-    sample.total = time.perf_counter() - started
-    return sample
+class Exchange(asyncio.Protocol):
+    """One request on a connection of its own.
+
+    `underway` is done when bytes have come `underway_after` times, `ended` when the answer or the
+    connection has ended. Neither fails: what came tells.
+    """
+
+    def __init__(self, request: bytes, underway_after: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._request = request
+        self._underway_after = underway_after
+        self._transport: asyncio.WriteTransport
+        self.arrivals: list[Arrival] = []
+        self.underway: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[float] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self.arrivals.append((time.perf_counter(), data))
+        if len(self.arrivals) == self._underway_after:
+            self.underway.set_result(None)
+        if data.endswith(_LAST_CHUNK):
+            self._end()
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(time.perf_counter())
+        if not self.underway.done():
+            self.underway.set_result(None)
 
 
-def _end(sample: Sample, event: dict[str, Any]) -> None:
-    if event["event"] == "done":
-        sample.num_tokens = event["usage"]["completion_tokens"]
-    elif event["event"] == "error":
-        sample.failure = event["error"]["code"]
+class Client:
+    """Asks one server, in its dialect."""
+
+    def __init__(self, host: str, port: int, dialect: Dialect) -> None:
+        self._host = host
+        self._port = port
+        self._dialect = dialect
+
+    async def ask(
+        self, wish: Wish, *, underway: asyncio.Event | None = None, underway_after: int = 1
+    ) -> Sample:
+        """The whole request, as its client saw it.
+
+        Sets `underway` when bytes have come `underway_after` times, or the request has ended.
+        """
+        sent_at = time.perf_counter()
+        try:
+            exchange = await self._send(wish, underway_after)
+        except OSError as error:
+            return Sample(sent_at=sent_at, ended_at=time.perf_counter(), failure=repr(error))
+        if underway is not None:
+            await exchange.underway
+            underway.set()
+        ended_at = await exchange.ended
+        return read_answer(
+            exchange.arrivals, self._dialect, wish, sent_at=sent_at, ended_at=ended_at
+        )
+
+    async def _send(self, wish: Wish, underway_after: int) -> Exchange:
+        loop = asyncio.get_running_loop()
+        request = self._request(wish)
+        _, exchange = await loop.create_connection(
+            lambda: Exchange(request, underway_after), self._host, self._port
+        )
+        return exchange
+
+    def _request(self, wish: Wish) -> bytes:
+        body = json.dumps(self._dialect.body(wish)).encode()
+        head = (
+            f"POST {self._dialect.path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        return head.encode() + body

@@ -1,50 +1,40 @@
-"""The ways to serve the same requests that are compared, over one running fleet."""
+"""The ways to ask for the same things that are compared."""
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
-import aiohttp
-
-from bench.client import Sample, measure
-
-Requests = Sequence[dict[str, Any]]
+from bench.client import Client
+from bench.dialects import Wish
+from bench.sample import Sample
 
 
-async def continuous(
-    http: aiohttp.ClientSession, url: str, requests: Requests, *, size: int
-) -> list[Sample]:
+async def continuous(client: Client, wishes: Sequence[Wish], *, size: int) -> list[Sample]:
     """Keeps `size` requests in flight: whenever one ends, the next is sent."""
-    waiting = deque(requests)
+    waiting = deque(wishes)
     samples: list[Sample] = []
 
-    async def worker() -> None:
+    async def work() -> None:
         while waiting:
-            samples.append(await measure(http, url, waiting.popleft()))
+            samples.append(await client.ask(waiting.popleft()))
 
-    await asyncio.gather(*(worker() for _ in range(size)))
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(size):
+            workers.create_task(work())
     return samples
 
 
-async def static(
-    http: aiohttp.ClientSession, url: str, requests: Requests, *, size: int
-) -> list[Sample]:
+async def static(client: Client, wishes: Sequence[Wish], *, size: int) -> list[Sample]:
     """Batches of `size` that start together; the next waits for the longest of them.
 
     A static batch answers when it ends, so that is when its clients have their first token, and
     there is no time between tokens to speak of.
     """
     samples: list[Sample] = []
-    for first in range(0, len(requests), size):
-        started = time.perf_counter()
-        batch = await asyncio.gather(
-            *(measure(http, url, body) for body in requests[first : first + size])
-        )
-        whole = time.perf_counter() - started
-        for sample in batch:
-            sample.first_token = sample.total = whole
-            sample.gaps.clear()
-        samples.extend(batch)
+    for first in range(0, len(wishes), size):
+        batch = await asyncio.gather(*(client.ask(wish) for wish in wishes[first : first + size]))
+        end = time.perf_counter()
+        samples += [replace(sample, token_times=(end,), ended_at=end) for sample in batch]
     return samples

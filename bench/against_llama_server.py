@@ -1,0 +1,186 @@
+"""Arriero against llama.cpp's own llama-server: `python -m bench.against_llama_server`.
+
+Both serve the same model with the same slots, context and threads and are asked the same things,
+in turn. Our client goes through the balancer, theirs straight to the server. A round runs both
+once, and every other round in the other order; a ratio is the median of the rounds' ratios.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench import peer, prompts, ways
+from bench.arguments import at_least
+from bench.figures import RequestsFailed, check, median_of, ratio, shown
+from bench.models import made
+from bench.scenarios import SCENARIOS, SLOTS, Scenario
+from bench.sides import Load, Side, start_ours, start_theirs
+from bench.store import save
+
+_WARM_UP_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Both sides' figures, a mapping each round, and how they were started."""
+
+    scenario: Scenario
+    ours: list[dict[str, float]]
+    theirs: list[dict[str, float]]
+    commands: dict[str, list[str]]
+
+
+async def run(scenario: Scenario, *, rounds: int, threads: int) -> Outcome:
+    """Starts both sides, warms them up and takes the rounds. Raises `RequestsFailed`."""
+    load = Load(made(scenario.model), SLOTS, scenario.context_size, threads)
+    async with AsyncExitStack() as stack:
+        ours, theirs = await start_ours(stack, load), await start_theirs(stack, load)
+        await _warm_up(ours, theirs)
+        outcome = Outcome(
+            scenario, [], [], {"arriero": ours.commands, "llama-server": theirs.commands}
+        )
+        for number in range(1, rounds + 1):
+            turns = [(ours, outcome.ours), (theirs, outcome.theirs)]
+            for side, figures in turns if number % 2 else reversed(turns):
+                figures.append(await scenario.measure(side.client, number))
+            _report_round(number, rounds, outcome)
+    return outcome
+
+
+async def _warm_up(ours: Side, theirs: Side) -> None:
+    """Short requests; both sides must find the same number of tokens in the same prompts."""
+    wishes = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
+    counts = []
+    for side in (ours, theirs):
+        samples = await ways.continuous(side.client, wishes, size=SLOTS)
+        check(samples)
+        counts.append(sorted(sample.num_prompt_tokens for sample in samples))
+    if counts[0] != counts[1]:
+        raise RequestsFailed(f"the prompts are not the same to both: {counts[0]}, {counts[1]}")
+
+
+def _report_round(number: int, rounds: int, outcome: Outcome) -> None:
+    pairs = (
+        f"{name} {shown(name, outcome.ours[-1][name])} : {shown(name, theirs)}"
+        for name, theirs in outcome.theirs[-1].items()
+    )
+    print(f"{outcome.scenario.name} {number}/{rounds}: {', '.join(pairs)}", flush=True)
+
+
+def rows(outcome: Outcome) -> list[dict[str, Any]]:
+    """One row a figure that every round has."""
+    names = [name for name in outcome.ours[0] if all(name in one for one in outcome.theirs)]
+    return [_row(outcome, name) for name in names]
+
+
+def _row(outcome: Outcome, name: str) -> dict[str, Any]:
+    against = ratio(outcome.ours, outcome.theirs, name)
+    goal = outcome.scenario.goals.get(name)
+    return {
+        "scenario": outcome.scenario.name,
+        "figure": name,
+        "arriero": median_of(outcome.ours, name),
+        "llama-server": median_of(outcome.theirs, name),
+        "ratio": asdict(against),
+        "ratio_text": str(against),
+        "goal": None if goal is None else str(goal),
+        "is_met": None if goal is None else goal.is_met(against.median),
+    }
+
+
+def show(outcomes: list[Outcome]) -> None:
+    table = Table(
+        title="Arriero against llama-server; ratios: median (least to most) of the rounds"
+    )
+    for heading in ("work", "figure", "arriero", "llama-server", "ratio", "to reach", ""):
+        table.add_column(heading, justify="left" if heading in ("work", "figure") else "right")
+    for outcome in outcomes:
+        work = f"{outcome.scenario.name} ({outcome.scenario.model.name})"
+        for row in rows(outcome):
+            name = row["figure"]
+            ours, theirs = shown(name, row["arriero"]), shown(name, row["llama-server"])
+            met = {None: "", True: "yes", False: "no"}[row["is_met"]]
+            table.add_row(work, name, ours, theirs, row["ratio_text"], row["goal"] or "", met)
+            work = ""
+        table.add_section()
+    Console().print(table)
+
+
+def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str, Any]:
+    """All there is to know about the run."""
+    return {
+        "versions": {
+            "arriero": version("arriero"),
+            "llama-cpp-python": version("llama-cpp-python"),
+            "llama-server": _llama_server_version(),
+        },
+        "peer_options": peer.options(),
+        "threads": arguments.threads,
+        "slots": SLOTS,
+        "rounds": arguments.rounds,
+        "rows": [row for outcome in outcomes for row in rows(outcome)],
+        "scenarios": [
+            {
+                "name": outcome.scenario.name,
+                "work": outcome.scenario.work,
+                "model": outcome.scenario.model.name,
+                "commands": outcome.commands,
+                "arriero": outcome.ours,
+                "llama-server": outcome.theirs,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def _llama_server_version() -> str:
+    said = subprocess.run([peer.built(), "--version"], capture_output=True, text=True, check=True)
+    return " ".join((said.stdout + said.stderr).split())
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, prog="python -m bench.against_llama_server"
+    )
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=SCENARIOS,
+        help="what to run, repeatable; all without it",
+    )
+    parser.add_argument("--rounds", type=at_least(1), default=5, help="times both sides are run")
+    parser.add_argument(
+        "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"
+    )
+    return parser.parse_args(arguments)
+
+
+async def run_all(arguments: argparse.Namespace) -> list[Outcome]:
+    return [
+        await run(SCENARIOS[name], rounds=arguments.rounds, threads=arguments.threads)
+        for name in dict.fromkeys(arguments.scenario or SCENARIOS)
+    ]
+
+
+def main() -> None:
+    arguments = parse(sys.argv[1:])
+    peer.built()
+    try:
+        outcomes = uvloop.run(run_all(arguments))
+    except RequestsFailed as error:
+        raise SystemExit(f"bench: {error}") from error
+    show(outcomes)
+    save("against_llama_server", document(outcomes, arguments))
+
+
+if __name__ == "__main__":
+    main()

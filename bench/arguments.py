@@ -1,0 +1,31 @@
+"""Kinds of command-line arguments; what is wrong is refused with what would be right."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.models import SHAPES
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Whole numbers from `least` on."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, not {number}")
+        return number
+
+    return parse
+
+
+def model_file(text: str) -> Path:
+    """A GGUF file, or one of the models of `bench.models` by name."""
+    path = SHAPES[text].path if text in SHAPES else Path(text)
+    if not path.is_file():
+        hint = ": run `make bench-setup` first" if text in SHAPES else ""
+        raise argparse.ArgumentTypeError(f"there is no file {path}{hint}")
+    return path

@@ -1,0 +1,73 @@
+"""How the two servers are asked for the same thing, and how they say what came of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Exactly `num_tokens` tokens after `prompt`, greedily, whatever the model would like."""
+
+    prompt: str
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a server says at the end of an answer."""
+
+    num_tokens: int
+    num_prompt_tokens: int
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A server's API. `token_mark` stands once in each event that carries text.
+
+    It holds quotes, which are escaped in a text, so no text can forge it. `read_end` answers
+    `None` for an event that does not end an answer well.
+    """
+
+    path: str
+    token_mark: bytes
+    body: Callable[[Wish], dict[str, Any]]
+    read_end: Callable[[dict[str, Any]], End | None]
+
+
+def _native_body(wish: Wish) -> dict[str, Any]:
+    return {
+        "prompt": wish.prompt,
+        "max_tokens": wish.num_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+    }
+
+
+def _native_end(event: dict[str, Any]) -> End | None:
+    if event.get("event") != "done":
+        return None
+    usage = event["usage"]
+    return End(usage["completion_tokens"], usage["prompt_tokens"], usage["cached_tokens"])
+
+
+def _llama_server_body(wish: Wish) -> dict[str, Any]:
+    return {
+        "prompt": wish.prompt,
+        "n_predict": wish.num_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+    }
+
+
+def _llama_server_end(event: dict[str, Any]) -> End | None:
+    if event.get("stop") is not True:
+        return None
+    cached = event["timings"]["cache_n"]
+    return End(event["tokens_predicted"], event["tokens_evaluated"], cached)
+
+
+NATIVE = Dialect("/api/v1/generate", b'{"event":"token"', _native_body, _native_end)
+LLAMA_SERVER = Dialect("/completion", b'"stop":false', _llama_server_body, _llama_server_end)

@@ -1,0 +1,119 @@
+"""Makes the models of `bench.models` where they are missing: `python -m bench.make_model [NAME …]`.
+
+The weights are random, from a fixed seed, so a model says nothing sensible, but costs what a real
+one of its shape costs. It may choose an end-of-generation token by chance: whoever measures asks
+with `ignore_eos`.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf.quants import quantize
+
+from bench.models import SHAPES, Shape
+from bench.source import llama_cpp_source
+
+_SEED = 1
+_QUANTS = gguf.GGMLQuantizationType.Q8_0
+_NORM_EPSILON = 1e-6
+_ROPE_BASE = 1e6
+
+
+def make(shape: Shape) -> None:
+    """Writes the model, whole or not at all."""
+    shape.path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = shape.path.with_suffix(".part")
+    writer = gguf.GGUFWriter(unfinished, shape.architecture)
+    _describe(writer, shape)
+    _copy_tokenizer(writer, llama_cpp_source() / "models" / f"ggml-vocab-{shape.tokenizer}.gguf")
+    _add_tensors(writer, shape)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    unfinished.rename(shape.path)
+
+
+def _describe(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    writer.add_name(f"{shape.name}, random weights")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_vocab_size(shape.vocabulary)
+    writer.add_context_length(shape.context)
+    writer.add_block_count(shape.layers)
+    writer.add_embedding_length(shape.width)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_key_length(shape.head_size)
+    writer.add_value_length(shape.head_size)
+    writer.add_rope_dimension_count(shape.head_size)
+    writer.add_rope_freq_base(_ROPE_BASE)
+    writer.add_layer_norm_rms_eps(_NORM_EPSILON)
+
+
+def _copy_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
+    for name, field in gguf.GGUFReader(path).fields.items():
+        if name.startswith("tokenizer."):
+            kind, *inner = field.types
+            writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
+
+
+def _add_tensors(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    draw = np.random.default_rng(_SEED)
+    for name, rows, columns in _matrices(shape):
+        weights = draw.standard_normal((rows, columns), np.float32) / np.float32(columns**0.5)
+        writer.add_tensor(f"{name}.weight", quantize(weights, _QUANTS), raw_dtype=_QUANTS)
+    for name, size in _norms(shape):
+        writer.add_tensor(f"{name}.weight", np.ones(size, np.float32))
+
+
+def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:
+    """Name, outputs and inputs of every matrix; the embeddings serve as output matrix too."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    yield "token_embd", shape.vocabulary, shape.width
+    for block in (f"blk.{layer}" for layer in range(shape.layers)):
+        yield f"{block}.attn_q", queries, shape.width
+        yield f"{block}.attn_k", keys, shape.width
+        yield f"{block}.attn_v", keys, shape.width
+        yield f"{block}.attn_output", shape.width, queries
+        yield f"{block}.ffn_gate", shape.feed_forward, shape.width
+        yield f"{block}.ffn_up", shape.feed_forward, shape.width
+        yield f"{block}.ffn_down", shape.width, shape.feed_forward
+
+
+def _norms(shape: Shape) -> Iterator[tuple[str, int]]:
+    yield "output_norm", shape.width
+    for block in (f"blk.{layer}" for layer in range(shape.layers)):
+        yield f"{block}.attn_norm", shape.width
+        yield f"{block}.ffn_norm", shape.width
+        if shape.architecture == "qwen3":
+            yield f"{block}.attn_q_norm", shape.head_size
+            yield f"{block}.attn_k_norm", shape.head_size
+
+
+def parse(arguments: list[str]) -> list[Shape]:
+    """The shapes that are named, all without names."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.make_model")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SHAPES)}")
+    names = parser.parse_args(arguments).names or list(SHAPES)
+    if unknown := [name for name in names if name not in SHAPES]:
+        parser.error(f"there is no model {unknown[0]}; choose from {', '.join(SHAPES)}")
+    return [SHAPES[name] for name in names]
+
+
+def main() -> None:
+    for shape in parse(sys.argv[1:]):
+        if not shape.path.is_file():
+            started = time.perf_counter()
+            make(shape)
+            print(f"made {shape.name} in {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"{shape.path}: {shape.path.stat().st_size / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

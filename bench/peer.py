@@ -1,0 +1,69 @@
+"""Builds llama.cpp's own `llama-server`, once for this machine: `python -m bench.peer`.
+
+It comes from the source that our llama-cpp-python carries and with the flags that llama.cpp was
+built with there: a release for this very processor, with `CMAKE_ARGS` on top. It takes about ten
+minutes on 2 cores.
+"""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.source import PACKAGE, llama_cpp_source
+from bench.store import cache_folder, processor_flags
+
+OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DBUILD_SHARED_LIBS=OFF",
+    "-DGGML_NATIVE=ON",
+    "-DLLAMA_CURL=OFF",
+    "-DLLAMA_OPENSSL=OFF",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+    "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+)
+
+
+def options() -> tuple[str, ...]:
+    """What CMake is told."""
+    return (*OPTIONS, *shlex.split(os.environ.get("CMAKE_ARGS", "")))
+
+
+def server_path() -> Path:
+    """Where the server is, or will be: a folder for each version, processor and set of options."""
+    facts = (version(PACKAGE), processor_flags(), *options())
+    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    return cache_folder() / f"peer-{key}" / "bin" / "llama-server"
+
+
+def built() -> Path:
+    """The server. Raises `SystemExit` when it was not built yet."""
+    if not (path := server_path()).is_file():
+        raise SystemExit(f"bench: there is no {path}: run `make bench-setup` first")
+    return path
+
+
+def build() -> None:
+    """Configures and builds; a build that was interrupted goes on where it was."""
+    folder = server_path().parent.parent
+    cmake = str(Path(sys.executable).parent / "cmake")
+    ninja = str(Path(sys.executable).parent / "ninja")
+    source = ("-S", str(llama_cpp_source()), "-B", str(folder), "-G", "Ninja")
+    subprocess.run([cmake, *source, f"-DCMAKE_MAKE_PROGRAM={ninja}", *options()], check=True)
+    subprocess.run([cmake, "--build", str(folder), "--target", "llama-server"], check=True)
+
+
+def main() -> None:
+    if not server_path().is_file():
+        build()
+    print(server_path())
+
+
+if __name__ == "__main__":
+    main()

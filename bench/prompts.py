@@ -1,0 +1,41 @@
+"""What is asked: prompts of random words, the same for the same seed.
+
+Nothing is asked twice, so that no server can have kept an answer's beginning from another round,
+unless sharing it is what is measured.
+"""
+
+import random
+from pathlib import Path
+
+from bench.dialects import Wish
+
+SHORTEST, LONGEST = 8, 128
+"""Tokens of an answer where lengths are mixed."""
+
+WORDS = (Path(__file__).parent / "words.txt").read_text().split()
+
+
+def text(draw: random.Random, num_words: int) -> str:
+    """`num_words` words in no order."""
+    return " ".join(draw.choices(WORDS, k=num_words))
+
+
+def uniform(seed: int, num: int, *, num_words: int, num_tokens: int) -> list[Wish]:
+    """`num` wishes of one length."""
+    draw = random.Random(seed)
+    return [Wish(text(draw, num_words), num_tokens) for _ in range(num)]
+
+
+def sharing_prefix(
+    seed: int, num: int, *, num_common: int, num_own: int, num_tokens: int
+) -> list[Wish]:
+    """`num` wishes that begin with the same words."""
+    draw = random.Random(seed)
+    common = text(draw, num_common)
+    return [Wish(f"{common} {text(draw, num_own)}", num_tokens) for _ in range(num)]
+
+
+def mixed(seed: int, num: int, *, lengths_seed: int) -> list[Wish]:
+    """`num` wishes for 8 to 128 tokens each; the lengths depend on `lengths_seed` alone."""
+    draw, lengths = random.Random(seed), random.Random(lengths_seed)
+    return [Wish(text(draw, 64), lengths.randint(SHORTEST, LONGEST)) for _ in range(num)]

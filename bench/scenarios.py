@@ -1,0 +1,110 @@
+"""The work that is compared with llama-server, and what is to be reached."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from bench import prompts, stall, ways
+from bench.client import Client
+from bench.dialects import Wish
+from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
+from bench.models import Q06, TINY, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound on the ratio of our figure to theirs."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def is_met(self, ratio: float) -> bool:
+        """Whether `ratio` keeps within the bound."""
+        return (self.at_least is None or ratio >= self.at_least) and (
+            self.at_most is None or ratio <= self.at_most
+        )
+
+    def __str__(self) -> str:
+        return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`measure` runs one round against one server; `seed` decides what is asked."""
+
+    name: str
+    work: str
+    model: Shape
+    context_size: int
+    measure: Callable[[Client, int], Awaitable[dict[str, float]]]
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+
+
+SLOTS = 8
+"""Slots of both servers, and requests at once."""
+
+
+async def _burst(
+    make_wishes: Callable[[int], list[Wish]], client: Client, seed: int
+) -> dict[str, float]:
+    return of_burst(await ways.continuous(client, make_wishes(seed), size=SLOTS))
+
+
+def _streams(seed: int) -> list[Wish]:
+    return prompts.uniform(seed, 16, num_words=64, num_tokens=48)
+
+
+def _prefix(seed: int) -> list[Wish]:
+    return prompts.sharing_prefix(seed, 16, num_common=400, num_own=16, num_tokens=16)
+
+
+def _overhead(seed: int) -> list[Wish]:
+    return prompts.uniform(seed, 64, num_words=64, num_tokens=128)
+
+
+def _mixed(seed: int) -> list[Wish]:
+    return prompts.mixed(seed, 96, lengths_seed=seed)
+
+
+_ALL = (
+    Scenario(
+        "streams",
+        "8 streams, 64-word prompts, 48 tokens each, 16 requests",
+        Q06,
+        2048,
+        partial(_burst, _streams),
+        {TOKENS_PER_SECOND: Goal(at_least=1.0)},
+    ),
+    Scenario(
+        "prefix",
+        "16 requests, 8 at once, a common 400-word prefix, 16 own words, 16 tokens each",
+        Q06,
+        2048,
+        partial(_burst, _prefix),
+        {TOKENS_PER_SECOND: Goal(at_least=3.0), FIRST_TOKEN: Goal(at_most=0.35)},
+    ),
+    Scenario(
+        "stall",
+        "7 streams running, a 1,200-word prompt arrives",
+        Q06,
+        2048,
+        stall.measure,
+        {LONGEST_GAP: Goal(at_most=0.1), FIRST_TOKEN: Goal(at_most=1.5)},
+    ),
+    Scenario(
+        "overhead",
+        "8 streams, 64-word prompts, 128 tokens each, 64 requests",
+        TINY,
+        512,
+        partial(_burst, _overhead),
+        {TOKENS_PER_SECOND: Goal(at_least=1.0)},
+    ),
+    Scenario(
+        "mixed",
+        "96 requests for 8 to 128 tokens each, 64-word prompts, 8 at once",
+        TINY,
+        512,
+        partial(_burst, _mixed),
+    ),
+)
+SCENARIOS = {scenario.name: scenario for scenario in _ALL}

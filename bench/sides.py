@@ -1,0 +1,69 @@
+"""The two servers of a comparison as processes: the same model, slots, context and threads."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench import peer
+from bench.client import Client
+from bench.dialects import LLAMA_SERVER, NATIVE
+from bench.store import has_amx
+from integration_tests.daemons import Daemon, Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is served. `context_size` is the ceiling of one slot, in tokens."""
+
+    model: Path
+    slots: int
+    context_size: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One server that is ready, and the processes it consists of."""
+
+    client: Client
+    daemons: tuple[Daemon, ...]
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines, to be kept with the results."""
+        return [" ".join(daemon.command) for daemon in self.daemons]
+
+
+async def start_ours(stack: AsyncExitStack, load: Load) -> Side:
+    """Balancer and agent; the client talks to the balancer."""
+    fleet = Fleet(stack)
+    balancer = await fleet.start_balancer()
+    agent = await fleet.start_agent(
+        model=load.model,
+        slots=load.slots,
+        context_size=load.context_size,
+        threads=load.threads,
+    )
+    host, _, port = balancer.ready["inference"].rpartition(":")
+    return Side(Client(host, int(port), NATIVE), (balancer, agent))
+
+
+async def start_theirs(stack: AsyncExitStack, load: Load) -> Side:
+    """llama-server with its defaults; its context is that of all slots together."""
+    daemon = await Daemon.start(
+        str(peer.built()),
+        *("--model", str(load.model)),
+        *("--parallel", str(load.slots)),
+        *("--ctx-size", str(load.slots * load.context_size)),
+        *("--threads", str(load.threads)),
+        *("--host", "127.0.0.1", "--port", "0"),
+        # Its AMX kernels crash as ours would, so both do without (see agent/engine/llama).
+        *(("--no-repack",) if has_amx() else ()),
+    )
+    stack.push_async_callback(daemon.close)
+    line = await daemon.until_line(daemon.stderr, "listening on ")
+    url = urlsplit(line.rpartition("listening on ")[2].strip())
+    if url.hostname is None or url.port is None:
+        raise RuntimeError(f"llama-server does not say where it listens: {line}")
+    return Side(Client(url.hostname, url.port, LLAMA_SERVER), (daemon,))

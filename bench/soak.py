@@ -1,0 +1,134 @@
+"""Memory of both daemons over many short requests: `python -m bench.soak`.
+
+Memory is the resident set of the process, from /proc. What the agent takes beyond the model and
+its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a line
+fitted to the samples after the first tenth of the requests.
+"""
+
+import argparse
+import os
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import linear_regression
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench import prompts, ways
+from bench.arguments import at_least
+from bench.figures import RequestsFailed, of_burst
+from bench.models import SHAPES, Shape, made
+from bench.sides import Load, Side, start_ours
+from bench.store import save
+
+SLOTS, CONTEXT_SIZE = 8, 512
+NUM_SAMPLES = 50
+WARM_UP_SHARE = 0.1
+MB = 1e6
+MAX_BEYOND = 200 * MB
+"""What the agent may take beyond model and KV cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Resident bytes after `num_requests` requests."""
+
+    num_requests: int
+    agent: int
+    balancer: int
+
+
+def resident_bytes(pid: int) -> int:
+    """The resident set of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def slope(points: list[Point], name: str) -> float:
+    """Bytes a request, after the warm-up."""
+    start = points[-1].num_requests * WARM_UP_SHARE
+    settled = [point for point in points if point.num_requests >= start]
+    return linear_regression(
+        [point.num_requests for point in settled], [getattr(point, name) for point in settled]
+    ).slope
+
+
+async def run(arguments: argparse.Namespace) -> list[Point]:
+    """A point before the first request, then `NUM_SAMPLES`. Raises `RequestsFailed`."""
+    shape = SHAPES[arguments.model]
+    async with AsyncExitStack() as stack:
+        load = Load(made(shape), SLOTS, CONTEXT_SIZE, arguments.threads)
+        side = await start_ours(stack, load)
+        points = [_point(side, 0)]
+        size = arguments.requests // NUM_SAMPLES
+        for number in range(1, NUM_SAMPLES + 1):
+            wishes = prompts.uniform(number, size, num_words=12, num_tokens=8)
+            of_burst(await ways.continuous(side.client, wishes, size=SLOTS))
+            points.append(_point(side, number * size))
+    return points
+
+
+def _point(side: Side, num_requests: int) -> Point:
+    balancer, agent = (resident_bytes(daemon.process.pid) for daemon in side.daemons)
+    return Point(num_requests, agent=agent, balancer=balancer)
+
+
+def expected_bytes(shape: Shape) -> int:
+    """Model and KV cache."""
+    return shape.path.stat().st_size + SLOTS * CONTEXT_SIZE * shape.kv_bytes_per_token
+
+
+def show(points: list[Point], expected: int) -> None:
+    table = Table(title="Resident memory, MB")
+    for heading in ("requests", "agent", "beyond model and KV cache", "balancer"):
+        table.add_column(heading, justify="right")
+    for point in points[:: NUM_SAMPLES // 10]:
+        megabytes = (point.agent, point.agent - expected, point.balancer)
+        table.add_row(f"{point.num_requests:,}", *(f"{each / MB:.1f}" for each in megabytes))
+    console = Console()
+    console.print(table)
+    for name in ("agent", "balancer"):
+        console.print(f"{name}: {slope(points, name) * 1000 / MB:+.3f} MB a thousand requests")
+    most = max(point.agent for point in points) - expected
+    verdict = "within" if most <= MAX_BEYOND else "over"
+    console.print(
+        f"agent: {most / MB:.1f} MB at most, {verdict} the {MAX_BEYOND / MB:.0f} MB allowed"
+    )
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.soak")
+    parser.add_argument("--model", choices=SHAPES, default="tiny", help="model to serve")
+    parser.add_argument(
+        "--requests", type=at_least(500), default=10_000, help="short requests to send"
+    )
+    parser.add_argument(
+        "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of the engine"
+    )
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    arguments = parse(sys.argv[1:])
+    try:
+        points = uvloop.run(run(arguments))
+    except RequestsFailed as error:
+        raise SystemExit(f"bench: {error}") from error
+    expected = expected_bytes(SHAPES[arguments.model])
+    show(points, expected)
+    document = {
+        "model": arguments.model,
+        "requests": points[-1].num_requests,
+        "expected_bytes": expected,
+        "slope_bytes_per_request": {name: slope(points, name) for name in ("agent", "balancer")},
+        "points": [asdict(point) for point in points],
+    }
+    save("soak", document)
+
+
+if __name__ == "__main__":
+    main()
