@@ -150,7 +150,6 @@ class Scheduler:
         return clears
 
     def _seat_waiting(self) -> None:
-        self._holds_joins &= bool(self._running)
         while self._free and self._waiting and not self._holds_joins:
             self._running[self._free.pop()] = self._waiting.pop(0)
 
@@ -201,8 +200,8 @@ class Scheduler:
         sampled = iter(tokens)
         for run in step.runs:
             token = next(sampled) if run.samples else None
-            progress = self._runner(run)
-            if progress is None:
+            progress = self._running.get(run.slot)
+            if progress is None:  # dropped since the step was planned
                 continue
             progress.advance(len(run.tokens), elapsed)
             if token is not None:
@@ -216,11 +215,6 @@ class Scheduler:
             num_prompt_tokens=step.num_prompt_tokens,
             seconds=elapsed,
         )
-
-    def _runner(self, run: Run) -> Progress | None:
-        """The sequence of `run`, unless it was dropped since the step was planned."""
-        progress = self._running.get(run.slot)
-        return progress if progress is not None and progress.id == run.id else None
 
     def _extend(self, slot: int, progress: Progress, token: int) -> SequenceOutput:
         if token in self._end_tokens:
@@ -264,7 +258,7 @@ class Scheduler:
     def _read_again(self, step: Step) -> None:
         """Nobody knows which cells were written: all are cleared and computed anew."""
         for run in step.runs:
-            if (progress := self._runner(run)) is not None:
+            if (progress := self._running.get(run.slot)) is not None:
                 self._vacate(run.slot)
                 progress.rewind()
                 insort(self._waiting, progress, key=_rank)
@@ -272,7 +266,7 @@ class Scheduler:
     def _fail(self, step: Step, message: str) -> None:
         """The step's sequences end when their cells are cleared, which the next step does."""
         for run in step.runs:
-            if (progress := self._runner(run)) is not None:
+            if (progress := self._running.get(run.slot)) is not None:
                 self._vacate(run.slot)
                 end = progress.end(EngineFailed(message))
                 self._unannounced.append(SequenceOutput(progress.id, (), end))

@@ -353,6 +353,20 @@ def test_memory_pressure_ends_nobody_who_fits_alone(num_cells: int) -> None:
     assert ended == {one.id: run_alone(one, context_size) for one in sequences}
 
 
+def test_the_last_by_rank_makes_room_and_waits_until_another_has_left() -> None:
+    scheduler = make(slots=4)
+    for number, priority in ((1, 0), (2, 0), (3, 0), (4, 5)):
+        scheduler.add(new(number, (5,), max_tokens=3, priority=priority))
+    take(scheduler, Decoded((7, 7, 7, 7)))
+    take(scheduler, NoRoom())
+    step = planned(scheduler)
+    assert sorted(run.id for run in step.runs) == [1, 2, 4]
+    assert step.clears
+    scheduler.commit(step, Decoded((8, 8, 8)), 0.1)
+    take(scheduler, Decoded((9, 9, 9)))
+    assert planned(scheduler).runs[0].tokens == (5, 7), "it reads its own tokens again"
+
+
 def test_a_sequence_without_room_even_alone_fails() -> None:
     engine = FakeEngine(slots=2, context_size=64, num_cells=10)
     scheduler = make()

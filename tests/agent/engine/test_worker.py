@@ -16,6 +16,8 @@ from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
 
+DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
+
 LONG = 10
 """Seconds until a test that waits for the thread gives up."""
 
@@ -209,3 +211,40 @@ def test_stop_without_start_and_twice() -> None:
     setup.worker.stop()
     with started(FakeEngine()) as other:
         other.worker.stop()
+
+
+def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
+    outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
+    worker = Worker(
+        DEMO_MODEL,
+        slots=4,
+        context_size=256,
+        threads=1,
+        max_stall=0.5,
+        gpu_layers=0,
+        on_step=outputs.put,
+        on_crash=lambda error: None,
+    )
+    vocab = worker.start().vocab
+    prompts = [
+        vocab.tokenize(text, add_special=True, parse_special=True)
+        for text in ("What is a slot?", "Hello", "A balancer", "Why?", "queue " * 30, "{")
+    ]
+
+    def generate(numbers: list[int]) -> dict[int, tuple[int, ...]]:
+        for number in numbers:
+            worker.add(new(number, *prompts[number % 100], max_tokens=12 + number % 100))
+        tokens = dict.fromkeys(numbers, ())
+        left = len(numbers)
+        while left:
+            for output in outputs.get(timeout=LONG):
+                tokens[output.id] += output.tokens
+                left -= output.end is not None
+        return {number % 100: one for number, one in tokens.items()}
+
+    alone: dict[int, tuple[int, ...]] = {}
+    for number in range(6):
+        alone |= generate([number])
+    crowd = generate([100 + number for number in range(6)])
+    worker.stop()
+    assert crowd == alone
