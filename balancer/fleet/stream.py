@@ -34,6 +34,11 @@ class Stream:
         self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
 
+    @property
+    def num_pending(self) -> int:
+        """How many events wait for the reader."""
+        return len(self._pending)
+
     def put(self, event: Event) -> None:
         """Another event. Raises `RuntimeError` after the end."""
         if self._has_ended:

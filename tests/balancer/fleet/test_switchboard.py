@@ -1,0 +1,235 @@
+"""The shell: what the core decides reaches streams, peers, the recorder, the log, the watchers."""
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+
+import pytest
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.shared.errors import QueueFull, ShuttingDown
+from arriero.shared.inference import Done, Event, Failed, Token
+from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
+from tests.balancer.fleet.builders import ended, hello, output, piece, request
+from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
+
+
+class Desk:
+    """A switchboard with everything around it in the test's hands."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = ManualClock()
+        self.recorder = RecordingRecorder()
+        self.switchboard = Switchboard(
+            Fleet(limits or Limits()), recorder=self.recorder, clock=self.clock, watch_interval=0.0
+        )
+
+    def join(self, id: str = "a1", slots: int = 2) -> tuple[LinkId, RecordingPeer]:
+        peer = RecordingPeer()
+        return self.switchboard.agent_joined(peer, hello(id, slots=slots)), peer
+
+
+async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() -> None:
+    desk = Desk()
+    link, peer = desk.join()
+    with desk.switchboard.open(request()) as stream:
+        assert peer.sent[1:] == [Start(id=stream.id, request=request())]
+        desk.clock.now += 2.0
+        desk.switchboard.agent_said(link, output(piece(stream.id, "Once", num_tokens=2)))
+        desk.clock.now += 0.5
+        desk.switchboard.agent_said(link, output(piece(stream.id, " upon"), ended(stream.id)))
+        events = [event async for event in stream]
+    assert events[0] == Token("Once upon", "content", (0, 1, 0))
+    assert isinstance(events[-1], Done)
+    assert (desk.recorder.first_tokens, desk.recorder.gaps) == ([2.0], [0.5])
+    assert desk.recorder.counts == [("content", 2), ("content", 1)]
+    assert [ending.code for ending in desk.recorder.endings] == ["stop"]
+
+
+async def test_ids_are_never_the_same() -> None:
+    desk = Desk()
+    streams = [desk.switchboard.open(request()) for _ in range(10)]
+    assert len({stream.id for stream in streams}) == 10
+
+
+async def test_a_refusal_is_raised_and_recorded() -> None:
+    desk = Desk(Limits(max_buffered_requests=0))
+    with pytest.raises(QueueFull):
+        desk.switchboard.open(request())
+    assert [ending.code for ending in desk.recorder.endings] == ["queue_full"]
+    assert desk.switchboard.view().requests == ()
+
+
+async def test_a_reader_that_goes_frees_the_slot() -> None:
+    desk = Desk()
+    _, peer = desk.join(slots=1)
+    with desk.switchboard.open(request()) as first:
+        second = desk.switchboard.open(request())
+    assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=request())]
+    assert desk.switchboard.totals().slots_busy == 1
+
+
+async def test_a_reader_that_goes_at_its_deadline_is_not_delivered_to() -> None:
+    desk = Desk(Limits(buffered_request_timeout=5.0))
+    stream = desk.switchboard.open(request())
+    desk.clock.now += 5.0
+    stream.close()
+    assert [ending.code for ending in desk.recorder.endings] == ["queue_timeout"]
+
+
+async def test_cancel_says_how_many_had_not_ended() -> None:
+    desk = Desk()
+    streams = [desk.switchboard.open(request()) for _ in range(2)]
+    ids = [stream.id for stream in streams]
+    assert desk.switchboard.cancel([*ids, *ids, "unknown"]) == 2
+    assert desk.switchboard.cancel(ids) == 0
+    [event] = [event async for event in streams[0]]
+    assert isinstance(event, Failed)
+    assert event.error.code == "cancelled"
+
+
+async def test_an_agent_that_is_dismissed_is_disconnected_and_forgotten() -> None:
+    desk = Desk(Limits(heartbeat_timeout=5.0))
+    link, peer = desk.join()
+    desk.clock.now += 5.0
+    desk.switchboard.tick()
+    assert peer.reason == "silent for 5 s"
+    desk.switchboard.agent_said(link, Heartbeat())
+    desk.switchboard.agent_left(link)
+    assert desk.switchboard.totals().num_agents == 0
+
+
+async def test_an_agent_whose_socket_closes_is_not_disconnected_again() -> None:
+    desk = Desk()
+    link, peer = desk.join()
+    desk.switchboard.agent_left(link)
+    assert peer.reason is None
+    assert desk.switchboard.view().agents == ()
+
+
+async def test_each_ended_request_is_one_line_with_its_figures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="arriero.balancer.fleet")
+    desk = Desk()
+    link, _ = desk.join()
+    stream = desk.switchboard.open(request())
+    desk.clock.now += 1.5
+    desk.switchboard.agent_said(link, output(piece(stream.id), ended(stream.id)))
+    [record] = caplog.records
+    assert record.getMessage() == "request ended"
+    assert record.__dict__["context"] == {
+        "id": stream.id,
+        "agent": "host-a1",
+        "code": "stop",
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "queue_ms": 0.0,
+        "first_token_ms": 1500.0,
+        "total_ms": 1500.0,
+    }
+
+
+async def test_the_timer_keeps_deadlines() -> None:
+    limits = Limits(buffered_request_timeout=0.02)
+    switchboard = Switchboard(Fleet(limits), recorder=RecordingRecorder())
+    timer = asyncio.create_task(switchboard.run())
+    await asyncio.sleep(0)
+    events: list[Event] = [event async for event in switchboard.open(request())]
+    assert [event.error.code for event in events if isinstance(event, Failed)] == ["queue_timeout"]
+    timer.cancel()
+    with suppress(asyncio.CancelledError):
+        await timer
+
+
+async def test_the_timer_is_brought_forward_for_a_nearer_deadline() -> None:
+    limits = Limits(buffered_request_timeout=60.0, heartbeat_interval=0.02)
+    switchboard = Switchboard(Fleet(limits), recorder=RecordingRecorder())
+    timer = asyncio.create_task(switchboard.run())
+    await asyncio.sleep(0)
+    switchboard.open(request("none"))
+    peer = SignallingPeer()
+    switchboard.agent_joined(peer, hello())
+    await peer.heartbeat.wait()
+    timer.cancel()
+    with suppress(asyncio.CancelledError):
+        await timer
+
+
+class SignallingPeer(RecordingPeer):
+    """Says when a heartbeat came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heartbeat = asyncio.Event()
+
+    def send(self, message: object) -> None:
+        if isinstance(message, Heartbeat):
+            self.heartbeat.set()
+
+
+async def test_watchers_see_the_present_and_then_each_change() -> None:
+    desk = Desk()
+    async with aclosing(desk.switchboard.watch()) as views:
+        assert (await anext(views)).agents == ()
+        changed = asyncio.ensure_future(anext(views))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not changed.done(), "nothing has changed"
+        desk.join()
+        assert [agent.id for agent in (await changed).agents] == ["a1"]
+
+
+async def test_a_change_while_the_watcher_is_away_is_not_missed() -> None:
+    desk = Desk()
+    async with aclosing(desk.switchboard.watch()) as views:
+        await anext(views)
+        desk.join("a1")
+        desk.join("a2")
+        assert (await anext(views)).num_agents == 2
+
+
+async def test_draining_returns_when_everything_has_ended() -> None:
+    desk = Desk()
+    link, _ = desk.join()
+    stream = desk.switchboard.open(request())
+    drained = asyncio.create_task(desk.switchboard.drain(60.0))
+    await asyncio.sleep(0)
+    with pytest.raises(ShuttingDown):
+        desk.switchboard.open(request())
+    assert not drained.done()
+    desk.switchboard.agent_said(link, output(ended(stream.id)))
+    await drained
+
+
+async def test_draining_an_idle_fleet_returns_at_once() -> None:
+    await Desk().switchboard.drain(60.0)
+
+
+async def test_draining_ends_at_its_deadline() -> None:
+    desk = Desk()
+    desk.join()
+    stream = desk.switchboard.open(request())
+    drained = asyncio.create_task(desk.switchboard.drain(60.0))
+    await asyncio.sleep(0)
+    desk.clock.now += 60.0
+    desk.switchboard.tick()
+    await drained
+    [event] = [event async for event in stream]
+    assert isinstance(event, Failed)
+    assert event.error.code == "shutting_down"
+
+
+async def test_goodbye_reaches_every_agent_and_newcomers_are_turned_away() -> None:
+    desk = Desk()
+    _, peer = desk.join()
+    desk.switchboard.goodbye()
+    assert isinstance(peer.sent[0], Welcome)
+    assert peer.sent[1:] == [Goodbye()]
+    assert peer.reason == "the balancer is going down"
+    _, late = desk.join("a2")
+    assert [message.type for message in late.sent] == ["reject"]
+    assert late.reason is not None
