@@ -1,0 +1,272 @@
+"""The dashboard in a real browser, over real daemons."""
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Locator, Page, async_playwright, expect
+
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate
+from integration_tests.daemons import Fleet
+
+INSTALL = Path(__file__).parent.parent / "scripts" / "install-chromium"
+WHOLE = re.compile("^(stop|length)$")
+"""How an answer ends that nothing cut short."""
+
+PATIENCE = 20_000
+"""Longest wait for the page to show something, in milliseconds."""
+
+pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
+
+
+@cache
+def chromium() -> str:
+    """Where Chromium is. Skips the test where there is none and none can be installed."""
+    found = subprocess.run([INSTALL], capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return found.stdout.strip()
+    reason = found.stderr.strip().splitlines()[-1]
+    if os.environ.get("CI") or os.geteuid() == 0:
+        pytest.fail(f"{INSTALL.name}: {reason}")
+    pytest.skip(reason)
+
+
+class Dashboard:
+    """The page, and everything that its console said against it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _on_console(self, message: Any) -> None:
+        # A violation of the Content-Security-Policy is an error here, too.
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    async def open(self, fleet: Fleet) -> None:
+        await self.page.goto(f"{fleet.management}/")
+        await expect(self.part("connection")).to_have_attribute("data-state", "live")
+
+    def part(self, name: str) -> Locator:
+        return self.page.get_by_test_id(name)
+
+    async def ask(self, text: str) -> None:
+        await self.part("prompt").fill(text)
+        await self.part("prompt").press("Enter")
+
+    async def settle(self, finish: str | re.Pattern[str]) -> Locator:
+        """The last answer, once it has ended so."""
+        answer = self.part("bubble-assistant").last
+        await expect(answer).to_have_attribute("data-finish", finish)
+        return answer
+
+
+@pytest.fixture
+async def dashboard() -> AsyncIterator[Dashboard]:
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=await asyncio.to_thread(chromium), args=arguments
+        )
+        page = await browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        yield Dashboard(page)
+        await browser.close()
+
+
+async def test_agents_appear_and_leave(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await dashboard.open(fleet)
+    address = fleet.balancer.ready["management"]
+    await expect(dashboard.part("agent-command")).to_contain_text(f"--balancer ws://{address} ")
+    await expect(dashboard.part("no-agents")).to_be_visible()
+
+    await fleet.start_agent(name="north")
+    leaver = await fleet.start_agent(name="<img src=x onerror=alert(1)>", slots=2)
+    await expect(dashboard.part("agent")).to_have_count(2)
+    await expect(dashboard.part("no-agents")).to_be_hidden()
+    await expect(dashboard.part("agent").first).to_contain_text("<img src=x onerror=alert(1)>")
+    await expect(dashboard.part("agent").last).to_contain_text("arriero-demo")
+    await expect(dashboard.part("agent").last.locator(".slot")).to_have_count(4)
+    await expect(dashboard.part("total-slots")).to_have_text("0 / 6")
+
+    assert await leaver.terminate() == 0
+    await expect(dashboard.part("agent")).to_have_count(1)
+    await expect(dashboard.part("total-slots")).to_have_text("0 / 4")
+    assert dashboard.complaints == []
+
+
+async def test_the_plot_moves_while_tokens_stream(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=LONG_CONTEXT)
+    await dashboard.open(fleet)
+    area = dashboard.part("throughput-plot").get_by_test_id("plot-area")
+    await expect(dashboard.part("total-rate")).to_have_text("0")
+
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await expect(dashboard.part("total-rate")).not_to_have_text("0")
+    await expect(dashboard.part("agent").locator(".slot.busy")).to_have_count(1)
+    shapes = [await shape_with_height(area)]
+    for _ in range(2):
+        await expect(area).not_to_have_attribute("d", shapes[-1])
+        shapes.append(await shape_with_height(area))
+    assert len(set(shapes)) == 3
+
+    running.cancel()
+    await expect(dashboard.part("total-rate")).to_have_text("0")
+    assert dashboard.complaints == []
+
+
+async def shape_with_height(area: Locator) -> str:
+    """The area's path, once it rises above the axis."""
+    await area.page.wait_for_function(
+        "path => path.getBBox().height > 5", arg=await area.element_handle()
+    )
+    return await area.get_attribute("d") or ""
+
+
+async def test_the_playground_streams(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent()
+    await dashboard.open(fleet)
+    await dashboard.part("temperature").fill("0")
+    question = {"role": "user", "content": "How do I send a request?"}
+    body = {"messages": [question], "temperature": 0}
+    expected = (await generate(fleet.http, fleet.inference, body)).text
+    await dashboard.page.evaluate(RECORD_GROWTH)
+    await dashboard.ask(question["content"])
+
+    answer = await dashboard.settle(WHOLE)
+    await expect(answer.get_by_test_id("answer")).to_have_text(expected)
+    await expect(answer.get_by_test_id("answer-meta")).to_contain_text("tokens/s")
+    lengths = await dashboard.page.evaluate("window.lengths")
+    assert len(set(lengths)) >= 4, "the answer came in too few steps"
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(expected)
+    assert dashboard.complaints == []
+
+
+RECORD_GROWTH = """() => {
+    window.lengths = [];
+    const chat = document.querySelector('[data-testid="chat"]');
+    new MutationObserver(() => {
+        const answers = chat.querySelectorAll('[data-testid="answer"]');
+        window.lengths.push(answers[answers.length - 1].textContent.length);
+    }).observe(chat, {childList: true, subtree: true, characterData: true});
+}"""
+
+
+async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent()
+    await dashboard.open(fleet)
+    sent: list[Any] = []
+    dashboard.page.on(
+        "request",
+        lambda request: sent.append(request.post_data_json) if request.method == "POST" else None,
+    )
+    await dashboard.ask("What is a slot?")
+    first = await (await dashboard.settle(WHOLE)).get_by_test_id("answer").inner_text()
+    await dashboard.ask("And a batch?")
+    await expect(dashboard.part("bubble-assistant")).to_have_count(2)
+    await dashboard.settle(WHOLE)
+    assert sent[1]["messages"] == [
+        {"role": "user", "content": "What is a slot?"},
+        {"role": "assistant", "content": first},
+        {"role": "user", "content": "And a batch?"},
+    ]
+    await dashboard.part("new-chat").click()
+    await expect(dashboard.part("bubble-user")).to_have_count(0)
+    assert dashboard.complaints == []
+
+
+async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    await dashboard.open(fleet)
+    # At this temperature the demo model finds no end.
+    await dashboard.part("temperature").fill("2")
+    await dashboard.page.evaluate(STOP_AFTER, 40)
+    await dashboard.ask("Tell me everything.")
+
+    answer = await dashboard.settle("stopped")
+    text = await answer.get_by_test_id("answer").inner_text()
+    assert len(text) >= 40
+    await fleet.until_idle()
+    await expect(dashboard.part("total-slots")).to_have_text("0 / 1")
+    await expect(dashboard.part("send")).to_be_visible()
+    assert await answer.get_by_test_id("answer").inner_text() == text
+    assert dashboard.complaints == []
+
+
+STOP_AFTER = """length => {
+    const stop = document.querySelector('[data-testid="stop"]');
+    const chat = document.querySelector('[data-testid="chat"]');
+    const observer = new MutationObserver(() => {
+        const answer = chat.querySelector('[data-testid="answer"]');
+        if (answer.textContent.length < length) return;
+        observer.disconnect();
+        stop.click();
+    });
+    observer.observe(chat, {childList: true, subtree: true, characterData: true});
+}"""
+
+
+async def test_a_request_is_cancelled_from_the_table(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=LONG_CONTEXT)
+    await dashboard.open(fleet)
+    await expect(dashboard.part("no-requests")).to_be_visible()
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await expect(dashboard.part("request")).to_contain_text("answering")
+    await dashboard.part("cancel").click()
+    assert (await running).end["finish_reason"] == "cancelled"
+    await expect(dashboard.part("request")).to_have_count(0)
+    assert dashboard.complaints == []
+
+
+async def test_an_error_is_readable_and_can_be_tried_again(
+    fleet: Fleet, dashboard: Dashboard
+) -> None:
+    await fleet.start_balancer(max_buffered_requests=0)
+    await dashboard.open(fleet)
+    await dashboard.ask("Is anybody there?")
+    answer = await dashboard.settle("error")
+    await expect(answer.get_by_test_id("answer-meta")).to_have_text("queue_full")
+    await expect(answer.get_by_test_id("answer-error")).not_to_be_empty()
+
+    await fleet.start_agent()
+    await answer.get_by_role("button", name="Try again").click()
+    await dashboard.settle(WHOLE)
+    await expect(dashboard.part("bubble-user")).to_have_count(1)
+
+
+async def test_a_lost_balancer_is_shown_and_dialled_again(
+    fleet: Fleet, dashboard: Dashboard
+) -> None:
+    balancer = await fleet.start_balancer()
+    await fleet.start_agent()
+    await dashboard.open(fleet)
+    await expect(dashboard.part("agent")).to_have_count(1)
+    addresses = balancer.ready
+
+    assert await balancer.terminate() == 0
+    await expect(dashboard.part("connection")).to_have_attribute("data-state", "lost")
+    await expect(dashboard.part("banner")).to_contain_text("Lost the balancer")
+    await expect(dashboard.part("agent")).to_have_count(1)
+
+    await fleet.start_balancer(
+        inference_addr=addresses["inference"], management_addr=addresses["management"]
+    )
+    await expect(dashboard.part("connection")).to_have_attribute("data-state", "live")
+    await expect(dashboard.part("banner")).to_be_hidden()
+    await expect(dashboard.part("agent")).to_have_count(1)
