@@ -54,6 +54,7 @@ class Exchange:
         "is_cancelling",
         "is_ended",
         "link",
+        "num_agents_lost",
         "num_tokens",
         "request",
     )
@@ -67,6 +68,7 @@ class Exchange:
         self.agent: str | None = None
         self.is_cancelling = False
         self.is_ended = False
+        self.num_agents_lost = 0
         self.num_tokens = 0
         self._limits = limits
         self._queued_at = now

@@ -12,6 +12,8 @@ How races end:
 - A client that leaves ends its request at once, whatever was under way. One that cancels hears
   what the agent answers; if the agent would not start the request, or is lost, it ends with
   `cancelled` and is not started anywhere else.
+- An agent that is lost before it answered loses nothing: its requests are the next to start
+  elsewhere. One that has seen `MAX_AGENTS_LOST` agents go ends, lest it take down the whole fleet.
 - An agent that dials again while its old link still seems alive takes the old one's place.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
   `BUSY_PAUSE` has passed: other balancers may hold its slots, and nothing would tell us.

@@ -18,6 +18,10 @@ from .roster import Agent, Roster
 from .view import RequestView
 
 
+MAX_AGENTS_LOST = 3
+"""Agents that may be lost with a request before it is taken for the cause, and ends."""
+
+
 class Requests:
     """Every method returns what is to be done about it, in that order."""
 
@@ -125,6 +129,7 @@ class Requests:
         ended = []
         for id in self.dispatch.running_on(agent.link):
             exchange = self._exchanges[id]
+            exchange.num_agents_lost += 1
             if (error := _loss(exchange)) is None:
                 self._unassign(exchange, now)
             else:
@@ -221,4 +226,6 @@ def _loss(exchange: Exchange) -> RequestError | None:
         return Cancelled("cancelled; the agent was lost before it answered")
     if exchange.has_streamed:
         return AgentLost(f"the agent {exchange.agent} was lost in the middle of the answer")
+    if exchange.num_agents_lost >= MAX_AGENTS_LOST:
+        return AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
     return None

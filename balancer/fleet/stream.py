@@ -1,8 +1,8 @@
 """One client's end of a request: its events, as fast as it reads them.
 
 Invariants: what is read is what was put, in order, with neighbouring tokens of one kind merged
-where the reader is slower than the agent; what waits to be read is a few events, however long the
-answer; nothing is put after the end.
+where the reader is slower than the agent; what waits to be read is one answer's text at most, and
+as few events as it has changes of kind; nothing is put after the end.
 """
 
 import asyncio

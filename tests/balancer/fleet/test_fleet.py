@@ -16,6 +16,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.fleet import BUSY_PAUSE, Fleet
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
 from arriero.shared.inference import Done, Failed, RequestId, Token
 from arriero.shared.messages import (
@@ -349,6 +350,16 @@ def test_a_lost_agents_requests_go_on_in_their_order_unless_they_streamed() -> N
     decisions = scene.leave(A)
     assert failure(decisions, "2").code == "agent_lost"
     assert sent(scene.join(B, hello("b", slots=3)))[1:] == [start("1"), start("3"), start("4")]
+
+
+def test_a_request_that_takes_agents_down_does_not_take_them_all() -> None:
+    scene = Scene()
+    scene.open("r")
+    for i in range(1, MAX_AGENTS_LOST):
+        assert start("r") in sent(scene.join(LinkId(i), hello(f"a{i}")))
+        assert codes(scene.leave(LinkId(i))) == {}
+    scene.join(LinkId(9), hello("last"))
+    assert failure(scene.leave(LinkId(9)), "r").code == "agent_lost"
 
 
 def test_an_agent_that_dials_again_takes_its_own_place() -> None:
