@@ -27,7 +27,7 @@ export class AnswerBubble {
     this.thoughts.hidden = true;
     this.answer = element("p", "text", this.text);
     this.answer.dataset.testid = "answer";
-    this.meta = element("p", "meta", "waiting for a slot…");
+    this.meta = element("p", "meta", "waiting for the first token…");
     this.meta.dataset.testid = "answer-meta";
     this.node = element("div", "bubble assistant streaming", this.thoughts, this.answer, this.meta);
     this.node.dataset.testid = "bubble-assistant";

@@ -102,7 +102,7 @@ function onState(state) {
   setAttribute(byId("connection"), "data-state", state);
   if (state === "live") lostAt = null;
   if (state === "lost") lostAt ??= new Date();
-  byId("main").classList.toggle("stale", lostAt !== null);
+  document.body.classList.toggle("stale", lostAt !== null);
   drawBanner();
 }
 

@@ -4,6 +4,7 @@ import { byId, element, keyed, setAttribute, setText, show } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 
 const MAX_ROWS = 50;
+const SHORT_ID = 8; // characters that are shown; the rest is in the tooltip
 const STATES = { queued: "waiting", assigned: "reading", streaming: "answering" };
 
 /** Draw `fleet.requests`; ages are told by the balancer at `fleet.receivedAt`. */
@@ -49,7 +50,7 @@ function createRow(request) {
 
 function updateRow(row, request, { agentNames, elapsed }) {
   const cells = row.parts;
-  setText(cells.id, request.id);
+  setText(cells.id, request.id.slice(0, SHORT_ID));
   setAttribute(cells.id, "title", request.id);
   setText(cells.state, STATES[request.state] ?? request.state);
   setAttribute(cells.state, "class", `pill ${request.state}`);

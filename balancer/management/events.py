@@ -20,6 +20,9 @@ from .throughput import Meter, Throughput
 MAX_SUBSCRIBERS = 64
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
+RENDER_SHARE = 0.1
+"""Largest share of the loop's time that snapshots may take: a large fleet's come less often."""
+
 WRITE_TIMEOUT = 30.0
 """A reader that takes nothing for so long is disconnected; its browser dials again by itself."""
 
@@ -132,7 +135,9 @@ class EventHub:
 
     async def _publish_fleet(self) -> None:
         async for view in self._switchboard.watch():
+            started = self._clock()
             self._publish("fleet", self._fleet_frame(view))
+            await asyncio.sleep((self._clock() - started) / RENDER_SHARE)
 
     async def _publish_throughput(self) -> None:
         self._throughput = Throughput()
