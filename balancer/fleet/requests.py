@@ -17,7 +17,6 @@ from .limits import Limits
 from .roster import Agent, Roster
 from .view import RequestView
 
-
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
 
