@@ -139,13 +139,12 @@ class _Session:
                 writer.cancel()
                 for call in self._live.values():
                     call.close()
-                self._live.clear()
 
     async def retire(self) -> None:
         """Sends what is left of calls that have ended, then says goodbye."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
-                while tasks := [call.task for call in self._live.values()]:
+                if tasks := [call.task for call in self._live.values()]:
                     await asyncio.wait(tasks)
                 await self._outbox.join()
         await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")

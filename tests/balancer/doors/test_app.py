@@ -120,29 +120,51 @@ async def test_a_client_that_leaves_while_it_does_not_read(
     await switchboard.until(lambda: switchboard.num_open == 0)
 
 
-@pytest.mark.parametrize("leave", [close, reset])
-async def test_a_websocket_that_is_cut_closes_what_it_started(
-    switchboard: FakeSwitchboard, client: TestClient, leave: Callable[[socket.socket], None]
-) -> None:
+CLOSE_FRAME = bytes([0x88, 0x80]) + bytes(4)
+
+
+def text_frame(value: Any) -> bytes:
+    """A masked text frame; the mask is all zeros."""
+    data = json.dumps(value).encode()
+    return bytes([0x81, 0x80 | len(data)]) + bytes(4) + data
+
+
+async def upgrade(client: TestClient) -> socket.socket:
     sock = socket.create_connection((client.host, client.port))
     sock.setblocking(False)
-    frame = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x"}}
-    ).encode()
-    upgrade = (
+    head = (
         f"GET /api/v1/socket HTTP/1.1\r\nHost: {client.host}:{client.port}\r\n"
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
-    # A masked text frame; the mask is all zeros.
-    head = bytes([0x81, 0x80 | len(frame)]) + bytes(4)
     loop = asyncio.get_running_loop()
-    await loop.sock_sendall(sock, upgrade.encode())
-    await loop.sock_recv(sock, 1)
-    await loop.sock_sendall(sock, head + frame)
-    await switchboard.opened()
-    leave(sock)
-    await switchboard.until(lambda: switchboard.num_open == 0)
+    await loop.sock_sendall(sock, head.encode())
+    assert (await loop.sock_recv(sock, 65536)).startswith(b"HTTP/1.1 101 ")
+    return sock
+
+
+GENERATE = {"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x"}}
+
+
+@pytest.mark.parametrize("leave", [close, half_close, reset])
+async def test_a_websocket_that_is_cut_closes_what_it_started(
+    switchboard: FakeSwitchboard, client: TestClient, leave: Callable[[socket.socket], None]
+) -> None:
+    with await upgrade(client) as sock:
+        await asyncio.get_running_loop().sock_sendall(sock, text_frame(GENERATE))
+        await switchboard.opened()
+        leave(sock)
+        await switchboard.until(lambda: switchboard.num_open == 0)
+
+
+async def test_a_websocket_that_is_closed_in_one_breath_with_a_call(
+    switchboard: FakeSwitchboard, client: TestClient
+) -> None:
+    with await upgrade(client) as sock:
+        frames = text_frame(GENERATE) + CLOSE_FRAME
+        await asyncio.get_running_loop().sock_sendall(sock, frames)
+        await switchboard.opened()
+        await switchboard.until(lambda: switchboard.num_open == 0)
 
 
 # ---- whatever is sent

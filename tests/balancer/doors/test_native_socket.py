@@ -348,6 +348,20 @@ async def test_shutdown_sends_what_waits_then_closes(
     await closing
 
 
+async def test_shutdown_waits_for_a_reader_that_is_behind(
+    switchboard: FakeSwitchboard, client: TestClient
+) -> None:
+    socket = await client.ws_connect("/api/v1/socket")
+    await socket.send_json(call("r", "generate", prompt="x"))
+    (stream,) = await switchboard.opened()
+    stream.say(*[Token("x" * 1_000_000)] * 30, done())
+    await switchboard.until(lambda: stream.num_delivered == 31)
+    closing = asyncio.create_task(client.server.close())
+    assert "result" in await until_answer(socket, "r")
+    await socket.close()
+    await closing
+
+
 FRAMES = (
     st.binary()
     | JSON_VALUES.map(lambda value: json.dumps(value).encode())
