@@ -82,7 +82,7 @@ class Connection:
             try:
                 await self._serve(await self._dial(self._url + PATH))
             except (OSError, WebSocketException) as error:
-                self._report_away("cannot reach the balancer", str(error))
+                self._report_away("cannot reach the balancer", str(error) or type(error).__name__)
             if self._final_word is not None:
                 raise StartupError(f"balancer {self._url} refuses this agent: {self._final_word}")
             if not self._is_stopping:
