@@ -1,6 +1,7 @@
 """The dashboard in a real browser, over real daemons."""
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, async_playwright, expect
+from playwright.async_api import Locator, Page, Route, async_playwright, expect
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate
 from integration_tests.daemons import Fleet
@@ -174,8 +175,9 @@ async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> Non
         "request",
         lambda request: sent.append(request.post_data_json) if request.method == "POST" else None,
     )
+    await dashboard.part("temperature").fill("0")
     await dashboard.ask("What is a slot?")
-    first = await (await dashboard.settle(WHOLE)).get_by_test_id("answer").inner_text()
+    first = await (await dashboard.settle(WHOLE)).get_by_test_id("answer").text_content()
     await dashboard.ask("And a batch?")
     await expect(dashboard.part("bubble-assistant")).to_have_count(2)
     await dashboard.settle(WHOLE)
@@ -193,8 +195,7 @@ async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: D
     await fleet.start_balancer()
     await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
     await dashboard.open(fleet)
-    # At this temperature the demo model finds no end.
-    await dashboard.part("temperature").fill("2")
+    await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.page.evaluate(STOP_AFTER, 40)
     await dashboard.ask("Tell me everything.")
 
@@ -206,6 +207,11 @@ async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: D
     await expect(dashboard.part("send")).to_be_visible()
     assert await answer.get_by_test_id("answer").inner_text() == text
     assert dashboard.complaints == []
+
+
+async def without_end(route: Route) -> None:
+    """Sends the page's request on as one that the model cannot end by itself."""
+    await route.continue_(post_data=json.dumps(route.request.post_data_json | {"ignore_eos": True}))
 
 
 STOP_AFTER = """length => {
