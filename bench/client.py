@@ -7,11 +7,15 @@ the client takes as little as can be from the servers with which it shares the p
 import asyncio
 import json
 import time
+from typing import Any
 
 from bench.dialects import Dialect, Wish
 from bench.sample import Arrival, Sample, read_answer
 
 _LAST_CHUNK = b"0\r\n\r\n"
+
+DEADLINE = 300.0
+"""Seconds after which an answer that has not ended is cut off, which is a failure."""
 
 
 class Exchange(asyncio.Protocol):
@@ -25,15 +29,16 @@ class Exchange(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._request = request
         self._underway_after = underway_after
-        self._transport: asyncio.WriteTransport
+        self._transport: Any  # a write transport; uvloop's does not inherit from asyncio's
+        self._deadline: asyncio.TimerHandle
         self.arrivals: list[Arrival] = []
         self.underway: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[float] = loop.create_future()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
         transport.write(self._request)
+        self._deadline = asyncio.get_running_loop().call_later(DEADLINE, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         self.arrivals.append((time.perf_counter(), data))
@@ -44,6 +49,7 @@ class Exchange(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._deadline.cancel()
         self._end()
 
     def _end(self) -> None:
