@@ -13,10 +13,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = load_or_exit(AgentSettings, argv)
     log.setup(settings.log_format, settings.log_level)
 
-    async def daemon(shutdown: lifecycle.Shutdown) -> None:
-        from .daemon import main  # late, so that --help and a wrong flag answer at once
+    async def daemon(shutdown: lifecycle.Shutdown) -> int:
+        from .supervisor import main  # late, so that --help and a wrong flag answer at once
 
-        await main(settings, shutdown)
+        return await main(settings, shutdown)
 
     return lifecycle.run(settings.program, daemon)
 

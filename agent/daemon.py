@@ -1,4 +1,4 @@
-"""The agent's wiring: the engine's worker below, one session and connection for each balancer.
+"""The engine process's wiring: the engine's worker below, a session and connection per balancer.
 
 The worker's thread hands over each step's outputs with one call; they are detokenised and sent on
 the event loop's thread while the next step is computed.
@@ -11,11 +11,8 @@ from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import Protocol
-from uuid import uuid4
 
-from ..shared import lifecycle
 from ..shared.errors import EngineFailed
-from ..shared.inference import AgentId
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
@@ -23,6 +20,7 @@ from .chat.prepare import Preparer
 from .engine.loaded_model import LoadedModel, ModelError
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.worker import Worker
+from .lifeline import Lifeline, Loaded, Ready
 from .link.connection import Connection
 from .link.session import Session
 from .link.slots import Slots
@@ -59,20 +57,29 @@ class MakeWorker(Protocol):
 
 
 async def main(
-    settings: AgentSettings, shutdown: Shutdown, *, make_worker: MakeWorker = Worker
+    settings: AgentSettings,
+    shutdown: Shutdown,
+    lifeline: Lifeline,
+    *,
+    make_worker: MakeWorker = Worker,
 ) -> None:
     """Serve until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
-    await _Agent(settings, shutdown, make_worker).run()
+    await _Agent(settings, shutdown, lifeline, make_worker).run()
 
 
 class _Agent:
     def __init__(
-        self, settings: AgentSettings, shutdown: Shutdown, make_worker: MakeWorker
+        self,
+        settings: AgentSettings,
+        shutdown: Shutdown,
+        lifeline: Lifeline,
+        make_worker: MakeWorker,
     ) -> None:
         if settings.model is None:
             raise StartupError("no model to serve: name a GGUF file with --model FILE")
         self._settings = settings
         self._shutdown = shutdown
+        self._lifeline = lifeline
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
@@ -96,8 +103,10 @@ class _Agent:
         except ModelError as error:
             raise StartupError(str(error)) from error
         try:
+            self._lifeline.report(Loaded())
+            issues = await self._lifeline.issues.get()
             if not self._shutdown.requested.is_set():
-                await self._serve(model)
+                await self._serve(model, issues)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
 
@@ -111,15 +120,21 @@ class _Agent:
 
     # ---- on the event loop's thread
 
-    async def _serve(self, model: LoadedModel) -> None:
+    async def _serve(self, model: LoadedModel, issues: tuple[Issue, ...]) -> None:
         preparer = Preparer(model, self._settings.context_size)
+        lasting = _lasting_issues(preparer)
         workshop = Workshop(preparer, self._worker)
         try:
-            self._connections = self._connect(model, preparer, workshop)
+            self._connections = self._connect(model, lasting + issues, workshop)
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(each)
-                    for each in (self._hand_out_steps(), self._drain(), self._fail())
+                    for each in (
+                        self._hand_out_steps(),
+                        self._tell(lasting),
+                        self._drain(),
+                        self._fail(),
+                    )
                 ]
                 await asyncio.wait(
                     [group.create_task(connection.run()) for connection in self._connections]
@@ -132,20 +147,18 @@ class _Agent:
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
     def _connect(
-        self, model: LoadedModel, preparer: Preparer, workshop: Workshop
+        self, model: LoadedModel, issues: tuple[Issue, ...], workshop: Workshop
     ) -> list[Connection]:
         settings = self._settings
         hello = Hello(
             protocol=PROTOCOL_VERSION,
-            agent_id=AgentId(uuid4().hex),
+            agent_id=self._lifeline.agent_id,
             name=settings.name,
             version=version("arriero"),
             slots=settings.slots,
             model=model.info,
         )
-        status = Status(
-            slots=settings.slots, accepting=True, model=model.info, issues=_issues(preparer)
-        )
+        status = Status(slots=settings.slots, accepting=True, model=model.info, issues=issues)
         slots = Slots(settings.slots)
         sequence_ids = map(SequenceId, count(1))
 
@@ -173,6 +186,12 @@ class _Agent:
             for connection in self._connections:
                 connection.stepped(outputs)
 
+    async def _tell(self, lasting: tuple[Issue, ...]) -> None:
+        while True:
+            issues = lasting + await self._lifeline.issues.get()
+            for connection in self._connections:
+                connection.tell(issues)
+
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
         for connection in self._connections:
@@ -191,15 +210,10 @@ class _Agent:
     def _ready(self, model: LoadedModel) -> None:
         if not self._is_ready:
             self._is_ready = True
-            lifecycle.ready(
-                "agent",
-                name=self._settings.name,
-                slots=self._settings.slots,
-                model=model.info.name,
-            )
+            self._lifeline.report(Ready(model=model.info.name))
 
 
-def _issues(preparer: Preparer) -> tuple[Issue, ...]:
+def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:
     if preparer.template_issue is None:
         return ()
     logger.warning("conversations cannot be served: %s", preparer.template_issue)

@@ -43,20 +43,19 @@ class Shutdown:
             self.requested.set()
 
 
-def run(program: str, main: Callable[[Shutdown], Awaitable[None]]) -> int:
-    """Run `main` until it returns and answer the process's exit code.
+def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
+    """Run `main` until it returns and answer the process's exit code: what it returned, or 0.
 
     SIGTERM and SIGINT set `shutdown.requested`, upon which `main` should finish in its own time;
     after that a second signal ends the process on the spot.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_supervise(main))
+            return runner.run(_supervise(main)) or 0
     except KeyboardInterrupt:
         return _signal_code(signal.SIGINT)
     except Exception as error:  # the process's outermost boundary: everything is logged
         return _report(program, error)
-    return 0
 
 
 def ready(program: str, **facts: object) -> None:
@@ -65,7 +64,12 @@ def ready(program: str, **facts: object) -> None:
     sys.stdout.flush()
 
 
-async def _supervise(main: Callable[[Shutdown], Awaitable[None]]) -> None:
+def reasons(error: BaseException) -> list[str]:
+    """One line for each thing that went wrong, however they are grouped."""
+    return list(dict.fromkeys(map(_line, _leaves(error))))
+
+
+async def _supervise(main: Callable[[Shutdown], Awaitable[int | None]]) -> int | None:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
 
@@ -78,7 +82,7 @@ async def _supervise(main: Callable[[Shutdown], Awaitable[None]]) -> None:
 
     for each in _SIGNALS:
         loop.add_signal_handler(each, on_first, each)
-    await main(shutdown)
+    return await main(shutdown)
 
 
 def _exit_at_once(number: int, _frame: FrameType | None) -> None:
@@ -98,11 +102,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _report(program: str, error: Exception) -> int:
-    causes = _leaves(error)
-    if not all(isinstance(cause, StartupError) for cause in causes):
+    if not all(isinstance(cause, StartupError) for cause in _leaves(error)):
         logger.critical("stopped by an unexpected error", exc_info=error)
         return EXIT_INTERNAL
-    for message in dict.fromkeys(map(str, causes)):
+    for message in reasons(error):
         sys.stderr.write(f"{program}: {message}\n")
     return EXIT_STARTUP
 
@@ -111,3 +114,9 @@ def _leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for each in error.exceptions for leaf in _leaves(each)]
     return [error]
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, StartupError):
+        return str(error)
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -32,10 +32,15 @@ class Address:
 def parse_duration(value: object) -> float:
     """Seconds of `10`, `1.5`, `500ms`, `2m` or `1h`. Raises `ValueError` that says so."""
     found = _DURATION.fullmatch(str(value).strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    seconds = float(found[1]) * _UNITS[found[2]] if found else _plain_seconds(value)
     if not 0 <= seconds <= MAX_DURATION:
         raise ValueError("must be a duration of at most a year, such as 10, 1.5, 500ms or 2m")
     return seconds
+
+
+def _plain_seconds(value: object) -> float:
+    """A float's text may be in a notation that nobody writes by hand."""
+    return value if isinstance(value, float) else math.nan
 
 
 def format_duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ...shared.errors import RequestError
 from ..engine.sampling import Sampling
 
 
@@ -13,3 +14,7 @@ class Prepared:
     sampling: Sampling
     max_tokens: int | None
     stop: tuple[str, ...]
+
+
+Outcome = Prepared | RequestError
+"""What becomes of a preparation."""

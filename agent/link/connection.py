@@ -10,15 +10,17 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from websockets.exceptions import WebSocketException
 
 from ...shared.errors import RequestError
+from ...shared.inference import GenerateRequest
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import encode_from_agent
-from ..engine.sequence import SequenceId, SequenceOutput
+from ...shared.messages import Issue, encode_from_agent
+from ..chat.prepared import Outcome
+from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .backoff import Backoff
 from .decisions import (
     Abandon,
@@ -33,11 +35,21 @@ from .decisions import (
 )
 from .session import Session
 from .wire import Wire, dial
-from .workshop import Outcome, Workshop
 
 logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/agent-socket"
+
+
+class Workshop(Protocol):
+    """Who prepares and runs what the session takes on; see `workshop.Workshop`."""
+
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None], /
+    ) -> None: ...
+    def abandon(self, id: SequenceId, /) -> None: ...
+    def run(self, sequence: NewSequence, /) -> None: ...
+    def drop(self, id: SequenceId, /) -> None: ...
 
 
 class Connection:
@@ -111,6 +123,10 @@ class Connection:
         """A slot may have become free."""
         for decision in self._session.slots_changed(self._clock()):
             self._do(decision)
+
+    def tell(self, issues: tuple[Issue, ...]) -> None:
+        """What keeps the agent from its work has changed."""
+        self._carry_out(self._session.tell(issues, self._clock()))
 
     def drain(self, timeout: float) -> None:
         """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""

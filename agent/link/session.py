@@ -26,6 +26,7 @@ from ...shared.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    Issue,
     Item,
     Output,
     Refused,
@@ -260,6 +261,11 @@ class Session:
             return []
         self._was_busy = False
         return [self._send(self._status, now)]
+
+    def tell(self, issues: tuple[Issue, ...], now: float) -> list[Decision]:
+        """What keeps the agent from its work has changed."""
+        self._status = replace(self._status, issues=issues)
+        return [self._send(self._status, now)] if self.is_live else []
 
     # ---- the end
 

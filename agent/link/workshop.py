@@ -13,15 +13,13 @@ from typing import Protocol
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest
 from ..chat.prepare import Preparer
-from ..chat.prepared import Prepared
+from ..chat.prepared import Outcome
 from ..engine.sequence import NewSequence, SequenceId
 
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
 """One long text must not hold up all the others; more would take the engine's cores."""
-
-Outcome = Prepared | RequestError
 
 
 class Worker(Protocol):

@@ -9,9 +9,11 @@ import pytest
 
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
+from arriero.agent.lifeline import Lifeline, Loaded, Ready, Report
 from arriero.agent.settings import AgentSettings
+from arriero.shared.inference import AgentId
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import Ended, Hello, Piece, Refused, Reject, Status
+from arriero.shared.messages import Ended, Hello, Issue, Piece, Refused, Reject, Status
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, FakeWorker, byte_model
 
 MODEL = Path("m.gguf")
@@ -31,13 +33,19 @@ class SlowWorker(FakeWorker):
         return super().start()
 
 
+CRASHED = Issue(code="engine_crashed", message="it was started again")
+
+
 class Agent:
-    """The daemon over a fake worker."""
+    """The daemon over a fake worker; its supervisor tells it to dial as soon as it may."""
 
     def __init__(self, worker: FakeWorker | None = None, **settings: Any) -> None:
         self.worker = worker or FakeWorker(MODEL)
         self.settings = AgentSettings(**{"model": MODEL, "name": "box", **settings})
         self.shutdown = Shutdown()
+        self.reports: list[Report] = []
+        self.lifeline = Lifeline(AgentId("a1"), self.reports.append)
+        self.lifeline.issues.put_nowait(())
 
     def make_worker(self, model_path: Path, **settings: Any) -> FakeWorker:
         self.worker.path, self.worker.settings = model_path, settings
@@ -46,7 +54,7 @@ class Agent:
         return self.worker
 
     async def run(self) -> None:
-        await daemon.main(self.settings, self.shutdown, make_worker=self.make_worker)
+        await daemon.main(self.settings, self.shutdown, self.lifeline, make_worker=self.make_worker)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -88,9 +96,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
     }
 
 
-async def test_says_what_it_is_and_that_it_is_ready_once(
-    balancer: FakeBalancer, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer) -> None:
     async with FakeBalancer.open() as other:
         agent = Agent(balancer=(balancer.url, other.url), slots=3, drain_timeout=0.01)
         async with agent.running():
@@ -98,12 +104,43 @@ async def test_says_what_it_is_and_that_it_is_ready_once(
             hello = await peer.next()
             assert isinstance(hello, Hello)
             assert (hello.name, hello.slots, hello.model) == ("box", 3, BYTES_INFO)
-            assert capsys.readouterr().out == ""
+            assert hello.agent_id == "a1"
+            assert agent.reports == [Loaded()]
             await peer.say(WELCOME)
             for each in (peer, await other.peer()):
                 await each.start("r")
                 await agent.worker.added.get()
-    assert capsys.readouterr().out == "ready agent name=box slots=3 model=bytes\n"
+    assert agent.reports == [Loaded(), Ready(model="bytes")]
+
+
+async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    agent.lifeline.issues.get_nowait()
+    agent.lifeline.report = lambda report: loaded.set_result(report)
+    loaded: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    async with agent.running():
+        assert await loaded == Loaded()
+        assert balancer.paths == []
+        agent.shutdown.request("SIGTERM")
+        agent.lifeline.issues.put_nowait(())
+    assert balancer.paths == []
+
+
+async def test_tells_of_crashes_and_when_they_are_forgotten(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    agent.worker.model = byte_model("{% if %}")
+    agent.lifeline.issues.get_nowait()
+    agent.lifeline.issues.put_nowait((CRASHED,))
+    async with agent.running():
+        peer = await balancer.peer()
+        status = await peer.next()
+        assert isinstance(status, Status)
+        template, crash = status.issues
+        assert crash == CRASHED
+        agent.lifeline.issues.put_nowait(())
+        status = await peer.next()
+        assert isinstance(status, Status)
+        assert status.issues == (template,)
 
 
 async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:

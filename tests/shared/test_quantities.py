@@ -26,6 +26,7 @@ from arriero.shared.quantities import (
         (" 2 m ", 120.0),
         ("0", 0.0),
         (30.0, 30.0),
+        (0.00001, 0.00001),
     ],
 )
 def test_durations(text: object, seconds: float) -> None:

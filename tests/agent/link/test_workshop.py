@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.chat.prepare import Preparer
-from arriero.agent.chat.prepared import Prepared
+from arriero.agent.chat.prepared import Outcome, Prepared
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.link.workshop import NUM_THREADS, Outcome, Workshop
+from arriero.agent.link.workshop import NUM_THREADS, Workshop
 from arriero.shared.errors import InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest
 from tests.agent.fakes import BOS, FakeWorker, byte_model
