@@ -23,6 +23,7 @@ PURE = (
     "agent.engine.sequence",
     "agent.engine.step",
     "agent.engine.step_cost",
+    "agent.engine.stored_prompt",
     "agent.link.answer",
     "agent.link.decisions",
     "agent.link.pulse",
