@@ -73,7 +73,7 @@ async def run(arguments: argparse.Namespace) -> list[Point]:
 
 
 def _point(side: Side, num_requests: int) -> Point:
-    balancer, agent = (resident_bytes(daemon.process.pid) for daemon in side.daemons)
+    balancer, agent = (sum(map(resident_bytes, daemon.pids)) for daemon in side.daemons)
     return Point(num_requests, agent=agent, balancer=balancer)
 
 

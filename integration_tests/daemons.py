@@ -5,11 +5,12 @@ shows it, the end of a process. Every wait has a deadline that fails the test wi
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -84,7 +85,29 @@ class Daemon:
             raise AssertionError(f"{self} ended without saying {part!r}")
         return line
 
+    @property
+    def engine_pids(self) -> list[int]:
+        """The engine processes that an agent says it started, the present one last."""
+        started = [line for line in self.stderr if "the engine process starts" in line]
+        return [json.loads(line)["pid"] for line in started]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that the daemon consists of."""
+        return [self.process.pid, *self.engine_pids[-1:]]
+
+    def signal_engine(self, number: signal.Signals) -> None:
+        """Signals the process that holds an agent's engine."""
+        os.kill(self.engine_pids[-1], number)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Signals every process of the daemon, as whatever befalls the whole host does."""
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def signal(self, number: signal.Signals) -> None:
+        """Signals the process that was started."""
         self.process.send_signal(number)
 
     async def exit_code(self, deadline: float = EXIT_DEADLINE) -> int:
@@ -105,7 +128,7 @@ class Daemon:
     async def close(self) -> None:
         """Ends the process whatever its state, and its readers with it."""
         if self.process.returncode is None:
-            self.process.kill()
+            self.signal_all(signal.SIGKILL)
         await self.process.wait()
         await asyncio.gather(*self._readers)
 

@@ -20,7 +20,7 @@ async def test_killed_while_streaming(fleet: Fleet) -> None:
     queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
     await fleet.until_num_requests(1, "queued")
 
-    agent.signal(signal.SIGKILL)
+    agent.signal_all(signal.SIGKILL)
     for answer in await asyncio.wait_for(asyncio.gather(*running), WITHIN):
         assert answer.end["event"] == "error"
         assert answer.end["error"]["code"] == "agent_lost"
@@ -37,11 +37,11 @@ async def test_silent_while_streaming(fleet: Fleet) -> None:
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
     await fleet.until_num_requests(1, "streaming")
 
-    agent.signal(signal.SIGSTOP)
+    agent.signal_all(signal.SIGSTOP)
     answer = await asyncio.wait_for(running, WITHIN)
     assert answer.end["error"]["code"] == "agent_lost"
 
-    agent.signal(signal.SIGCONT)
+    agent.signal_all(signal.SIGCONT)
 
     async def back() -> bool:
         return len(await fleet.view("agents")) == 1
@@ -54,7 +54,7 @@ async def test_silent_while_streaming(fleet: Fleet) -> None:
 async def test_requests_that_delivered_nothing_move_to_another_agent(fleet: Fleet) -> None:
     await fleet.start_balancer(**HEARTBEATS)
     silent = await fleet.start_agent(slots=4)
-    silent.signal(signal.SIGSTOP)
+    silent.signal_all(signal.SIGSTOP)
     asked = plain_cases()[:4]
     waiting = [
         asyncio.create_task(generate(fleet.http, fleet.inference, case.body)) for case in asked
@@ -65,18 +65,18 @@ async def test_requests_that_delivered_nothing_move_to_another_agent(fleet: Flee
     answers = await asyncio.wait_for(asyncio.gather(*waiting), 10)
     assert [answer.text for answer in answers] == [case.answer for case in asked]
     assert {answer.end["agent"] for answer in answers} == {"agent-2"}
-    silent.signal(signal.SIGKILL)
+    silent.signal_all(signal.SIGKILL)
 
 
 async def test_first_token_deadline(fleet: Fleet) -> None:
     await fleet.start_balancer(first_token_timeout="300ms", heartbeat_timeout="20s")
     agent = await fleet.start_agent()
-    agent.signal(signal.SIGSTOP)
+    agent.signal_all(signal.SIGSTOP)
     answer = await asyncio.wait_for(
         generate(fleet.http, fleet.inference, plain_cases()[0].body), WITHIN
     )
     assert (answer.status, answer.end["error"]["code"]) == (504, "first_token_timeout")
-    agent.signal(signal.SIGCONT)
+    agent.signal_all(signal.SIGCONT)
     await fleet.until_idle()
 
 
@@ -85,10 +85,10 @@ async def test_token_deadline(fleet: Fleet) -> None:
     agent = await fleet.start_agent(context_size=LONG_CONTEXT)
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
     await fleet.until_num_requests(1, "streaming")
-    agent.signal(signal.SIGSTOP)
+    agent.signal_all(signal.SIGSTOP)
     answer = await asyncio.wait_for(running, WITHIN)
     assert answer.end["error"]["code"] == "token_timeout"
-    agent.signal(signal.SIGCONT)
+    agent.signal_all(signal.SIGCONT)
     await fleet.until_idle()
 
 

@@ -1,0 +1,213 @@
+"""Native code that takes the engine's process down: clients hear at once, and the agent is back."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+from integration_tests.daemons import MODEL, Daemon, Fleet, until
+
+SLOW_HEARTBEATS = {"heartbeat_interval": "1s", "heartbeat_timeout": "30s"}
+AT_ONCE = 3.0
+"""Far less than the heartbeat timeout, however busy the machine is."""
+
+Agent = dict[str, Any]
+
+
+async def only_agent(fleet: Fleet) -> Agent:
+    """The one agent there is; between two connections of it there is none."""
+    seen: list[Agent] = []
+
+    async def is_there() -> bool:
+        seen[:] = await fleet.view("agents")
+        return len(seen) == 1
+
+    await until(is_there, deadline=10)
+    return seen[0]
+
+
+async def until_agent(fleet: Fleet, *, slots: int, issue: str = "", deadline: float = 20) -> Agent:
+    """Waits until the agent has so many slots and exactly one issue with this text, or none."""
+    seen: list[Agent] = []
+
+    async def is_so() -> bool:
+        seen[:] = [await only_agent(fleet)]
+        issues = [each["message"] for each in seen[0]["issues"]]
+        is_right = len(issues) == 1 and issue in issues[0] if issue else not issues
+        return is_right and seen[0]["slots"]["total"] == slots
+
+    try:
+        await until(is_so, deadline=deadline)
+    except AssertionError as error:
+        raise AssertionError(f"the agent was last seen as {seen}") from error
+    return seen[0]
+
+
+async def answers_correctly(fleet: Fleet) -> None:
+    case = plain_cases()[0]
+    answer = await generate(fleet.http, fleet.inference, case.body)
+    assert answer.text == case.answer
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def until_gone(pid: int) -> None:
+    async def is_gone() -> bool:
+        return not is_alive(pid)
+
+    await until(is_gone, deadline=5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
+async def test_clients_hear_at_once_and_the_agent_comes_back(
+    fleet: Fleet, number: signal.Signals
+) -> None:
+    await fleet.start_balancer(**SLOW_HEARTBEATS)
+    agent = await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    before = await only_agent(fleet)
+    running = [
+        asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS)) for _ in range(2)
+    ]
+    await fleet.until_num_requests(2, "streaming")
+    queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
+    await fleet.until_num_requests(1, "queued")
+
+    agent.signal_engine(number)
+    for answer in await asyncio.wait_for(asyncio.gather(*running), AT_ONCE):
+        assert answer.end["error"]["code"] == "agent_lost"
+        assert answer.end["error"]["retryable"] is True
+        assert answer.text
+
+    during = await until_agent(fleet, slots=0, issue=f"was ended by {number.name}")
+    assert (during["id"], during["name"]) == (before["id"], before["name"])
+    assert during["issues"][0]["code"] == "engine_crashed"
+    assert "starts again after a pause of 500ms" in during["issues"][0]["message"]
+
+    after = await until_agent(fleet, slots=2, issue="it was started again")
+    assert after["id"] == before["id"]
+    assert after["model"] == before["model"]
+    assert (await queued).text == plain_cases()[0].answer
+    await answers_correctly(fleet)
+    assert agent.stdout == [f"ready agent name={before['name']} slots=2 model=arriero-demo"]
+    assert await agent.terminate() == 0
+
+
+async def test_the_issue_goes_when_the_engine_has_held_out(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    agent = await fleet.start_agent(slots=1)
+    agent.signal_engine(signal.SIGABRT)
+    await until_agent(fleet, slots=1, issue="it was started again")
+    await until_agent(fleet, slots=1, deadline=30)
+    await answers_correctly(fleet)
+    assert len(agent.engine_pids) == 2
+
+
+async def test_a_crash_after_a_crash_waits_longer(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    agent = await fleet.start_agent(slots=1)
+    agent.signal_engine(signal.SIGABRT)
+    await until_agent(fleet, slots=0, issue="pause of 500ms")
+    await until_agent(fleet, slots=1, issue="was started again")
+    agent.signal_engine(signal.SIGSEGV)
+    await until_agent(fleet, slots=0, issue="SIGSEGV (2 times in a row)")
+    await until_agent(fleet, slots=0, issue="pause of 1s")
+    await until_agent(fleet, slots=1, issue="was started again")
+    await answers_correctly(fleet)
+
+
+async def test_a_crash_while_loading_is_shown_and_tried_again(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    agent = await fleet.launch_agent(slots=1)
+    await agent.until_line(agent.stderr, "the engine process starts")
+    agent.signal_engine(signal.SIGKILL)
+    await until_agent(fleet, slots=0, issue="was ended by SIGKILL")
+    await agent.until_ready()
+    await answers_correctly(fleet)
+
+
+async def test_a_model_that_breaks_between_two_starts(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(MODEL.read_bytes())
+    await fleet.start_balancer()
+    agent = await fleet.start_agent(slots=1, model=path)
+    whole = path.rename(tmp_path / "whole.gguf")
+    agent.signal_engine(signal.SIGABRT)
+    seen = await until_agent(fleet, slots=0, issue=str(path))
+    assert "ended with exit code 1" in seen["issues"][0]["message"]
+    whole.rename(path)
+    await until_agent(fleet, slots=1, issue="was started again")
+    assert agent.process.returncode is None
+
+
+async def test_the_second_of_two_agents_takes_what_had_delivered_nothing(fleet: Fleet) -> None:
+    await fleet.start_balancer(**SLOW_HEARTBEATS)
+    crashing = await fleet.start_agent(slots=1)
+    crashing.signal_engine(signal.SIGSTOP)
+    waiting = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
+    await fleet.until_num_requests(1, "assigned")
+    await fleet.start_agent(slots=1)
+    crashing.signal_engine(signal.SIGKILL)
+    answer = await asyncio.wait_for(waiting, AT_ONCE)
+    assert (answer.text, answer.end["agent"]) == (plain_cases()[0].answer, "agent-2")
+
+
+class TestTheEnd:
+    async def streaming(self, fleet: Fleet, **body: object) -> tuple[Daemon, asyncio.Task[Any]]:
+        await fleet.start_balancer(**SLOW_HEARTBEATS)
+        agent = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+        task = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS | body))
+        await fleet.until_num_requests(1, "streaming")
+        return agent, task
+
+    async def test_a_supervisor_that_is_killed_takes_the_engine_with_it(self, fleet: Fleet) -> None:
+        agent, running = await self.streaming(fleet)
+        [pid] = agent.engine_pids
+        agent.signal(signal.SIGKILL)
+        answer = await asyncio.wait_for(running, AT_ONCE)
+        assert answer.end["error"]["code"] == "agent_lost"
+        await until_gone(pid)
+
+    async def test_a_second_signal_takes_the_engine_with_it(self, fleet: Fleet) -> None:
+        agent, running = await self.streaming(fleet)
+        [pid] = agent.engine_pids
+        agent.signal(signal.SIGTERM)
+        await agent.until_line(agent.stderr, "stopping: SIGTERM")
+        agent.signal(signal.SIGTERM)
+        assert await agent.exit_code(5) == 143
+        answer = await asyncio.wait_for(running, AT_ONCE)
+        assert answer.end["error"]["code"] == "agent_lost"
+        await until_gone(pid)
+
+    async def test_a_signal_to_every_process_counts_once(self, fleet: Fleet) -> None:
+        agent, running = await self.streaming(fleet, max_tokens=1500)
+        agent.signal_all(signal.SIGTERM)
+        assert (await running).end["finish_reason"] == "length"
+        assert await agent.exit_code() == 0
+
+    async def test_during_a_pause(self, fleet: Fleet) -> None:
+        agent, running = await self.streaming(fleet)
+        agent.signal_engine(signal.SIGABRT)
+        await running
+        await until_agent(fleet, slots=0, issue="SIGABRT")
+        assert await agent.terminate() == 0
+        assert await fleet.view("agents") == []
+
+    async def test_a_crash_while_draining(self, fleet: Fleet) -> None:
+        agent, running = await self.streaming(fleet)
+        agent.signal(signal.SIGTERM)
+        await agent.until_line(agent.stderr, "stopping: the agent stops")
+        agent.signal_engine(signal.SIGABRT)
+        answer = await asyncio.wait_for(running, AT_ONCE)
+        assert answer.end["error"]["code"] == "agent_lost"
+        assert await agent.exit_code() == 128 + signal.SIGABRT
+        assert "while stopping, the engine process was ended by SIGABRT" in agent.stderr[-1]
