@@ -28,7 +28,7 @@ from demo.conversations import (
 )
 from demo.prompts import compile_template, render_conversation
 from demo.training.examples import IGNORED, Example, ExampleMaker, batches, to_tensors
-from demo.training.export import write_gguf
+from demo.training.export import read_weights, write_gguf
 from demo.training.network import Llama, Shape
 from demo.training.tokenizer import train_tokenizer
 
@@ -36,13 +36,12 @@ from demo.training.tokenizer import train_tokenizer
 @dataclass(frozen=True, slots=True)
 class Plan:
     steps: int
-    seed: int = 1
+    rate: float
+    seed: int
     batch_tokens: int = 4096
     warmup_steps: int = 60
-    matrix_rate: float = 4e-3
-    other_rate: float = 4e-3
     weight_decay: float = 0.01
-    report_every: int = 250
+    report_every: int = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +62,22 @@ def main() -> None:
     torch.manual_seed(1)
     conversations = load_conversations()
     tokenizer = train_tokenizer(tokenizer_texts(conversations))
+    model = Llama(Shape(vocabulary=tokenizer.get_vocab_size()))
+    if arguments.go_on:
+        tokenizer = Tokenizer.from_file(str(TOKENIZER))
+        read_weights(MODEL, model)
     tokenizer.save(str(TOKENIZER))
     maker = ExampleMaker(tokenizer, conversations)
-    model = Llama(Shape(vocabulary=tokenizer.get_vocab_size()))
     describe(model, tokenizer, conversations)
-    train(model, maker, Plan(steps=arguments.steps))
-    write_gguf(MODEL, model, tokenizer, TEMPLATE.read_text(encoding="utf-8"))
+    train(model, maker, Plan(arguments.steps, arguments.rate, arguments.seed))
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=1800)
+    parser.add_argument("--rate", type=float, default=4e-3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--go-on", action="store_true", help="start from the model that is there")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -108,6 +112,7 @@ def train(model: Llama, maker: ExampleMaker, plan: Plan) -> None:
             step += 1
             if step % plan.report_every == 0 or step == plan.steps:
                 report(model, maker, step=step, loss=running, seconds=time.monotonic() - began)
+                write_gguf(MODEL, model, maker.tokenizer, TEMPLATE.read_text(encoding="utf-8"))
 
 
 def make_optimizers(model: Llama, plan: Plan) -> list[Optimizer]:
@@ -116,11 +121,11 @@ def make_optimizers(model: Llama, plan: Plan) -> list[Optimizer]:
     others = [w for w in model.parameters() if w.ndim == 1] + [model.embedding.weight]
     muon = Muon(
         matrices,
-        lr=plan.matrix_rate,
+        lr=plan.rate,
         weight_decay=plan.weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
-    adamw = AdamW(others, lr=plan.other_rate, betas=(0.9, 0.98), weight_decay=plan.weight_decay)
+    adamw = AdamW(others, lr=plan.rate, betas=(0.9, 0.98), weight_decay=plan.weight_decay)
     for optimizer in (muon, adamw):
         for group in optimizer.param_groups:
             group["full_rate"] = group["lr"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,63 @@ WITH_HISTORY = 0.12
 WITH_UNNEEDED_TOOLS = 0.03
 WITH_SORTED_JSON = 0.15
 ASKED_CARELESSLY = 0.12
+ASKED_OTHERWISE = 0.25
 """Shares of the conversations that are asked in another way than the corpus writes them."""
+
+OPENINGS = (
+    "Please tell me: {}",
+    "Hi! {}",
+    "Hello, {}",
+    "One question: {}",
+    "And {}",
+    "So {}",
+    "I have a question. {}",
+)
+REWORDINGS = (
+    (
+        re.compile(r"What (?:is|are) (?P<article>an? |the |)(?P<it>[^?]{2,40})\?"),
+        (
+            "What's {article}{it}?",
+            "What exactly is {article}{it}?",
+            "Explain {article}{it}",
+            "Please explain {it}.",
+            "Tell me about {article}{it}.",
+            "Define {it}",
+            "Can you explain what {article}{it} is?",
+            "Tell me what {article}{it} is.",
+            "{it}?",
+            "What do you mean by {it}?",
+        ),
+    ),
+    (
+        re.compile(r"What does (?P<it>[^?]+) (?:mean|do)\?"),
+        (
+            "What is {it}?",
+            "Explain {it}",
+            "Please explain {it} to me.",
+            "{it}?",
+            "What is {it} for?",
+            "What does {it} mean or do?",
+            "What about {it}?",
+        ),
+    ),
+    (
+        re.compile(r"(?:How do I|How can I|Can I) (?P<it>[^?]+)\?"),
+        (
+            "How can I {it}?",
+            "How to {it}?",
+            "I want to {it}.",
+            "Can you tell me how to {it}?",
+            "What do I have to do to {it}?",
+            "Show me how to {it}.",
+        ),
+    ),
+    (
+        re.compile(r"What happens (?:when|in|with) (?P<it>[^?]+)\?"),
+        ("What if {it}?", "What happens if {it}?", "What will happen when {it}?"),
+    ),
+)
+"""Other ways to ask, tried on questions that stand alone."""
 
 IGNORED = -100
 """The target of a position that bears no loss."""
@@ -64,6 +121,8 @@ class ExampleMaker:
     def vary(self, conversation: Conversation, dice: random.Random) -> Conversation:
         messages = list(conversation.prompt_messages)
         tools = conversation.tools
+        if is_single_turn(conversation) and dice.random() < ASKED_OTHERWISE:
+            messages = [{**messages[0], "content": otherwise(messages[0]["content"], dice)}]
         if dice.random() < ASKED_CARELESSLY and messages[-1]["role"] == "user":
             question = careless(messages[-1]["content"], dice)
             messages[-1] = {**messages[-1], "content": question}
@@ -103,6 +162,15 @@ def careless(question: str, dice: random.Random) -> str:
     """The question in lower case, without its last sign, or both."""
     lowered = question.lower() if dice.random() < 0.7 else question
     return lowered.rstrip("?.!") if dice.random() < 0.7 else lowered
+
+
+def otherwise(question: str, dice: random.Random) -> str:
+    """The question in other words, as far as a pattern can find some."""
+    for pattern, forms in REWORDINGS:
+        match = pattern.fullmatch(question)
+        if match and dice.random() < 0.75:
+            return dice.choice(forms).format(**match.groupdict())
+    return dice.choice(OPENINGS).format(question)
 
 
 def batches(examples: Sequence[Example], room: int, dice: random.Random) -> list[list[Example]]:

@@ -1,4 +1,4 @@
-"""Writes the trained network and its tokenizer as one GGUF file."""
+"""Writes the trained network and its tokenizer as one GGUF file, and reads the weights back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import torch
 from tokenizers import Tokenizer
 
 from demo.training.network import Llama, Shape
 from demo.training.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, VISIBLE_TOKENS
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+NAMES = {
+    "attention_norm": "attn_norm",
+    "attention.q": "attn_q",
+    "attention.k": "attn_k",
+    "attention.v": "attn_v",
+    "attention.out": "attn_output",
+    "feed_forward_norm": "ffn_norm",
+    "feed_forward.gate": "ffn_gate",
+    "feed_forward.up": "ffn_up",
+    "feed_forward.down": "ffn_down",
+}
+"""Our names of a layer's weights, and llama.cpp's."""
 
 
 def write_gguf(path: Path, model: Llama, tokenizer: Tokenizer, template: str) -> None:
@@ -76,22 +90,24 @@ def token_type(token: str) -> gguf.TokenType:
     return gguf.TokenType.USER_DEFINED if token in VISIBLE_TOKENS else gguf.TokenType.NORMAL
 
 
+def read_weights(path: Path, model: Llama) -> None:
+    """Set the network's weights to those of a file that `write_gguf` made."""
+    stored = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
+    with torch.no_grad():
+        for name, weight in named_weights(model):
+            weight.copy_(torch.from_numpy(stored[name].astype(np.float32)))
+
+
 def named_tensors(model: Llama) -> Iterator[tuple[str, Array]]:
+    for name, weight in named_weights(model):
+        yield name, weight.detach().float().numpy()
+
+
+def named_weights(model: Llama) -> Iterator[tuple[str, torch.nn.Parameter]]:
     """Every weight under llama.cpp's name; without `output` the embedding serves twice."""
-    renamed = {
-        "attention_norm": "attn_norm",
-        "attention.q": "attn_q",
-        "attention.k": "attn_k",
-        "attention.v": "attn_v",
-        "attention.out": "attn_output",
-        "feed_forward_norm": "ffn_norm",
-        "feed_forward.gate": "ffn_gate",
-        "feed_forward.up": "ffn_up",
-        "feed_forward.down": "ffn_down",
-    }
-    weights = {name: w.detach().float().numpy() for name, w in model.named_parameters()}
+    weights = dict(model.named_parameters())
     yield "token_embd.weight", weights["embedding.weight"]
     for layer in range(model.shape.layers):
-        for ours, theirs in renamed.items():
+        for ours, theirs in NAMES.items():
             yield f"blk.{layer}.{theirs}.weight", weights[f"layers.{layer}.{ours}.weight"]
     yield "output_norm.weight", weights["norm.weight"]
