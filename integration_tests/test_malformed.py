@@ -1,6 +1,7 @@
 """Whatever is sent, an answer comes back, and nobody else notices."""
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -48,7 +49,9 @@ async def still_answers(fleet: Fleet) -> None:
 
 async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
     headers = {"Content-Type": "application/json"}
-    async with fleet.http.post(fleet.inference + path, data=body, headers=headers) as response:
+    async with fleet.http.post(
+        fleet.inference + path, data=BytesIO(body), headers=headers
+    ) as response:
         return response.status, await response.json()
 
 
