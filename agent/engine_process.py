@@ -7,12 +7,13 @@ agent anew needs its memory.
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from io import FileIO
 from threading import Thread
 
 from ..shared import lifecycle, log
+from ..shared.lifecycle import Shutdown
 from .lifeline import (
     Begin,
     Failed,
@@ -24,33 +25,43 @@ from .lifeline import (
     decode_order,
     encode_report,
 )
+from .settings import AgentSettings
 
 EXIT_ORPHANED = 72
 
+Serve = Callable[[AgentSettings, Shutdown, Lifeline], Awaitable[None]]
 
-def main() -> int:
+
+async def _serve(settings: AgentSettings, shutdown: Shutdown, lifeline: Lifeline) -> None:
+    from .daemon import main  # late: the engine's libraries take a while to load
+
+    await main(settings, shutdown, lifeline)
+
+
+def main(serve: Serve = _serve) -> int:
     """Serve as the supervisor orders."""
     # Unbuffered: at exit, Python would wait for the lock of a buffer that a thread reads into.
     orders = FileIO(sys.stdin.fileno(), closefd=False)
     report = _reporter()
-    begin = decode_order(orders.readline())
+    first = orders.readline()
+    if not first:
+        return EXIT_ORPHANED
+    begin = decode_order(first)
     if not isinstance(begin, Begin):
         raise ValueError(f"the first order has to be `begin`, not `{begin.type}`")
     settings = begin.settings
     log.setup(settings.log_format, settings.log_level)
 
-    async def serve(shutdown: lifecycle.Shutdown) -> None:
+    async def obeying(shutdown: Shutdown) -> None:
         lifeline = Lifeline(begin.agent_id, report)
         _listen(orders, _obey(lifeline, shutdown))
-        from .daemon import main  # late: the engine's libraries take a while to load
-
         try:
-            await main(settings, shutdown, lifeline)
+            await serve(settings, shutdown, lifeline)
         except Exception as error:
             report(Failed(reason="; ".join(lifecycle.reasons(error))))
             raise
 
-    return lifecycle.run(settings.program, serve)
+    return lifecycle.run(settings.program, obeying)
 
 
 def _reporter() -> Callable[[Report], None]:
@@ -65,7 +76,7 @@ def _reporter() -> Callable[[Report], None]:
     return report
 
 
-def _obey(lifeline: Lifeline, shutdown: lifecycle.Shutdown) -> Callable[[Order], None]:
+def _obey(lifeline: Lifeline, shutdown: Shutdown) -> Callable[[Order], None]:
     def obey(order: Order) -> None:
         match order:
             case Tell(issues=issues):

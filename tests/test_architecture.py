@@ -29,6 +29,7 @@ PURE = (
     "agent.link.pulse",
     "agent.link.session",
     "agent.link.slots",
+    "agent.restarts",
     "balancer.doors.collected",
     "balancer.doors.native_events",
     "balancer.doors.native_requests",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from arriero.shared import lifecycle
-from arriero.shared.lifecycle import Shutdown, StartupError, ready, run
+from arriero.shared.lifecycle import Shutdown, StartupError, ready, reasons, run
 
 STUBBORN = """
 import asyncio, sys, time
@@ -51,6 +51,13 @@ def test_returning_is_success() -> None:
         return
 
     assert run("test", main) == 0
+
+
+def test_what_is_returned_is_the_exit_code() -> None:
+    async def main(_shutdown: Shutdown) -> int:
+        return 7
+
+    assert run("test", main) == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -103,6 +110,11 @@ def test_anything_else_is_logged_with_everything(
     assert record.levelname == "CRITICAL"
     assert record.exc_info is not None
     assert record.exc_info[1] is error
+
+
+def test_reasons_are_one_line_each() -> None:
+    error = ExceptionGroup("tasks", [StartupError("one"), ValueError("two\n lines")])
+    assert reasons(error) == ["one", "ValueError: two lines"]
 
 
 def test_an_interrupt_that_slips_through_is_no_traceback(

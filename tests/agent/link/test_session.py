@@ -129,6 +129,20 @@ class TestGreeting:
         assert session.received(WELCOME, 0.1) == [MarkConnected()]
         assert session.is_live
 
+    def test_issues_that_change_are_told_at_once(self) -> None:
+        session = live()
+        status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
+        assert session.tell(status.issues, 0.2) == [Send(status)]
+        assert session.tell((), 0.3) == [Send(STATUS)]
+
+    def test_issues_that_changed_offline_are_told_after_the_welcome(self) -> None:
+        session = make()
+        status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
+        assert session.tell(status.issues, 0.0) == []
+        session.connected(0.1)
+        assert session.tell(status.issues, 0.2) == []
+        assert session.received(WELCOME, 0.3) == [MarkConnected(), Send(status)]
+
     def test_issues_are_told_after_the_welcome(self) -> None:
         status = replace(STATUS, issues=(Issue(code="chat_template", message="line 1"),))
         session = make(status=status)
