@@ -5,10 +5,12 @@ agent anew needs its memory.
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from io import FileIO
 from threading import Thread
 
@@ -27,15 +29,26 @@ from .lifeline import (
 )
 from .settings import AgentSettings
 
+logger = logging.getLogger(__name__)
+
 EXIT_ORPHANED = 72
 
 Serve = Callable[[AgentSettings, Shutdown, Lifeline], Awaitable[None]]
 
 
 async def _serve(settings: AgentSettings, shutdown: Shutdown, lifeline: Lifeline) -> None:
-    from .daemon import main  # late: the engine's libraries take a while to load
+    # Late: the engine's libraries take a while to load.
+    from .daemon import main
+    from .engine.llama.abort import on_abort
 
+    on_abort(partial(_last_words, lifeline))
     await main(settings, shutdown, lifeline)
+
+
+def _last_words(lifeline: Lifeline, line: str) -> None:
+    """Native code ends the process."""
+    logger.critical("llama.cpp gives up: %s", line)
+    lifeline.report(Failed(reason=line))
 
 
 def main(serve: Serve = _serve) -> int:
