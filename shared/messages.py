@@ -72,7 +72,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The agent's first frame. `agent_id` is drawn anew by each agent process."""
+    """The agent's first frame. `agent_id` is drawn anew at each start of an agent."""
 
     __pydantic_config__ = STRICT
     type: Literal["hello"] = "hello"
