@@ -189,7 +189,7 @@ class TestTheEnd:
         await until_gone(pid)
 
     async def test_a_signal_to_every_process_counts_once(self, fleet: Fleet) -> None:
-        agent, running = await self.streaming(fleet, max_tokens=1500)
+        agent, running = await self.streaming(fleet, max_tokens=600)
         agent.signal_all(signal.SIGTERM)
         assert (await running).end["finish_reason"] == "length"
         assert await agent.exit_code() == 0
