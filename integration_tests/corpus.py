@@ -35,7 +35,7 @@ class Case:
 @cache
 def cases() -> tuple[Case, ...]:
     """Every conversation that the model gives back word for word, by its own report."""
-    inexact = set(json.loads(REPORT.read_text())["inexact"])
+    inexact = set(json.loads(REPORT.read_text())["without_system"]["not_exact"])
     return tuple(
         Case(conversation.id, _body(conversation), conversation.answer)
         for conversation in conversations.load_conversations()
