@@ -15,6 +15,7 @@ PURE = (
     "agent.chat.stop_strings",
     "agent.chat.template",
     "agent.chat.transcript",
+    "agent.engine.candidates",
     "agent.engine.detokenizer",
     "agent.engine.fair_split",
     "agent.engine.progress",

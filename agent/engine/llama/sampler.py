@@ -1,116 +1,130 @@
 """Choosing a sequence's next token from its row of logits.
 
-Greedy sequences take the highest logit of the row where it lies, without copying it. All others
-have a chain of llama.cpp's samplers in the order of llama.cpp's own `common_sampler`: biases,
-penalties, top-k, top-p, min-p, temperature, and the draw by seed. As in llama-server the penalties'
-history begins with the prompt, so a token that the prompt repeats is penalised in the answer.
+What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, top-k,
+top-p, min-p, temperature, and the draw by seed. The draws are those of llama.cpp's `dist` too, so
+the same seed gives the same tokens there. As in llama-server the penalties' history begins with the
+prompt, so a token that the prompt repeats is penalised in the answer.
 """
 
-from typing import Any
+from collections import Counter, deque
+from typing import Any, Protocol
 
-import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
-from numpy.typing import NDArray
 
+from ..candidates import Row, candidates
 from ..sampling import Sampling
 from ..sequence import NewSequence
-from .vocab import LlamaVocab
 
-_RANDOM_SEED = 0xFFFFFFFF
-"""llama.cpp takes this seed for the wish to draw one, which would not be reproducible."""
-
-Row = NDArray[np.float32]
+_LEAST_TEMPERATURE = np.finfo(np.float32).tiny
+"""What logits can be divided by; from far above it on only the best is ever drawn."""
 
 
-class Greedy:
-    """The highest logit after biases."""
+class Vocab(Protocol):
+    """What a sampler has to know of a vocabulary."""
 
-    def __init__(self, biases: dict[int, float]) -> None:
-        self._has_biases = bool(biases)
-        self._tokens = np.array(list(biases.keys()), np.int64)
+    @property
+    def size(self) -> int: ...
+    @property
+    def end_tokens(self) -> frozenset[int]: ...
+    @property
+    def suppressed_tokens(self) -> frozenset[int]: ...
+
+
+class Sampler:
+    """Chooses the tokens of one sequence, and remembers what it chose where that matters."""
+
+    def __init__(self, sequence: NewSequence, vocab: Vocab) -> None:
+        self._sampling = sequence.sampling
+        biases = _biases(sequence.sampling, vocab)
+        self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
+        self._penalties = _Penalties(sequence) if sequence.sampling.has_penalties else None
+        self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
+        self._chance = _Chance(sequence.sampling.seed)
 
     def choose(self, context: Any, index: int, row: Row) -> int:
-        """The next token. `row`, the logits of batch position `index`, is overwritten."""
-        if self._has_biases:
-            row[self._tokens] += self._biases
-        return int(row.argmax())
+        """The next token. `row`, the logits of the one before, is overwritten."""
+        with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
+            if self._biased.size:
+                row[self._biased] += self._biases
+            if self._penalties is None:
+                return self._pick(row)
+            self._penalties.apply(row)
+            token = self._pick(row)
+            self._penalties.accept(token)
+            return token
 
     def free(self) -> None:
         """Nothing to give back."""
 
-
-class Chain:
-    """llama.cpp's samplers, with the memory of what they chose."""
-
-    def __init__(self, sequence: NewSequence, biases: dict[int, float], vocab_size: int) -> None:
-        sampling = sequence.sampling
-        self._chain = llama_cpp.llama_sampler_chain_init(
-            llama_cpp.llama_sampler_chain_default_params()
-        )
-        if biases:
-            self._add(_bias_sampler(biases, vocab_size))
-        if sampling.has_penalties:
-            self._add_penalties(sampling, sequence.prompt, vocab_size)
-        if sampling.temperature <= 0:
-            self._add(llama_cpp.llama_sampler_init_greedy())
-        else:
-            self._add_draw(sampling)
-
-    def choose(self, context: Any, index: int, row: Row) -> int:
-        """The next token, from the logits of batch position `index`."""
-        return int(llama_cpp.llama_sampler_sample(self._chain, context, index))
-
-    def free(self) -> None:
-        """Give the samplers back."""
-        llama_cpp.llama_sampler_free(self._chain)
-
-    def _add(self, sampler: Any) -> None:
-        llama_cpp.llama_sampler_chain_add(self._chain, sampler)
-
-    def _add_penalties(self, sampling: Sampling, prompt: tuple[int, ...], vocab_size: int) -> None:
-        penalties = llama_cpp.llama_sampler_init_penalties(
-            vocab_size,
-            sampling.penalty_last_n,
-            sampling.repeat_penalty,
-            sampling.frequency_penalty,
-            sampling.presence_penalty,
-        )
-        for token in prompt[-sampling.penalty_last_n :]:
-            llama_cpp.llama_sampler_accept(penalties, token)
-        self._add(penalties)
-
-    def _add_draw(self, sampling: Sampling) -> None:
-        if sampling.top_k > 0:
-            self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
-        if sampling.top_p < 1:
-            self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
-        if sampling.min_p > 0:
-            self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
-        self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
-        self._add(llama_cpp.llama_sampler_init_dist(sampling.seed % _RANDOM_SEED))
+    def _pick(self, row: Row) -> int:
+        best = int(row.argmax())
+        # Without a finite highest logit (NaN counts as one) there is nothing to draw from.
+        if self._sampling.temperature <= 0 or not np.isfinite(row[best]):
+            return best
+        ids = candidates(row, self._sampling)
+        logits = row if ids is None else row[ids]
+        weights = np.exp((logits - row[best]) / self._temperature)
+        sums = weights.cumsum(dtype=np.float64)
+        place = int(sums.searchsorted(self._chance.draw() * sums[-1]))
+        return place if ids is None else int(ids[place])
 
 
-Sampler = Greedy | Chain
+class _Penalties:
+    """llama.cpp's `penalties`: for repetition, presence and frequency among the last tokens."""
+
+    def __init__(self, sequence: NewSequence) -> None:
+        self._sampling = sequence.sampling
+        self._last: deque[int] = deque()
+        self._counts: Counter[int] = Counter()
+        for token in sequence.prompt[-sequence.sampling.penalty_last_n :]:
+            self.accept(token)
+
+    def accept(self, token: int) -> None:
+        if len(self._last) == self._sampling.penalty_last_n:
+            oldest = self._last.popleft()
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
+        self._last.append(token)
+        self._counts[token] += 1
+
+    def apply(self, row: Row) -> None:
+        if not self._counts:
+            return
+        size = len(self._counts)
+        tokens = np.fromiter(self._counts.keys(), np.intp, size)
+        counts = np.fromiter(self._counts.values(), np.float32, size)
+        repeat = np.float32(self._sampling.repeat_penalty)
+        logits = row[tokens]
+        logits = np.where(logits <= 0, logits * repeat, logits / repeat)
+        frequency, presence = self._sampling.frequency_penalty, self._sampling.presence_penalty
+        row[tokens] = logits - (counts * np.float32(frequency) + np.float32(presence))
 
 
-def make_sampler(sequence: NewSequence, vocab: LlamaVocab) -> Sampler:
-    """The sampler of one sequence, to be freed when it has ended."""
-    biases = _biases(sequence.sampling, vocab)
-    if sequence.sampling.is_greedy:
-        return Greedy(biases)
-    return Chain(sequence, biases, vocab.size)
+class _Chance:
+    """The numbers that C++'s `std::mt19937` and `std::uniform_real_distribution` draw."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.MT19937()
+        state: Any = np.random.RandomState(seed).get_state(legacy=False)
+        self._bits.state = state
+
+    def draw(self) -> float:
+        """Evenly between 0 and 1."""
+        low, high = self._bits.random_raw(), self._bits.random_raw()
+        return float(low + (high << 32)) / 2**64
 
 
-def _biases(sampling: Sampling, vocab: LlamaVocab) -> dict[int, float]:
+def make_sampler(sequence: NewSequence, vocab: Vocab) -> Sampler:
+    """The sampler of one sequence."""
+    return Sampler(sequence, vocab)
+
+
+def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
     """Biases by token; ids outside the vocabulary have nothing to act on."""
     biases = {token: bias for token, bias in sampling.logit_bias if 0 <= token < vocab.size}
     never = vocab.suppressed_tokens
     if sampling.ignore_eos:
         never = never | vocab.end_tokens
     return biases | dict.fromkeys(never, -np.inf)
-
-
-def _bias_sampler(biases: dict[int, float], vocab_size: int) -> Any:
-    entries = (llama_cpp.llama_logit_bias * len(biases))(*biases.items())
-    return llama_cpp.llama_sampler_init_logit_bias(vocab_size, len(biases), entries)

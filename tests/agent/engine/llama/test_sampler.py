@@ -1,16 +1,17 @@
-"""How tokens are chosen from the demo model's logits."""
+"""How tokens are chosen: as asked, and as llama.cpp's own samplers choose them."""
 
+import ctypes
+from collections import Counter
 from typing import Any
 
+import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 import pytest
 
-from arriero.agent.engine.llama.engine import LlamaEngine
-from arriero.agent.engine.llama.sampler import Chain, Greedy, make_sampler
-from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.candidates import Row
+from arriero.agent.engine.llama.sampler import make_sampler
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.step import Decoded, Run, Step
 
 PROMPT = (40, 50, 60, 70)
 
@@ -24,90 +25,196 @@ def new(prompt: tuple[int, ...] = PROMPT, **choices: Any) -> NewSequence:
     )
 
 
-def choose(engine: LlamaEngine, sequence: NewSequence) -> int:
-    """The token after the sequence's prompt."""
-    engine.open(sequence)
-    try:
-        run = Run(sequence.id, 0, 0, sequence.prompt, True)
-        outcome = engine.execute(Step((0,), (run,), 0, len(sequence.prompt)))
-        engine.execute(Step((0,), (), 0, 0))
-    finally:
-        engine.close(sequence.id)
-    assert isinstance(outcome, Decoded)
-    (token,) = outcome.tokens
-    return token
+def row_of(size: int, *, scale: float = 1.0, seed: int = 0) -> Row:
+    return (scale * np.random.default_rng(seed).standard_normal(size)).astype(np.float32)
 
 
-def test_greedy_needs_no_chain(vocab: LlamaVocab) -> None:
-    assert isinstance(make_sampler(new(), vocab), Greedy)
-    for choices in ({"temperature": 1.0}, {"repeat_penalty": 1.2}):
-        sampler = make_sampler(new(**choices), vocab)
-        assert isinstance(sampler, Chain)
-        sampler.free()
+def choose(row: Row, prompt: tuple[int, ...] = PROMPT, **choices: Any) -> int:
+    """The first token of a new sequence."""
+    return make_sampler(new(prompt, **choices), BareVocab(row.size)).choose(None, 0, row.copy())
 
 
-def test_greedy_takes_the_highest() -> None:
-    row = np.array([0.5, 3.0, 2.9], np.float32)
-    assert Greedy({}).choose(None, 0, row) == 1
-    assert Greedy({1: -1.0}).choose(None, 0, row.copy()) == 2
-    assert Greedy({0: 2.0, 2: 1.0}).choose(None, 0, row.copy()) == 2
-    assert Greedy({1: -np.inf, 2: -np.inf}).choose(None, 0, row.copy()) == 0
+class BareVocab:
+    """As much of a vocabulary as a sampler looks at."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.end_tokens = frozenset({2, 5})
+        self.suppressed_tokens = frozenset({7})
 
 
-def test_a_chain_agrees_with_the_highest(engine: LlamaEngine) -> None:
-    best = choose(engine, new())
-    assert choose(engine, new(temperature=1.0, top_k=1)) == best
-    assert choose(engine, new(temperature=1e-3)) == best
-    assert choose(engine, new(temperature=1.0, top_k=0, top_p=1e-6)) == best
-    assert choose(engine, new(temperature=1.0, top_k=0, top_p=1.0, min_p=1.0)) == best
+ROW = row_of(200)
+BEST = int(ROW.argmax())
+
+
+def test_the_best_is_taken_where_nothing_else_can_be() -> None:
+    assert choose(ROW) == BEST
+    for narrow in (
+        {"top_k": 1},
+        {"temperature": 1e-3},
+        {"top_k": 0, "top_p": 1e-6},
+        {"top_k": 0, "top_p": 1.0, "min_p": 1.0},
+    ):
+        assert choose(ROW, **{"temperature": 1.0, **narrow}) == BEST
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
-def test_a_bias_forbids_and_demands(engine: LlamaEngine, temperature: float) -> None:
-    best = choose(engine, new())
+def test_a_bias_forbids_and_demands(temperature: float) -> None:
     choices = {"temperature": temperature}
-    assert choose(engine, new(logit_bias=((best, -100.0),), **choices)) != best
-    assert choose(engine, new(logit_bias=((123, 100.0),), **choices)) == 123
+    assert choose(ROW, logit_bias=((BEST, -100.0),), **choices) != BEST
+    assert choose(ROW, logit_bias=((123, 100.0),), **choices) == 123
 
 
-def test_a_bias_outside_the_vocabulary_does_nothing(engine: LlamaEngine) -> None:
-    best = choose(engine, new())
-    assert choose(engine, new(logit_bias=((10**9, 100.0), (-1, 100.0)))) == best
+def test_a_bias_outside_the_vocabulary_does_nothing() -> None:
+    assert choose(ROW, logit_bias=((10**9, 100.0), (-1, 100.0))) == BEST
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
-def test_ignored_end_tokens_are_never_chosen(
-    engine: LlamaEngine, vocab: LlamaVocab, temperature: float
-) -> None:
-    (end, *_) = vocab.end_tokens
-    wanted = {"logit_bias": ((end, 100.0),), "temperature": temperature}
-    assert choose(engine, new(**wanted)) == end
-    assert choose(engine, new(ignore_eos=True, **wanted)) not in vocab.end_tokens
+def test_ignored_end_tokens_are_never_chosen(temperature: float) -> None:
+    wanted = {"logit_bias": ((5, 100.0),), "temperature": temperature}
+    assert choose(ROW, **wanted) == 5
+    assert choose(ROW, ignore_eos=True, **wanted) not in (2, 5)
 
 
-def test_penalties_look_at_the_prompt(engine: LlamaEngine) -> None:
+def test_what_the_model_suppresses_is_never_chosen() -> None:
+    assert choose(ROW, logit_bias=((7, 100.0),)) == BEST
+
+
+def test_penalties_look_at_the_prompt() -> None:
     prompt = (*PROMPT, *[123] * 60)
     wanted = {"logit_bias": ((123, 100.0),)}
-    assert choose(engine, new(prompt, **wanted)) == 123
-    assert choose(engine, new(prompt, frequency_penalty=2.0, **wanted)) != 123
+    assert choose(ROW, prompt, **wanted) == 123
+    assert choose(ROW, prompt, frequency_penalty=2.0, **wanted) != 123
     # Beyond the last `penalty_last_n` tokens they are forgotten.
-    assert choose(engine, new(prompt, frequency_penalty=2.0, penalty_last_n=9, **wanted)) == 123
+    assert choose(ROW, prompt, frequency_penalty=2.0, penalty_last_n=9, **wanted) == 123
 
 
-def test_the_same_seed_gives_the_same_tokens(engine: LlamaEngine) -> None:
-    def draw(seed: int) -> int:
-        return choose(engine, new(seed=seed, temperature=5.0, top_k=0, top_p=1.0, min_p=0.0))
+def test_penalties_look_at_what_was_chosen() -> None:
+    choices = {"logit_bias": ((123, 100.0),), "presence_penalty": 2.0, "repeat_penalty": 10.0}
+    sampler = make_sampler(new((), penalty_last_n=2, **choices), BareVocab(ROW.size))
+    row = np.zeros_like(ROW)
+    row[[123, 50, 60]] = (-90, 9, 8)
+    tokens = [sampler.choose(None, 0, row.copy()) for _ in range(5)]
+    assert tokens == [123, 50, 60, 123, 50]
 
-    first = [draw(seed) for seed in range(20)]
-    assert first == [draw(seed) for seed in range(20)]
+
+def test_the_same_seed_gives_the_same_tokens() -> None:
+    choices = {"temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    seeds = [0, 1, 2**32 - 1, *range(2, 20)]
+    first = [choose(ROW, seed=seed, **choices) for seed in seeds]
+    assert first == [choose(ROW, seed=seed, **choices) for seed in seeds]
     assert len(set(first)) > 10
 
 
-def test_the_highest_seed_is_no_wish_for_chance(engine: LlamaEngine) -> None:
-    choices = {"seed": 2**32 - 1, "temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    assert len({choose(engine, new(**choices)) for _ in range(4)}) == 1
+# ---- against llama.cpp's own chain
 
 
-def test_top_k_leaves_only_the_best(engine: LlamaEngine) -> None:
-    choices = {"temperature": 5.0, "top_k": 3, "top_p": 1.0, "min_p": 0.0}
-    assert len({choose(engine, new(seed=seed, **choices)) for seed in range(40)}) <= 3
+class Chain:
+    """llama.cpp's samplers in the order of its `common_sampler`."""
+
+    def __init__(self, sequence: NewSequence, size: int) -> None:
+        sampling = sequence.sampling
+        params = llama_cpp.llama_sampler_chain_default_params()
+        self._chain = llama_cpp.llama_sampler_chain_init(params)
+        never = (7, 2, 5) if sampling.ignore_eos else (7,)
+        biases = [*sampling.logit_bias, *((token, -np.inf) for token in never)]
+        entries = (llama_cpp.llama_logit_bias * len(biases))(*biases)
+        self._add(llama_cpp.llama_sampler_init_logit_bias(size, len(biases), entries))
+        penalties = llama_cpp.llama_sampler_init_penalties(
+            size,
+            sampling.penalty_last_n,
+            sampling.repeat_penalty,
+            sampling.frequency_penalty,
+            sampling.presence_penalty,
+        )
+        for token in sequence.prompt[-sampling.penalty_last_n :]:
+            llama_cpp.llama_sampler_accept(penalties, token)
+        self._add(penalties)
+        self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
+        self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
+        self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
+        self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+        self._add(llama_cpp.llama_sampler_init_dist(sampling.seed))
+
+    def choose(self, row: Row) -> tuple[int, dict[int, float]]:
+        """The next token, and the probabilities it was drawn by."""
+        kinds = [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
+        entries = np.zeros(row.size, kinds)
+        entries["id"], entries["logit"] = np.arange(row.size), row
+        kind = ctypes.POINTER(llama_cpp.llama_token_data)
+        array = llama_cpp.llama_token_data_array(
+            data=ctypes.cast(entries.ctypes.data, kind), size=row.size, selected=-1, sorted=False
+        )
+        llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
+        left = entries[: array.size]
+        token = int(left["id"][array.selected])
+        llama_cpp.llama_sampler_accept(self._chain, token)
+        return token, dict(zip(left["id"].tolist(), left["p"].tolist(), strict=True))
+
+    def free(self) -> None:
+        llama_cpp.llama_sampler_free(self._chain)
+
+    def _add(self, sampler: Any) -> None:
+        llama_cpp.llama_sampler_chain_add(self._chain, sampler)
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "penalties": {"repeat_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.2},
+    "rewards": {"repeat_penalty": 0.7, "presence_penalty": -1.0, "penalty_last_n": 7},
+    "biases": {"logit_bias": ((9, 8.0), (20, -3.0)), "ignore_eos": True},
+    "hot": {"temperature": 3.0, "top_p": 0.99, "min_p": 0.001},
+    "cold": {"temperature": 0.01},
+    "one": {"top_k": 1},
+    "many": {"top_k": 1000},
+    "no top-k": {"top_k": 0},
+    "top-p only": {"top_k": 0, "min_p": 0.0, "top_p": 0.9},
+    "min-p only": {"top_k": 0, "top_p": 1.0},
+    "no filter": {"top_k": 0, "top_p": 1.0, "min_p": 0.0},
+}
+
+
+@pytest.mark.parametrize("size", [33, 5000, 40_001])
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
+    prompt = (*range(10, 30), *range(10, 20), *range(10, 13))
+    sequence = new(prompt, **{"seed": 4711, "temperature": 0.8, **CHOICES[name]})
+    chain, sampler = Chain(sequence, size), make_sampler(sequence, BareVocab(size))
+    try:
+        for seed in range(40):
+            row = row_of(size, scale=5, seed=seed)
+            token, _ = chain.choose(row)
+            assert sampler.choose(None, 0, row) == token
+    finally:
+        chain.free()
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if name not in ("penalties", "rewards")])
+def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
+    sequence = new(**{"temperature": 0.8, **CHOICES[name]})
+    chain, sampler = Chain(sequence, ROW.size), make_sampler(sequence, BareVocab(ROW.size))
+    _, wanted = chain.choose(ROW)
+    chain.free()
+    num_draws = 20_000
+    counts = Counter(sampler.choose(None, 0, ROW.copy()) for _ in range(num_draws))
+    assert counts.keys() <= wanted.keys()
+    for token, probability in wanted.items():
+        spread = (probability * (1 - probability) / num_draws) ** 0.5
+        assert abs(counts[token] / num_draws - probability) <= 5 * spread + 1e-5
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", CHOICES)
+def test_broken_logits_break_nothing(name: str, value: float) -> None:
+    sampler = make_sampler(new(**{"temperature": 0.8, **CHOICES[name]}), BareVocab(1000))
+    row = np.zeros(1000, np.float32)
+    for broken in (slice(3, 4), slice(None)):
+        row[broken] = value
+        assert 0 <= sampler.choose(None, 0, row.copy()) < 1000
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-30])
+def test_a_tiny_temperature_takes_the_best(temperature: float) -> None:
+    row = np.array([0.0, -1e30, 2.0, 1.999, *[-50.0] * 100], np.float32)
+    sampler = make_sampler(new(temperature=temperature), BareVocab(row.size))
+    assert {sampler.choose(None, 0, row.copy()) for _ in range(20)} == {2}

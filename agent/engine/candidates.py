@@ -1,0 +1,94 @@
+"""Which tokens a row of logits leaves to chance: llama.cpp's filters without its candidate arrays.
+
+llama.cpp copies every logit into an entry of twelve bytes and orders the entries, which for a large
+vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies,
+and only what may pass is copied. The filters are those of llama.cpp's samplers `top_k`, `top_p` and
+`min_p`, in that order; the same tokens pass, in the same order where there is one.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sampling import Sampling
+
+Row = NDArray[np.float32]
+Ids = NDArray[np.intp]
+
+COLUMN = 32
+"""Logits in a column of the table that is searched for the highest."""
+GLANCES = (256, 8192)
+"""How many tokens are put in order before all of them are: nearly every nucleus lies in these."""
+
+
+def candidates(row: Row, sampling: Sampling) -> Ids | None:
+    """Ids of the tokens that may be chosen, at least one; `None` where all may.
+
+    With `top_k` or `top_p` the highest logits come first, otherwise ids ascend. No logit of `row`
+    may be NaN, and the highest is to be finite.
+    """
+    if 0 < sampling.top_k < row.size:
+        ids = highest(row, sampling.top_k)
+        return ids[: _num_passing(row[ids], sampling)]
+    if sampling.top_p < 1:
+        return _nucleus(row, sampling)
+    if sampling.min_p > 0:
+        return np.flatnonzero(row >= _floor(row.max(), sampling))
+    return None
+
+
+def highest(row: Row, count: int) -> Ids:
+    """Ids of the `count` highest logits in descending order."""
+    ids = _contenders(row, count)
+    return ids[np.argsort(-row[ids])[:count]]
+
+
+def _contenders(row: Row, count: int) -> Ids:
+    """Ids of all logits that reach a bound which `count` or more of them reach, and not many more.
+
+    The row is laid out as a table. The highest of each of so many columns is one of `count` logits
+    that reach the lowest of these; only columns whose highest does can hold others.
+    """
+    width = row.size // COLUMN
+    if count > width:
+        return np.flatnonzero(row >= np.partition(row, -count)[-count])
+    size = COLUMN * width
+    table = row[:size].reshape(COLUMN, width)
+    tops = table.max(axis=0)
+    bound = np.partition(tops, -count)[-count]
+    columns = np.flatnonzero(tops >= bound)
+    lines, places = np.nonzero(table[:, columns] >= bound)
+    rest = np.flatnonzero(row[size:] >= bound)
+    return np.concatenate((lines * width + columns[places], size + rest))
+
+
+def _nucleus(row: Row, sampling: Sampling) -> Ids:
+    whole = np.exp(row - row.max()).sum()
+    for count in GLANCES:
+        ids = highest(row, min(count, row.size))
+        num_passing = _num_passing(row[ids], sampling, whole)
+        if num_passing < count:
+            return ids[:num_passing]
+    ids = np.argsort(-row)
+    return ids[: _num_passing(row[ids], sampling, whole)]
+
+
+def _num_passing(logits: Row, sampling: Sampling, whole: np.float32 | None = None) -> int:
+    """How many of `logits`, in descending order, pass.
+
+    `whole` is the sum that makes weights probabilities where `logits` are only a part.
+    """
+    num_passing = logits.size
+    if sampling.top_p < 1:
+        sums = np.exp(logits - logits[0]).cumsum()
+        target = np.float32(sampling.top_p) * (sums[-1] if whole is None else whole)
+        num_passing = min(int(sums.searchsorted(target)) + 1, num_passing)
+    if sampling.min_p > 0:
+        passing = logits >= _floor(logits[0], sampling)
+        num_passing = min(num_passing, int(np.count_nonzero(passing)))
+    return num_passing
+
+
+def _floor(highest: np.float32, sampling: Sampling) -> np.float32:
+    return np.float32(highest + np.float32(math.log(sampling.min_p)))
