@@ -25,6 +25,7 @@ PURE = (
     "agent.engine.step",
     "agent.engine.step_cost",
     "agent.engine.stored_prompt",
+    "agent.engine.writers",
     "agent.link.answer",
     "agent.link.decisions",
     "agent.link.pulse",
