@@ -8,7 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from .errors import RequestError
 from .strict import STRICT
@@ -38,6 +45,7 @@ def _token_id(key: str) -> str:
 
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
+CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Temperature = Annotated[float, Field(ge=0, le=10)]
 TopK = Annotated[int, Field(ge=0, lt=2**31)]
 TopP = Annotated[float, Field(gt=0, le=1)]
@@ -93,7 +101,9 @@ class GenerateRequest:
 
     `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
     JSON keys, so strings of digits) to a bias in logits, -100 to 100. `max_tokens` of `None` goes
-    on to the slot's context ceiling.
+    on to the slot's context ceiling. `cache_key` names a prompt stored by the agent, of which the
+    part that this one begins with is not computed again; `save_cache` stores prompt and answer
+    under that name when the request ended well.
     """
 
     __pydantic_config__ = STRICT
@@ -117,12 +127,21 @@ class GenerateRequest:
     thinking: bool | None = None
     tools: tuple[dict[str, Any], ...] | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    cache_key: CacheKey | None = None
+    save_cache: bool = False
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give exactly one of `prompt` and `messages`")
         return self
+
+    @field_validator("save_cache")
+    @classmethod
+    def _under_a_key(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("cache_key") is None:
+            raise ValueError("must have a `cache_key` beside it to save under")
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

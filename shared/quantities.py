@@ -1,4 +1,4 @@
-"""Values as people write them in settings: durations and addresses."""
+"""Values as people write them in settings: durations, sizes and addresses."""
 
 import math
 import re
@@ -9,10 +9,19 @@ from pydantic import BeforeValidator
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|)", re.ASCII)
+_SIZES = {"": 1} | {
+    f"{letter}{rest}": base**power
+    for power, letter in enumerate("kmgt", start=1)
+    for rest, base in (("b", 1000), ("ib", 1024))
+}
+_SIZE = re.compile(r"(\d{1,16}(?:\.\d{0,9})?)\s*([kmgt]i?b|)", re.ASCII)
 _ADDRESS = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):(\d{1,5})", re.ASCII)
 
 MAX_DURATION = 365 * 24 * 3600.0
 """Longest duration anyone can mean, in seconds; timers take it without overflow."""
+
+MAX_SIZE = 2**50
+"""Largest size anyone can mean, in bytes; a float still tells neighbours apart."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -52,6 +61,15 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / _UNITS[unit]:.12g}{unit}"
 
 
+def parse_size(value: object) -> int:
+    """Bytes of `1000`, `500MB`, `1.5GiB`, whatever the case. Raises `ValueError` likewise."""
+    found = _SIZE.fullmatch(str(value).strip().lower())
+    size = round(float(found[1]) * _SIZES[found[2]]) if found else MAX_SIZE + 1
+    if size > MAX_SIZE:
+        raise ValueError("must be a size in bytes, such as 1000000, 500MB or 10GiB")
+    return size
+
+
 def parse_address(value: object) -> Address:
     """The address in `host:port`; without a host, the loopback's. Raises `ValueError` likewise."""
     found = _ADDRESS.fullmatch(str(value).strip())
@@ -62,3 +80,6 @@ def parse_address(value: object) -> Address:
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds."""
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+"""Bytes."""

@@ -58,6 +58,11 @@ class Preparer:
 
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
+        if request.cache_key is not None:
+            raise NotSupported(
+                "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
+                field="cache_key",
+            )
         return Prepared(
             prompt=self._prompt(request),
             sampling=self._sampling(request),

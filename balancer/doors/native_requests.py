@@ -18,12 +18,10 @@ MAX_BATCH_REQUESTS = 256
 
 NOT_YET = frozenset(
     {
-        "cache_key",
         "grammar",
         "logprobs",
         "n_discard",
         "prefill_only",
-        "save_cache",
         "tool_choice",
     }
 )
@@ -79,6 +77,7 @@ def parse_batch(body: bytes) -> Batch:
                 "`stream` is for the batch as a whole: give it beside `requests`",
                 field=f"requests[{position}].stream",
             )
+    _check_writers(parsed.requests)
     return Batch(
         ids=_unique_ids(parsed.requests),
         requests=tuple(entry.without_id() for entry in parsed.requests),
@@ -114,3 +113,14 @@ def _unique_ids(entries: Sequence[BatchEntry]) -> tuple[str, ...]:
             )
         ids[id] = None
     return tuple(ids)
+
+
+def _check_writers(entries: Sequence[BatchEntry]) -> None:
+    writers: dict[str | None, int] = {}
+    for position, entry in enumerate(entries):
+        if entry.save_cache and (first := writers.setdefault(entry.cache_key, position)) < position:
+            raise InvalidRequest(
+                f"`save_cache`: requests[{first}] already saves under the key "
+                f"{entry.cache_key!r}; one request a batch may",
+                field=f"requests[{position}].save_cache",
+            )

@@ -49,6 +49,8 @@ def test_everything_at_once() -> None:
         "thinking": False,
         "tools": [{"type": "function"}],
         "priority": -100,
+        "cache_key": "k" * 256,
+        "save_cache": True,
     }
     request = parse(**fields)
     assert json.loads(REQUEST.dump_json(request, exclude_none=True)) == fields
@@ -60,9 +62,21 @@ def test_exactly_one_of_prompt_and_messages(fields: dict[str, Any]) -> None:
         parse(**fields)
 
 
+@pytest.mark.parametrize("key", [{}, {"cache_key": None}])
+def test_a_cache_is_saved_under_a_key(key: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="`save_cache` must have a `cache_key`") as refused:
+        parse(prompt="a", save_cache=True, **key)
+    assert refused.value.field == "save_cache"
+    assert parse(prompt="a", save_cache=False, **key).cache_key is None
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("cache_key", ""),
+        ("cache_key", "k" * 257),
+        ("cache_key", 1),
+        ("save_cache", 1),
         ("prompt", 1),
         ("messages", []),
         ("messages", [HELLO] * 4097),

@@ -1,14 +1,16 @@
-"""Durations and addresses as people write them."""
+"""Durations, sizes and addresses as people write them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.shared.quantities import (
+    MAX_SIZE,
     Address,
     format_duration,
     parse_address,
     parse_duration,
+    parse_size,
 )
 
 
@@ -88,3 +90,37 @@ def test_no_addresses(text: str) -> None:
 
 def test_an_ipv6_address_is_written_in_brackets() -> None:
     assert str(Address("::1", 80)) == "[::1]:80"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1000", 1000),
+        (1000, 1000),
+        ("1kB", 1000),
+        ("1KiB", 1024),
+        ("500MB", 500 * 10**6),
+        (" 1.5 GiB ", 3 * 2**29),
+        ("10gib", 10 * 2**30),
+        ("2TB", 2 * 10**12),
+        ("0.0001KB", 0),
+        (str(MAX_SIZE), MAX_SIZE),
+    ],
+)
+def test_sizes(text: object, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "much", "2T", "-1", "1e9", "nan", "GiB", "1 GiB more", "1_0", "2000TiB", "9" * 99],
+)
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a size in bytes, such as 1000000, 500MB"):
+        parse_size(text)
+
+
+@given(st.integers(min_value=0, max_value=MAX_SIZE))
+def test_a_plain_size_is_taken_exactly(size: int) -> None:
+    assert parse_size(str(size)) == size

@@ -127,3 +127,9 @@ class TestSampling:
     def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:
         with pytest.raises(InvalidRequest, match="no token 258; this model's ids go up to 257"):
             make().prepare(GenerateRequest(prompt="x", logit_bias={"258": 1.0}))
+
+
+def test_a_stored_prompt_is_refused_where_none_is_kept() -> None:
+    with pytest.raises(NotSupported, match="--cache-dir") as caught:
+        prompt(make(), prompt="x", cache_key="k")
+    assert caught.value.field == "cache_key"

@@ -53,6 +53,22 @@ def test_batch_ids_default_to_positions() -> None:
     assert batch.stream
 
 
+def test_a_batch_saves_once_under_a_key() -> None:
+    reads = {"prompt": "x", "cache_key": "k"}
+    writes = {**reads, "save_cache": True}
+    other = {**writes, "cache_key": "l"}
+    assert len(parse_batch(encode({"requests": [reads, writes, reads, other]})).requests) == 4
+    with pytest.raises(InvalidRequest, match=r"requests\[1\] already saves .* 'k'") as caught:
+        parse_batch(encode({"requests": [reads, writes, other, writes]}))
+    assert caught.value.field == "requests[3].save_cache"
+
+
+def test_a_batch_names_the_request_that_saves_under_no_key() -> None:
+    with pytest.raises(InvalidRequest, match="must have a `cache_key`") as caught:
+        parse_batch(encode({"requests": [{"prompt": "x"}, {"prompt": "y", "save_cache": True}]}))
+    assert caught.value.field == "requests[1].save_cache"
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
