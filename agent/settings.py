@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.quantities import Duration
 from ..shared.settings.declaration import DaemonSettings, Shown
@@ -33,6 +33,13 @@ def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(urls)) < len(urls):
         raise ValueError("must name each balancer once")
     return urls
+
+
+def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
+    context_size = info.data.get("context_size")
+    if cells is not None and context_size is not None and cells < context_size:
+        raise ValueError(f"must hold one slot at least, which is {context_size} (context size)")
+    return cells
 
 
 BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
@@ -66,6 +73,12 @@ class AgentSettings(DaemonSettings):
     context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
         default=4096, description="ceiling of each slot, prompt and answer together, in tokens"
     )
+    kv_cells: Annotated[
+        int | None,
+        Field(ge=16, le=2**28),
+        AfterValidator(_holds_a_slot),
+        Shown("N", "slots times context size"),
+    ] = Field(default=None, description="KV cache in tokens, shared by all slots")
     threads: Annotated[int, Field(ge=1, le=1024), Shown("N", "physical cores")] = Field(
         default_factory=default_threads, description="threads of the engine"
     )

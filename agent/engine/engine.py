@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
+from .capacity import Capacity
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId
 from .step import Outcome, Step
@@ -15,8 +16,7 @@ class Engine(Protocol):
     def model(self) -> LoadedModel: ...
 
     @property
-    def batch_size(self) -> int:
-        """Most tokens of one step."""
+    def capacity(self) -> Capacity: ...
 
     def open(self, sequence: NewSequence) -> None:
         """Prepare to choose tokens for `sequence`, whenever its steps come."""
@@ -25,15 +25,25 @@ class Engine(Protocol):
         """Forget what `open` prepared."""
 
     def execute(self, step: Step) -> Outcome:
-        """Clear, decode, choose. The worker plans nothing else meanwhile."""
+        """Edit the cells, decode, choose. The worker plans nothing else meanwhile."""
 
     def free(self) -> None:
         """Give everything back; nothing may be called afterwards."""
 
 
 class LoadEngine(Protocol):
-    """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`."""
+    """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`.
+
+    They share `kv_cells` cells; `None` gives them as many as they can hold together.
+    """
 
     def __call__(
-        self, path: Path, *, slots: int, context_size: int, threads: int, gpu_layers: int
+        self,
+        path: Path,
+        *,
+        slots: int,
+        context_size: int,
+        kv_cells: int | None,
+        threads: int,
+        gpu_layers: int,
     ) -> Engine: ...

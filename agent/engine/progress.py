@@ -1,8 +1,8 @@
 """One sequence's way through the engine: what it consists of, how much of it is computed.
 
-Invariant: `num_computed < len(history)`. There is always a token to compute, the last one at the
-least, because the next token is chosen from its logits. A sequence whose cells were given up
-(`rewind`) reads its own tokens again like a prompt, and goes on where it was.
+Invariant: `num_computed < len(history)` as long as it runs. There is always a token to compute, the
+last one at the least, because the next token is chosen from its logits. A sequence whose cells were
+given up (`rewind`) reads its own tokens again like a prompt, and goes on where it was.
 """
 
 from typing import Literal
@@ -12,26 +12,41 @@ from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 
 
 class Progress:
-    """`history` is the prompt and what was generated since; `rank` orders those who wait."""
+    """`history` is the prompt and what was generated since; `rank` orders those who wait.
+
+    `ceiling` is the most tokens that its slot holds.
+    """
 
     __slots__ = (
+        "_ceiling",
         "_decode_seconds",
-        "_limit",
+        "_max_generated",
+        "_num_prefilled",
         "_prefill_seconds",
         "_prompt_length",
+        "_was_started",
         "history",
         "id",
+        "last_token_at",
+        "num_cached",
         "num_computed",
+        "num_generated",
         "rank",
     )
 
-    def __init__(self, sequence: NewSequence, *, arrival: int, context_size: int) -> None:
+    def __init__(self, sequence: NewSequence, *, arrival: int, ceiling: int) -> None:
         self.id: SequenceId = sequence.id
         self.rank = (-sequence.priority, arrival)
         self.history = list(sequence.prompt)
+        self.num_cached = 0
         self.num_computed = 0
+        self.num_generated = 0
+        self.last_token_at = 0.0
+        self._ceiling = ceiling
+        self._max_generated = sequence.max_tokens
         self._prompt_length = len(sequence.prompt)
-        self._limit = _longest(sequence, context_size)
+        self._was_started = False
+        self._num_prefilled = 0
         self._prefill_seconds: float | None = None
         self._decode_seconds: float | None = None
 
@@ -41,29 +56,60 @@ class Progress:
         return len(self.history) - self.num_computed
 
     @property
+    def num_left(self) -> int:
+        """Most tokens that it may still gain."""
+        room = self._ceiling - len(self.history)
+        if self._max_generated is None:
+            return room
+        return min(room, self._max_generated - self.num_generated)
+
+    @property
     def is_generating(self) -> bool:
         """Whether a step needs exactly its last token; otherwise it is reading."""
-        length = self.num_computed + 1
-        return length > self._prompt_length and length == len(self.history)
+        return self.num_generated > 0 and self.num_computed + 1 == len(self.history)
 
     @property
     def is_full(self) -> bool:
         """Whether it may have no further token: its own limit, or the slot's ceiling."""
-        return len(self.history) >= self._limit
+        return self.num_left <= 0
 
     def next_tokens(self, count: int) -> tuple[int, ...]:
         """The next `count` tokens to compute."""
         return tuple(self.history[self.num_computed : self.num_computed + count])
 
-    def advance(self, count: int, seconds: float) -> None:
-        """`count` tokens were computed in a step of `seconds`."""
-        if count > self.num_pending:
-            raise ValueError(f"{count} tokens computed of {self.num_pending} pending")
-        if self.is_generating:
-            self._decode_seconds = (self._decode_seconds or 0.0) + seconds
-        else:
-            self._prefill_seconds = (self._prefill_seconds or 0.0) + seconds
-        self.num_computed += count
+    def start(self, num_shared: int) -> int:
+        """It gets a slot, in which its first `num_shared` tokens are computed already.
+
+        How many of them its prompt did not have to compute: none when it only comes back.
+        """
+        self.num_computed = num_shared
+        if self._was_started:
+            return 0
+        self._was_started = True
+        self.num_cached = num_shared
+        return num_shared
+
+    def read(self, count: int, pure_seconds: float | None) -> None:
+        """`count` tokens of the prompt were computed.
+
+        `pure_seconds` is what the step took if it read nothing but prompts; only such steps tell
+        how fast prompts are read.
+        """
+        self._advance(count)
+        if pure_seconds is not None and not self.num_generated:
+            self._num_prefilled += count
+            self._prefill_seconds = (self._prefill_seconds or 0.0) + pure_seconds
+
+    def decode(self, seconds: float) -> None:
+        """Its last token was computed in a step of `seconds`."""
+        self._advance(1)
+        self._decode_seconds = (self._decode_seconds or 0.0) + seconds
+
+    def extend(self, token: int, now: float) -> None:
+        """`token` was chosen."""
+        self.history.append(token)
+        self.num_generated += 1
+        self.last_token_at = now
 
     def rewind(self) -> None:
         """Its cells are lost: everything is computed again."""
@@ -73,15 +119,15 @@ class Progress:
         """The end of it, with its counts so far."""
         stats = SequenceStats(
             prompt_tokens=self._prompt_length,
-            cached_tokens=0,
-            completion_tokens=len(self.history) - self._prompt_length,
+            cached_tokens=self.num_cached,
+            completion_tokens=self.num_generated,
+            prefill_tokens=self._num_prefilled,
             prefill_seconds=self._prefill_seconds,
             decode_seconds=self._decode_seconds,
         )
         return SequenceEnd(reason, stats)
 
-
-def _longest(sequence: NewSequence, context_size: int) -> int:
-    if sequence.max_tokens is None:
-        return context_size
-    return min(context_size, len(sequence.prompt) + sequence.max_tokens)
+    def _advance(self, count: int) -> None:
+        if count > self.num_pending:
+            raise ValueError(f"{count} tokens computed of {self.num_pending} pending")
+        self.num_computed += count

@@ -31,11 +31,16 @@ class NewSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceStats:
-    """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step)."""
+    """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
+
+    `prefill_tokens` of the prompt were computed in steps that only read prompts, in
+    `prefill_seconds`; where streams generated besides, nobody can tell what took how long.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    prefill_tokens: int
     prefill_seconds: float | None
     decode_seconds: float | None
 
@@ -52,9 +57,11 @@ class SequenceEnd:
 class SequenceOutput:
     """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
 
-    A `length` end comes with the last token; `stop` and errors come alone.
+    A `length` end comes with the last token; `stop` and errors come alone. `cached_tokens` of the
+    prompt were not computed, as in the end's counts, for those who do not wait for the end.
     """
 
     id: SequenceId
     tokens: tuple[int, ...] = ()
     end: SequenceEnd | None = None
+    cached_tokens: int = 0

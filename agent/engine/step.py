@@ -1,8 +1,31 @@
-"""One step of the engine: what is computed together, and what can come of it."""
+"""One step of the engine: what is computed together, and what can come of it.
+
+Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
+"""
 
 from dataclasses import dataclass
 
 from .sequence import SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """`holder` gives up its cells from position `start` on."""
+
+    holder: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The first `length` cells of `source` become those of `holder` too, which has none."""
+
+    source: int
+    holder: int
+    length: int
+
+
+Edit = Clear | Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +44,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """First the cells of the slots in `clears` are given up, then `runs` are decoded as one batch.
+    """First `edits`, in their order; then `runs` are decoded as one batch.
 
-    Generating sequences come before prompts. A step without runs only clears. `num_generating`
-    and `num_prompt_tokens` say what the batch is made of; they add up to its size.
+    Generating sequences come before prompts. `num_generating` and `num_prompt_tokens` say what the
+    batch is made of; they add up to its size. A step without runs is only its edits.
     """
 
-    clears: tuple[int, ...]
+    edits: tuple[Edit, ...]
     runs: tuple[Run, ...]
     num_generating: int
     num_prompt_tokens: int
@@ -42,7 +65,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The cells did not suffice; nothing was computed, the cache is as it was after the clears."""
+    """The cells did not suffice; nothing was computed, the cache is as it was after the edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +81,4 @@ class Failed:
 
 
 Outcome = Decoded | NoRoom | Aborted | Failed
-"""Whatever it is, the step's clears were carried out."""
+"""Whatever it is, the step's edits were carried out."""

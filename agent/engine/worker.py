@@ -60,6 +60,7 @@ class Worker:
         gpu_layers: int,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
+        kv_cells: int | None = None,
         load: LoadEngine = load_engine,
     ) -> None:
         self._load = partial(
@@ -67,6 +68,7 @@ class Worker:
             model_path,
             slots=slots,
             context_size=context_size,
+            kv_cells=kv_cells,
             threads=threads,
             gpu_layers=gpu_layers,
         )
@@ -104,7 +106,7 @@ class Worker:
         try:
             engine = self._load()
             scheduler = self._make_scheduler(
-                batch_size=engine.batch_size, end_tokens=engine.model.vocab.end_tokens
+                capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
             )
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)

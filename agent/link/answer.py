@@ -19,11 +19,13 @@ class Answer:
     def __init__(self, id: RequestId, prepared: Prepared, piece: Callable[[int], bytes]) -> None:
         self._id = id
         self._num_prompt_tokens = len(prepared.prompt)
+        self._num_cached_tokens = 0
         self._transcript = Transcript(piece, prepared.stop)
         self.is_over = False
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """What a step's output means for the balancer."""
+        self._num_cached_tokens = output.cached_tokens
         items = self._pieces(self._transcript.push(output.tokens))
         if self._transcript.is_stopped:
             items.append(self._ended("stop", output.end))
@@ -52,7 +54,7 @@ class Answer:
         self.is_over = True
         usage = Usage(
             prompt_tokens=self._num_prompt_tokens,
-            cached_tokens=0 if end is None else end.stats.cached_tokens,
+            cached_tokens=self._num_cached_tokens,
             completion_tokens=self._transcript.num_tokens,
         )
         return Ended(id=self._id, finish_reason=reason, usage=usage, rates=rates(end))
@@ -69,9 +71,7 @@ def rates(end: SequenceEnd | None) -> Rates:
     stats = end.stats
     num_unseen = 1 if end.reason == "stop" else 0
     return Rates(
-        prefill_tokens_per_second=_rate(
-            stats.prompt_tokens - stats.cached_tokens, stats.prefill_seconds
-        ),
+        prefill_tokens_per_second=_rate(stats.prefill_tokens, stats.prefill_seconds),
         decode_tokens_per_second=_rate(
             stats.completion_tokens - 1 + num_unseen, stats.decode_seconds
         ),

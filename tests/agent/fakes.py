@@ -106,6 +106,7 @@ class FakeWorker:
             prompt_tokens=len(sequence.prompt),
             cached_tokens=0,
             completion_tokens=len(tokens),
+            prefill_tokens=len(sequence.prompt),
             prefill_seconds=0.5,
             decode_seconds=0.25,
         )

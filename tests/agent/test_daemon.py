@@ -90,6 +90,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
     assert agent.worker.settings == {
         "slots": 3,
         "context_size": 32,
+        "kv_cells": None,
         "threads": 5,
         "max_stall": 0.25,
         "gpu_layers": -1,

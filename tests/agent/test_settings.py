@@ -25,6 +25,7 @@ def test_defaults() -> None:
         "slots": 4,
         "model": None,
         "context_size": 4096,
+        "kv_cells": None,
         "threads": default_threads(),
         "max_stall": 0.5,
         "gpu_layers": -1,
@@ -51,6 +52,14 @@ def test_values() -> None:
     assert (settings.name, settings.slots, settings.gpu_layers) == ("box", 8, 0)
     assert settings.model == Path("m.gguf")
     assert settings.max_stall == pytest.approx(0.2)
+
+
+def test_the_cache_holds_a_slot_at_least() -> None:
+    settings = load(AgentSettings, ["--context-size", "512", "--kv-cells", "600"], {})
+    assert settings.kv_cells == 600
+    complaint = refused("--context-size", "512", "--kv-cells", "500")
+    assert "--kv-cells" in complaint
+    assert "must hold one slot at least, which is 512" in complaint
 
 
 def test_several_balancers() -> None:

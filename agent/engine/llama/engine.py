@@ -1,22 +1,25 @@
 """llama.cpp as the worker's engine: one context, one batch, one sampler a sequence.
 
-One unified KV cache serves all slots, with as many cells as they can hold together, so that a
-prefix can be shared by reference. The context belongs to the thread that made it.
+One unified KV cache serves all slots, so that a prefix can be shared by reference. Kept prefixes
+belong to numbers beyond the slots: with a unified cache llama.cpp's memory takes any below its own
+limit, while every number that batches may use (`n_seq_max`) costs a row of logits and work in each
+decode. The context belongs to the thread that made it.
 """
 
 import ctypes
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from ....shared.messages import ModelInfo
+from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sequence import NewSequence, SequenceId
-from ..step import Aborted, Decoded, Failed, NoRoom, Outcome, Run, Step
+from ..step import Aborted, Clear, Copy, Decoded, Edit, Failed, NoRoom, Outcome, Run, Step
 from .batch import Batch
 from .log import route_log
 from .model import Model
@@ -27,19 +30,26 @@ logger = logging.getLogger(__name__)
 MAX_BATCH = 2048
 """Most tokens of one step: beyond this llama.cpp gains nothing, and commands wait longer."""
 
-_WHOLE = -1
-"""In llama.cpp's ranges of positions: from the start, or to the end."""
+_END = -1
+"""In llama.cpp's ranges of positions: to the end."""
 
 
 class LlamaEngine:
     """`engine.Engine` over a loaded model."""
 
-    def __init__(self, model: Model, *, slots: int, context_size: int, threads: int) -> None:
+    def __init__(
+        self, model: Model, *, slots: int, context_size: int, kv_cells: int, threads: int
+    ) -> None:
         self._model = model
-        self._context = _open_context(model, slots * context_size, slots, threads)
+        self._context = _open_context(model, kv_cells, slots, threads)
         self._memory = llama_cpp.llama_get_memory(self._context)
-        self.batch_size: int = llama_cpp.llama_n_batch(self._context)
-        self._batch = Batch(self.batch_size)
+        self.capacity = Capacity(
+            batch_size=llama_cpp.llama_n_batch(self._context),
+            num_cells=kv_cells,
+            num_holders=llama_cpp.llama_max_parallel_sequences(),
+            can_share=model.can_share,
+        )
+        self._batch = Batch(self.capacity.batch_size)
         self._samplers: dict[SequenceId, Sampler] = {}
         self._rows = _Rows(slots, model.vocab.size)
         self.model = LoadedModel(
@@ -65,9 +75,9 @@ class LlamaEngine:
             sampler.free()
 
     def execute(self, step: Step) -> Outcome:
-        """Clear, decode, choose."""
-        for slot in step.clears:
-            llama_cpp.llama_memory_seq_rm(self._memory, slot, _WHOLE, _WHOLE)
+        """Edit the cells, decode, choose."""
+        for edit in step.edits:
+            self._edit(edit)
         if not step.runs:
             return Decoded(())
         outputs = self._batch.fill(step.runs)
@@ -95,6 +105,15 @@ class LlamaEngine:
         self._samplers.clear()
         llama_cpp.llama_free(self._context)
         self._model.free()
+
+    def _edit(self, edit: Edit) -> None:
+        match edit:
+            case Clear(holder, start):
+                llama_cpp.llama_memory_seq_rm(self._memory, holder, start, _END)
+            case Copy(source, holder, length):
+                llama_cpp.llama_memory_seq_cp(self._memory, source, holder, 0, length)
+            case _:
+                assert_never(edit)
 
     def _choose(self, runs: tuple[Run, ...], outputs: list[int]) -> tuple[int, ...]:
         if not outputs:
@@ -127,16 +146,28 @@ class _Rows:
 
 
 def load_engine(
-    path: Path, *, slots: int, context_size: int, threads: int, gpu_layers: int
+    path: Path,
+    *,
+    slots: int,
+    context_size: int,
+    kv_cells: int | None = None,
+    threads: int,
+    gpu_layers: int,
 ) -> LlamaEngine:
-    """Load the model at `path` and make it ready to run. Raises `ModelError`."""
+    """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     most = llama_cpp.llama_max_parallel_sequences()
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
     model = Model(path, gpu_layers=gpu_layers)
     _warn_of_long_context(model, context_size)
     try:
-        engine = LlamaEngine(model, slots=slots, context_size=context_size, threads=threads)
+        engine = LlamaEngine(
+            model,
+            slots=slots,
+            context_size=context_size,
+            kv_cells=kv_cells or slots * context_size,
+            threads=threads,
+        )
     except ModelError:
         model.free()
         raise
@@ -162,7 +193,7 @@ def _open_context(model: Model, num_cells: int, slots: int, threads: int) -> Any
     if not context:
         raise ModelError(
             f"model file {model.path} loads, but not with a KV cache of {num_cells} cells "
-            f"(--slots times --context-size): lower one of them ({'; '.join(errors)})"
+            f"(--kv-cells): lower it, --slots or --context-size ({'; '.join(errors)})"
         )
     if not llama_cpp.llama_get_memory(context):
         llama_cpp.llama_free(context)

@@ -60,6 +60,15 @@ class Model:
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
     @property
+    def can_share(self) -> bool:
+        """Whether a sequence can share its cells, and give up its last ones."""
+        return not (
+            llama_cpp.llama_model_is_recurrent(self.handle)
+            or llama_cpp.llama_model_is_hybrid(self.handle)
+            or llama_cpp.llama_model_n_swa(self.handle) > 0
+        )
+
+    @property
     def chat_template(self) -> str | None:
         """The Jinja source in the file, if there is one."""
         source = llama_cpp.llama_model_chat_template(self.handle, None)

@@ -5,12 +5,25 @@ show at once whether cells were mixed up, lost or kept too long.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, Outcome, Run, Step
+from arriero.agent.engine.step import (
+    Aborted,
+    Clear,
+    Copy,
+    Decoded,
+    Edit,
+    Failed,
+    NoRoom,
+    Outcome,
+    Run,
+    Step,
+)
 from arriero.shared.messages import ModelInfo
 
 VOCAB_SIZE = 50
@@ -59,8 +72,20 @@ def run_alone(sequence: NewSequence, context_size: int) -> tuple[tuple[int, ...]
     return tuple(history[len(sequence.prompt) :]), "length"
 
 
+@dataclass(eq=False, slots=True)
+class Cell:
+    """What llama.cpp keeps of a token: its position, and which holders it belongs to."""
+
+    token: int
+    position: int
+    holders: set[int]
+
+
 class FakeEngine:
-    """`num_cells` bounds all slots' cells together. `fail_next` spoils the step that comes next."""
+    """`num_cells` bounds all cells together. `fail_next` spoils the step that comes next.
+
+    `believed_cells` is what it says that it has, which is the truth unless said otherwise.
+    """
 
     def __init__(
         self,
@@ -69,12 +94,22 @@ class FakeEngine:
         context_size: int = 64,
         batch_size: int = 16,
         num_cells: int | None = None,
+        believed_cells: int | None = None,
+        num_holders: int = 8,
+        can_share: bool = True,
     ) -> None:
-        self.batch_size = batch_size
+        self.num_slots = slots
         self.context_size = context_size
         self.num_cells = slots * context_size if num_cells is None else num_cells
-        self.cells: list[list[int]] = [[] for _ in range(slots)]
+        self.capacity = Capacity(
+            batch_size=batch_size,
+            num_cells=self.num_cells if believed_cells is None else believed_cells,
+            num_holders=num_holders,
+            can_share=can_share,
+        )
+        self.cells: list[Cell] = []
         self.open_sequences: set[SequenceId] = set()
+        self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
         self._spoiled: Failed | Aborted | NoRoom | None = None
@@ -89,7 +124,14 @@ class FakeEngine:
         self.model = LoadedModel(info, FakeVocab(), None)
 
     def load(
-        self, path: Path, *, slots: int, context_size: int, threads: int, gpu_layers: int
+        self,
+        path: Path,
+        *,
+        slots: int,
+        context_size: int,
+        kv_cells: int | None,
+        threads: int,
+        gpu_layers: int,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self
@@ -113,10 +155,20 @@ class FakeEngine:
         """Take `fail_next` back, if no step has met it."""
         self._spoiled = None
 
+    def held(self, holder: int) -> list[Cell]:
+        """The cells of `holder`, in the order of their positions."""
+        own = [cell for cell in self.cells if holder in cell.holders]
+        return sorted(own, key=lambda cell: cell.position)
+
+    def tokens(self, holder: int) -> list[int]:
+        """What `holder` consists of."""
+        return [cell.token for cell in self.held(holder)]
+
     def execute(self, step: Step) -> Outcome:
         self.steps.append(step)
-        for slot in step.clears:
-            self.cells[slot].clear()
+        for edit in step.edits:
+            self._edit(edit)
+        self.num_cells_after_edits = len(self.cells)
         if not step.runs:
             return Decoded(())
         self._check(step)
@@ -124,41 +176,85 @@ class FakeEngine:
             outcome, self._spoiled = self._spoiled, None
             self._spoil(step, outcome)
             return outcome
-        if sum(map(len, self.cells)) + self._size(step) > self.num_cells:
+        if len(self.cells) + _size(step) > self.num_cells:
             return NoRoom()
         for run in step.runs:
-            self.cells[run.slot] += run.tokens
-        return Decoded(tuple(next_token(self.cells[run.slot]) for run in step.runs if run.samples))
+            self._write(run, len(run.tokens))
+        return Decoded(tuple(next_token(self.tokens(r.slot)) for r in step.runs if r.samples))
+
+    # ---- cells
+
+    def _edit(self, edit: Edit) -> None:
+        match edit:
+            case Clear(holder, start):
+                self._check_holder(holder)
+                self._remove(holder, start)
+            case Copy(source, holder, length):
+                self._copy(source, holder, length)
+
+    def _remove(self, holder: int, start: int) -> None:
+        if start and not self.capacity.can_share:
+            raise RuleBroken(f"holder {holder} cannot give up a suffix")
+        for cell in self.held(holder)[start:]:
+            cell.holders.remove(holder)
+        self.cells = [cell for cell in self.cells if cell.holders]
+
+    def _copy(self, source: int, holder: int, length: int) -> None:
+        self._check_holder(source)
+        self._check_holder(holder)
+        if not self.capacity.can_share:
+            raise RuleBroken("this model cannot share")
+        if self.held(holder):
+            raise RuleBroken(f"holder {holder} has cells already")
+        cells = self.held(source)[:length]
+        if len(cells) < length or length < 1:
+            raise RuleBroken(f"{length} cells copied of {len(cells)} of holder {source}")
+        for cell in cells:
+            cell.holders.add(holder)
+
+    def _write(self, run: Run, count: int) -> None:
+        for index, token in enumerate(run.tokens[:count]):
+            self.cells.append(Cell(token, run.start + index, {run.slot}))
 
     def _spoil(self, step: Step, outcome: Failed | Aborted | NoRoom) -> None:
         if isinstance(outcome, NoRoom):  # nothing is written then
             return
         for run in step.runs:
-            self.cells[run.slot] += run.tokens[: self._written.randint(0, len(run.tokens))]
+            self._write(run, self._written.randint(0, len(run.tokens)))
+
+    # ---- rules
 
     def _check(self, step: Step) -> None:
-        size = self._size(step)
-        if size > self.batch_size:
-            raise RuleBroken(f"{size} tokens in a batch of {self.batch_size}")
+        size = _size(step)
+        if size > self.capacity.batch_size:
+            raise RuleBroken(f"{size} tokens in a batch of {self.capacity.batch_size}")
         if size != step.num_generating + step.num_prompt_tokens:
             raise RuleBroken(f"{size} tokens, announced otherwise: {step}")
         slots = [run.slot for run in step.runs]
         if len(set(slots)) != len(slots):
             raise RuleBroken(f"two runs in one slot: {slots}")
+        if len(self.cells) + size > self.capacity.num_cells:
+            raise RuleBroken(f"{size} tokens beside {len(self.cells)} cells do not fit")
         for run in step.runs:
             self._check_run(run)
 
     def _check_run(self, run: Run) -> None:
-        if not 0 <= run.slot < len(self.cells):
+        if not 0 <= run.slot < self.num_slots:
             raise RuleBroken(f"no slot {run.slot}")
         if not run.tokens:
             raise RuleBroken(f"an empty run: {run}")
-        if run.start != len(self.cells[run.slot]):
-            raise RuleBroken(f"position {run.start} after {len(self.cells[run.slot])} cells")
+        positions = [cell.position for cell in self.held(run.slot)]
+        if positions != list(range(run.start)):
+            raise RuleBroken(f"position {run.start} after {positions}")
         if run.start + len(run.tokens) > self.context_size:
             raise RuleBroken(f"beyond the ceiling: {run}")
         if not all(0 <= token < VOCAB_SIZE for token in run.tokens):
             raise RuleBroken(f"a token outside the vocabulary: {run}")
 
-    def _size(self, step: Step) -> int:
-        return sum(len(run.tokens) for run in step.runs)
+    def _check_holder(self, holder: int) -> None:
+        if not 0 <= holder < self.capacity.num_holders:
+            raise RuleBroken(f"no holder {holder}")
+
+
+def _size(step: Step) -> int:
+    return sum(len(run.tokens) for run in step.runs)

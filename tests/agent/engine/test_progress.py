@@ -15,50 +15,73 @@ def make(*, length: int = 5, max_tokens: int | None = None, priority: int = 0) -
         sampling=Sampling(seed=0),
         priority=priority,
     )
-    return Progress(sequence, arrival=7, context_size=20)
+    return Progress(sequence, arrival=7, ceiling=20)
 
 
 def test_a_prompt_is_read_in_chunks_and_then_generates() -> None:
     one = make()
     assert one.next_tokens(3) == (10, 11, 12)
-    one.advance(3, 0.5)
+    one.read(3, 0.5)
     assert one.next_tokens(9) == (13, 14)
     assert not one.is_generating
-    one.advance(2, 0.25)
-    one.history.append(99)
+    one.read(2, 0.25)
+    one.extend(99, 1.0)
     assert one.is_generating
     assert one.next_tokens(1) == (99,)
-    one.advance(1, 0.125)
+    one.decode(0.125)
     stats = one.end("stop").stats
     assert (stats.prefill_seconds, stats.decode_seconds) == (0.75, 0.125)
+    assert stats.prefill_tokens == 5
+
+
+def test_reading_beside_others_tells_no_speed() -> None:
+    one = make()
+    one.read(3, 0.5)
+    one.read(2, None)
+    stats = one.end("stop").stats
+    assert (stats.prefill_tokens, stats.prefill_seconds) == (3, 0.5)
+
+
+def test_what_it_shared_when_it_came_is_cached_and_not_what_it_shared_later() -> None:
+    one = make()
+    assert one.start(3) == 3
+    assert one.num_pending == 2
+    one.rewind()
+    assert one.start(4) == 0
+    assert one.end("stop").stats.cached_tokens == 3
 
 
 def test_the_last_token_of_a_prompt_is_still_reading() -> None:
     one = make()
-    one.advance(4, 0.5)
+    one.read(4, 0.5)
     assert one.num_pending == 1
     assert not one.is_generating
 
 
 def test_after_a_rewind_its_own_tokens_are_read_like_a_prompt() -> None:
     one = make(length=1)
-    one.advance(1, 0.5)
-    one.history += [98, 99]
+    one.read(1, 0.5)
+    one.extend(98, 1.0)
+    one.decode(0.25)
+    one.extend(99, 1.0)
     one.rewind()
     assert not one.is_generating
     assert one.next_tokens(3) == (10, 98, 99)
-    one.advance(1, 0.5)
+    one.read(1, 0.5)
     assert not one.is_generating
-    one.advance(1, 0.5)
+    one.read(1, 0.5)
     assert one.is_generating
-    assert one.end("stop").stats.completion_tokens == 2
+    stats = one.end("stop").stats
+    assert stats.completion_tokens == 2
+    assert (stats.prefill_tokens, stats.prefill_seconds) == (1, 0.5), "only the first time"
 
 
 def test_full_at_its_own_limit() -> None:
     one = make(max_tokens=2)
-    one.history += [1]
+    one.extend(1, 0.0)
     assert not one.is_full
-    one.history += [2]
+    assert one.num_left == 1
+    one.extend(2, 0.0)
     assert one.is_full
 
 
@@ -72,7 +95,7 @@ def test_full_at_the_ceiling() -> None:
 
 def test_more_than_pending_cannot_be_computed() -> None:
     with pytest.raises(ValueError, match="6 tokens computed of 5"):
-        make().advance(6, 0.1)
+        make().read(6, 0.1)
 
 
 def test_rank_is_priority_then_arrival() -> None:

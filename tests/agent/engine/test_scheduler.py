@@ -1,13 +1,26 @@
 """The planner: joining, chunks, ends, and what happens when a step does not work."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
+from arriero.agent.engine.capacity import Capacity
+from arriero.agent.engine.prompt_budget import FIRST_CHUNK, MIN_CHUNK
 from arriero.agent.engine.sampling import Sampling
-from arriero.agent.engine.scheduler import MIN_CHUNK, Scheduler
+from arriero.agent.engine.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
-from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, Outcome, Run, Step
+from arriero.agent.engine.step import (
+    Aborted,
+    Clear,
+    Copy,
+    Decoded,
+    Failed,
+    NoRoom,
+    Outcome,
+    Run,
+    Step,
+)
 from arriero.shared.errors import EngineFailed, InvalidRequest, PromptTooLong
 from tests.agent.engine.fake_engine import END_TOKEN, FakeEngine, run_alone
 
@@ -26,13 +39,26 @@ def new(
     )
 
 
-def make(*, slots: int = 2, context_size: int = 64, batch_size: int = 16) -> Scheduler:
+def make(
+    *,
+    slots: int = 2,
+    context_size: int = 64,
+    batch_size: int = 16,
+    num_cells: int | None = None,
+    num_holders: int = 8,
+    can_share: bool = True,
+) -> Scheduler:
     return Scheduler(
         slots=slots,
         context_size=context_size,
-        batch_size=batch_size,
         max_stall=0.5,
         end_tokens=frozenset({END_TOKEN}),
+        capacity=Capacity(
+            batch_size=batch_size,
+            num_cells=slots * context_size if num_cells is None else num_cells,
+            num_holders=num_holders,
+            can_share=can_share,
+        ),
     )
 
 
@@ -106,7 +132,7 @@ def test_a_dropped_sequence_frees_its_slot_for_the_next_step() -> None:
     scheduler.drop(SequenceId(1))
     scheduler.add(new(2, (8,)))
     step = planned(scheduler)
-    assert step.clears == (0,)
+    assert step.edits == (Copy(0, 7, 2), Clear(0))
     assert step.runs == (Run(SequenceId(2), 0, 0, (8,), True),)
 
 
@@ -127,11 +153,11 @@ def test_dropping_the_unknown_is_no_mistake() -> None:
     assert scheduler.is_idle
 
 
-def test_the_last_cells_are_cleared_in_a_step_of_their_own() -> None:
+def test_idle_again_as_soon_as_all_have_ended() -> None:
     scheduler = make(slots=1)
     scheduler.add(new(1, (5,), max_tokens=1))
     take(scheduler, Decoded((7,)))
-    assert planned(scheduler) == Step((0,), (), 0, 0)
+    assert scheduler.is_idle
 
 
 # ---- how a sequence ends
@@ -147,6 +173,7 @@ def test_an_end_token_stops_and_is_not_an_output() -> None:
     assert output.end.reason == "stop"
     stats = output.end.stats
     assert (stats.prompt_tokens, stats.completion_tokens, stats.cached_tokens) == (2, 1, 0)
+    assert stats.prefill_tokens == 2
     assert (stats.prefill_seconds, stats.decode_seconds) == (0.5, 0.25)
 
 
@@ -211,34 +238,51 @@ def teach(scheduler: Scheduler, *, per_prompt: float, per_generated: float) -> N
         take(scheduler, Decoded((7,)), per_generated)
 
 
-def test_alone_prompts_get_the_whole_batch() -> None:
+def test_the_first_prompt_of_all_gets_little() -> None:
     scheduler = make(context_size=1000, batch_size=300)
     scheduler.add(new(1, (5,) * 500))
+    assert planned(scheduler).num_prompt_tokens == FIRST_CHUNK
+
+
+def test_alone_cheap_prompts_get_the_whole_batch() -> None:
+    scheduler = make(context_size=1000, batch_size=300)
+    scheduler.add(new(1, (5,) * 600))
+    take(scheduler, Decoded(()), 0.01)
     assert planned(scheduler).num_prompt_tokens == 300
+
+
+def test_alone_dear_prompts_leave_time_to_hear_of_others() -> None:
+    scheduler = make(context_size=1000, batch_size=300)
+    scheduler.add(new(1, (5,) * 600))
+    take(scheduler, Decoded(()), FIRST_CHUNK * 0.004)
+    assert planned(scheduler).num_prompt_tokens == pytest.approx(0.88 * 0.5 / 0.004, abs=2)
 
 
 def test_beside_a_stream_prompts_get_what_max_stall_leaves() -> None:
     scheduler = make(context_size=1000, batch_size=300)
     teach(scheduler, per_prompt=0.004, per_generated=0.1)
-    scheduler.add(new(1, (5,) * 500))
-    step = planned(scheduler)
-    assert step.num_generating == 1
-    assert step.num_prompt_tokens == pytest.approx((0.5 - 0.1) / 0.004, abs=2)
+    scheduler.add(new(1, (6,) * 900))
+    for _ in range(5):
+        step = planned(scheduler)
+        assert step.num_generating == 1
+        seconds = 0.1 + 0.004 * step.num_prompt_tokens
+        scheduler.commit(step, Decoded((7,)), seconds)
+    assert 0.4 < seconds < 0.5
 
 
 def test_a_prompt_advances_even_when_steps_are_too_slow() -> None:
     scheduler = make(context_size=1000, batch_size=300)
     teach(scheduler, per_prompt=0.1, per_generated=2.0)
-    scheduler.add(new(1, (5,) * 500))
+    scheduler.add(new(1, (6,) * 500))
     assert planned(scheduler).num_prompt_tokens == MIN_CHUNK
 
 
 def test_prompts_share_fairly() -> None:
     scheduler = make(slots=3, context_size=1000, batch_size=300)
     for number, length in ((1, 500), (2, 20), (3, 500)):
-        scheduler.add(new(number, (5,) * length))
+        scheduler.add(new(number, (number,) * length))
     step = planned(scheduler)
-    assert [len(run.tokens) for run in step.runs] == [140, 20, 140]
+    assert [len(run.tokens) for run in step.runs] == [54, 20, 54]
     assert [run.samples for run in step.runs] == [False, True, False]
 
 
@@ -278,32 +322,20 @@ def test_commit_wants_the_planned_step() -> None:
 # ---- when a step does not work
 
 
-def test_a_failed_step_ends_its_sequences_after_their_cells_are_cleared() -> None:
+def test_a_failed_step_ends_its_sequences_and_gives_up_their_cells() -> None:
     scheduler = make(slots=2)
     for number in (1, 2, 3):
-        scheduler.add(new(number, (5,), max_tokens=2))
-    assert take(scheduler, Failed("the kernel is gone")) == []
-    step = planned(scheduler)
-    assert sorted(step.clears) == [0, 1]
-    assert [run.id for run in step.runs] == [3]
-    outputs = scheduler.commit(step, Decoded((7,)), 0.1)
+        scheduler.add(new(number, (number,), max_tokens=2))
+    outputs = take(scheduler, Failed("the kernel is gone"))
     reasons = [output.end and output.end.reason for output in outputs]
-    assert [output.id for output in outputs] == [1, 2, 3]
-    assert reasons == [EngineFailed("the engine failed: the kernel is gone")] * 2 + [None]
-    scheduler.check_integrity()
+    assert [output.id for output in outputs] == [1, 2]
+    assert reasons == [EngineFailed("the engine failed: the kernel is gone")] * 2
+    step = planned(scheduler)
+    assert {Clear(0), Clear(1)} <= {*step.edits}
+    assert [run.id for run in step.runs] == [3]
 
 
-def test_clean_up_counts_even_when_the_next_step_fails_too() -> None:
-    scheduler = make(slots=1)
-    scheduler.add(new(1, (5,)))
-    scheduler.add(new(2, (6,)))
-    take(scheduler, Failed("first"))
-    assert [output.id for output in take(scheduler, Failed("second"))] == [1]
-    assert [output.id for output in take(scheduler, Decoded(()))] == [2]
-    assert scheduler.is_idle
-
-
-def test_an_aborted_step_is_computed_again_from_the_start() -> None:
+def test_an_aborted_step_is_computed_again() -> None:
     engine = FakeEngine()
     scheduler = make()
     sequence = new(1, (9, 9, 9), max_tokens=5)
@@ -315,6 +347,18 @@ def test_an_aborted_step_is_computed_again_from_the_start() -> None:
     engine.fail_next(Aborted())
     rest, reason = finish(scheduler, engine)[1]
     assert (rest, reason) == (run_alone(sequence, 64)[0][3:], "length")
+    assert [run.start for step in engine.steps for run in step.runs] == [0, 3, 4, 5, 5, 6]
+
+
+def test_an_aborted_step_costs_all_cells_where_a_suffix_cannot_go() -> None:
+    engine = FakeEngine(can_share=False)
+    scheduler = make(can_share=False)
+    scheduler.add(new(1, (9, 9, 9), max_tokens=5))
+    for _ in range(3):
+        step = planned(scheduler)
+        scheduler.commit(step, engine.execute(step), 0.1)
+    engine.fail_next(Aborted())
+    finish(scheduler, engine)
     assert [run.start for step in engine.steps for run in step.runs] == [0, 3, 4, 5, 0, 6]
 
 
@@ -337,15 +381,18 @@ def test_chunks_grow_again_when_there_is_room() -> None:
     for _ in range(3):
         step = planned(scheduler)
         sizes.append(step.num_prompt_tokens)
-        scheduler.commit(step, Decoded(()), 0.1)
+        scheduler.commit(step, Decoded(()), 0.01)
     assert sizes == [16, 32, 32]
 
 
+@pytest.mark.parametrize("believed", [True, False])
 @pytest.mark.parametrize("num_cells", [24, 30, 45])
-def test_memory_pressure_ends_nobody_who_fits_alone(num_cells: int) -> None:
+def test_memory_pressure_ends_nobody_who_fits_alone(num_cells: int, believed: bool) -> None:
     context_size = 22
     engine = FakeEngine(slots=3, context_size=context_size, num_cells=num_cells)
-    scheduler = make(slots=3, context_size=context_size)
+    cells = num_cells if believed else None
+    scheduler = make(slots=3, context_size=context_size, num_cells=cells)
+    engine.capacity = replace(engine.capacity, num_cells=3 * context_size)
     sequences = [new(n, tuple(range(n, n + 5 + n))) for n in range(1, 8)]
     for sequence in sequences:
         scheduler.add(sequence)
@@ -353,25 +400,185 @@ def test_memory_pressure_ends_nobody_who_fits_alone(num_cells: int) -> None:
     assert ended == {one.id: run_alone(one, context_size) for one in sequences}
 
 
-def test_the_last_by_rank_makes_room_and_waits_until_another_has_left() -> None:
-    scheduler = make(slots=4)
-    for number, priority in ((1, 0), (2, 0), (3, 0), (4, 5)):
-        scheduler.add(new(number, (5,), max_tokens=3, priority=priority))
-    take(scheduler, Decoded((7, 7, 7, 7)))
-    take(scheduler, NoRoom())
-    step = planned(scheduler)
-    assert sorted(run.id for run in step.runs) == [1, 2, 4]
-    assert step.clears
-    scheduler.commit(step, Decoded((8, 8, 8)), 0.1)
-    take(scheduler, Decoded((9, 9, 9)))
-    assert planned(scheduler).runs[0].tokens == (5, 7), "it reads its own tokens again"
+def test_the_last_by_rank_makes_room_and_comes_back_to_get_somewhere() -> None:
+    engine = FakeEngine(slots=2, context_size=40, num_cells=56)
+    scheduler = make(slots=2, context_size=40, num_cells=56)
+    first, second = sequences = endless(2, length=8, tokens=30)
+    for sequence in sequences:
+        scheduler.add(sequence)
+    ended = finish(scheduler, engine)
+    assert ended == {one.id: run_alone(one, 40) for one in sequences}
+    assert scheduler.statistics().num_preemptions == 1
+    starts = [run.start for step in engine.steps for run in step.runs if run.id == second.id]
+    assert starts.count(0) == 2, "it read its own tokens once more"
+    again = [step for step in engine.steps if any(run.id == second.id for run in step.runs)]
+    assert first.id in {run.id for run in engine.steps[1].runs}
+    assert len(again) >= 30
+
+
+def endless(count: int, *, length: int, tokens: int) -> list[NewSequence]:
+    """Sequences that do not stop by themselves within `tokens`."""
+    found: list[NewSequence] = []
+    for first in range(1, 50):
+        prompt = tuple(1 + (first * 3 + i * i) % 49 for i in range(length))
+        sequence = new(len(found) + 1, prompt, max_tokens=tokens)
+        if run_alone(sequence, 1000)[1] == "length":
+            found.append(sequence)
+        if len(found) == count:
+            return found
+    raise AssertionError("no such prompts")
+
+
+def test_priority_decides_who_makes_room() -> None:
+    engine = FakeEngine(slots=2, context_size=40, num_cells=56)
+    scheduler = make(slots=2, context_size=40, num_cells=56)
+    first, second = (
+        replace(one, priority=number) for number, one in enumerate(endless(2, length=8, tokens=30))
+    )
+    scheduler.add(first)
+    scheduler.add(second)
+    finish(scheduler, engine)
+    starts = [run.id for step in engine.steps for run in step.runs if run.start == 0]
+    assert starts == [second.id, first.id, first.id]
+
+
+def test_newcomers_wait_while_there_is_no_room_for_all_of_them() -> None:
+    scheduler = make(slots=2, context_size=40, num_cells=60, batch_size=40)
+    scheduler.add(new(1, (1,) * 20, max_tokens=10))
+    scheduler.add(new(2, (2,) * 30, max_tokens=3))
+    assert [run.id for run in planned(scheduler).runs] == [1]
 
 
 def test_a_sequence_without_room_even_alone_fails() -> None:
-    engine = FakeEngine(slots=2, context_size=64, num_cells=10)
+    engine = FakeEngine(slots=2, context_size=64, num_cells=10, believed_cells=128)
     scheduler = make()
     scheduler.add(new(1, (5,) * 20))
     scheduler.add(new(2, (6,) * 3, max_tokens=2))
     ended = finish(scheduler, engine)
     assert isinstance(ended[1][1], EngineFailed)
     assert ended[2] == run_alone(new(2, (6,) * 3, max_tokens=2), 64)
+
+
+def test_what_could_never_fit_is_refused() -> None:
+    scheduler = make(context_size=64, num_cells=20)
+    scheduler.add(new(1, (5,) * 20))
+    (output,) = take(scheduler, Decoded(()))
+    assert output.end is not None
+    assert isinstance(output.end.reason, PromptTooLong)
+    assert "holds 20" in output.end.reason.message
+
+
+# ---- prefixes
+
+
+def starts(engine: FakeEngine, number: int) -> list[int]:
+    return [run.start for step in engine.steps for run in step.runs if run.id == number]
+
+
+COMMON = tuple(range(1, 41))
+
+
+def test_a_prefix_in_flight_is_waited_for_and_then_shared() -> None:
+    engine = FakeEngine(slots=3, context_size=64, batch_size=64)
+    scheduler = make(slots=3, context_size=64, batch_size=64)
+    sequences = [new(n, (*COMMON, n, n + 1, n + 2), max_tokens=2) for n in (1, 2, 3)]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    ended = finish(scheduler, engine)
+    assert ended == {one.id: run_alone(one, 64) for one in sequences}
+    assert [len(run.tokens) for run in engine.steps[0].runs] == [40], "up to where they part"
+    assert [len(run.tokens) for run in engine.steps[1].runs] == [3, 3, 3]
+    assert scheduler.statistics().prompt_tokens_cached == 80
+
+
+def test_a_newcomer_goes_on_by_itself_when_the_other_is_dropped() -> None:
+    scheduler = make(slots=2, context_size=64, batch_size=16)
+    scheduler.add(new(1, (*COMMON, 1)))
+    scheduler.add(new(2, (*COMMON, 2)))
+    take(scheduler, Decoded(()))
+    scheduler.drop(SequenceId(1))
+    step = planned(scheduler)
+    assert [(run.id, run.start) for run in step.runs] == [(2, 16)], "from what was computed"
+
+
+def test_a_newcomer_goes_on_by_itself_when_the_other_fails() -> None:
+    scheduler = make(slots=2, context_size=64, batch_size=16)
+    scheduler.add(new(1, (*COMMON, 1)))
+    scheduler.add(new(2, (*COMMON, 2)))
+    take(scheduler, Failed("no"))
+    assert [(run.id, run.start) for run in planned(scheduler).runs] == [(2, 0)]
+
+
+def test_others_go_ahead_of_one_who_waits_for_a_prefix() -> None:
+    scheduler = make(slots=3, context_size=64, batch_size=64)
+    for number, prompt in ((1, (*COMMON, 1)), (2, (*COMMON, 2)), (3, (9, 9))):
+        scheduler.add(new(number, prompt))
+    assert [run.id for run in planned(scheduler).runs] == [1, 3]
+
+
+def test_little_in_common_is_not_waited_for() -> None:
+    scheduler = make(slots=2, context_size=64, batch_size=64)
+    scheduler.add(new(1, (1, 2, 3, 4)))
+    scheduler.add(new(2, (1, 2, 3, 5)))
+    assert [run.id for run in planned(scheduler).runs] == [1, 2]
+
+
+def test_a_kept_prefix_is_shared_and_counted() -> None:
+    engine = FakeEngine(slots=1)
+    scheduler = make(slots=1)
+    first = new(1, (9, 9, 9), max_tokens=5)
+    scheduler.add(first)
+    answer, _ = finish(scheduler, engine)[1]
+    turn = new(2, (9, 9, 9, *answer, 8, 8), max_tokens=2)
+    scheduler.add(turn)
+    step = planned(scheduler)
+    assert (step.runs[0].start, step.runs[0].tokens) == (7, (answer[-1], 8, 8))
+    outputs = list(scheduler.commit(step, engine.execute(step), 0.1))
+    while outputs[-1].end is None:
+        step = planned(scheduler)
+        outputs += scheduler.commit(step, engine.execute(step), 0.1)
+    assert outputs[-1].end.stats.cached_tokens == 7
+
+
+def test_a_prompt_that_is_wholly_cached_still_gets_its_first_token() -> None:
+    engine = FakeEngine(slots=1)
+    scheduler = make(slots=1)
+    for number in (1, 2):
+        scheduler.add(new(number, (9, 9, 9), max_tokens=5))
+        assert finish(scheduler, engine)[number] == run_alone(new(1, (9, 9, 9), 5), 64)
+    assert starts(engine, 2) == [2, 3, 4, 5, 6]
+
+
+def test_a_sequence_shares_with_one_that_generates() -> None:
+    engine = FakeEngine(slots=2)
+    scheduler = make(slots=2)
+    scheduler.add(new(1, (9, 9, 9), max_tokens=8))
+    for _ in range(3):
+        step = planned(scheduler)
+        scheduler.commit(step, engine.execute(step), 0.1)
+    known = run_alone(new(1, (9, 9, 9), max_tokens=8), 64)[0]
+    scheduler.add(new(2, (9, 9, 9, *known[:2], 8), max_tokens=2))
+    finish(scheduler, engine)
+    assert starts(engine, 2)[0] == 5
+
+
+def test_kept_prefixes_go_when_cells_are_needed() -> None:
+    engine = FakeEngine(slots=1, context_size=32, num_cells=32)
+    scheduler = make(slots=1, context_size=32, num_cells=32)
+    for number in (1, 2, 3):
+        scheduler.add(new(number, (number,) * 10, max_tokens=2))
+        finish(scheduler, engine)
+    assert scheduler.statistics().num_cells_kept == 22
+    scheduler.add(new(4, (2,) * 12, max_tokens=1))
+    finish(scheduler, engine)
+    assert starts(engine, 4) == [10], "the second was still there"
+
+
+def test_a_model_that_cannot_share_computes_everything() -> None:
+    engine = FakeEngine(slots=1, can_share=False)
+    scheduler = make(slots=1, can_share=False)
+    for number in (1, 2):
+        scheduler.add(new(number, (9, 9, 9), max_tokens=1))
+        assert finish(scheduler, engine)[number] == run_alone(new(1, (9, 9, 9), 1), 64)
+    assert starts(engine, 2) == [0]
+    assert scheduler.statistics().num_cells_used == 0

@@ -18,6 +18,7 @@ STATS = SequenceStats(
     prompt_tokens=3,
     cached_tokens=0,
     completion_tokens=2,
+    prefill_tokens=3,
     prefill_seconds=0.5,
     decode_seconds=None,
 )

@@ -1,13 +1,15 @@
 """Steps and outcomes are values."""
 
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, Outcome, Run, Step
+from arriero.agent.engine.step import Aborted, Clear, Decoded, Failed, NoRoom, Outcome, Run, Step
 
 
 def test_steps_are_compared_by_what_they_compute() -> None:
     run = Run(SequenceId(1), 0, 4, (7,), True)
-    assert Step((2,), (run,), 1, 0) == Step((2,), (Run(SequenceId(1), 0, 4, (7,), True),), 1, 0)
-    assert Step((2,), (run,), 1, 0) != Step((), (run,), 1, 0)
+    assert Step((Clear(2),), (run,), 1, 0) == Step(
+        (Clear(2),), (Run(SequenceId(1), 0, 4, (7,), True),), 1, 0
+    )
+    assert Step((Clear(2),), (run,), 1, 0) != Step((), (run,), 1, 0)
 
 
 def test_outcomes_are_told_apart() -> None:

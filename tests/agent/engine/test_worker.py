@@ -46,7 +46,7 @@ class Setup:
         self.crashes: queue.Queue[BaseException] = queue.Queue()
         self.worker = Worker(
             Path("model.gguf"),
-            slots=len(engine.cells),
+            slots=engine.num_slots,
             context_size=engine.context_size,
             threads=1,
             max_stall=0.5,

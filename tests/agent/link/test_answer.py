@@ -17,6 +17,7 @@ def stats(num_tokens: int) -> SequenceStats:
         prompt_tokens=30,
         cached_tokens=10,
         completion_tokens=num_tokens,
+        prefill_tokens=20,
         prefill_seconds=0.5,
         decode_seconds=2.0,
     )
@@ -30,7 +31,7 @@ def make(*stop: str) -> Answer:
 
 
 def output(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
-    return SequenceOutput(SequenceId(1), tokens, end)
+    return SequenceOutput(SequenceId(1), tokens, end, cached_tokens=10)
 
 
 def test_tokens_become_pieces_at_once_even_without_text() -> None:
@@ -70,7 +71,7 @@ def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
     assert end == Ended(
         id=R,
         finish_reason="stop",
-        usage=Usage(prompt_tokens=30, completion_tokens=2),
+        usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=2),
         rates=Rates(),
     )
     assert answer.is_over
@@ -97,7 +98,7 @@ def test_cancelling_keeps_what_was_gained() -> None:
     assert answer.cancel() == Ended(
         id=R,
         finish_reason="cancelled",
-        usage=Usage(prompt_tokens=30, completion_tokens=1),
+        usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=1),
         rates=Rates(),
     )
     assert answer.is_over
@@ -125,6 +126,7 @@ def test_rates_without_such_steps_are_not_available() -> None:
         prompt_tokens=8,
         cached_tokens=0,
         completion_tokens=4,
+        prefill_tokens=0,
         prefill_seconds=None,
         decode_seconds=0.0,
     )

@@ -59,7 +59,12 @@ WELCOME = Welcome(
 REQUEST = GenerateRequest(prompt="x", priority=3)
 PREPARED = Prepared(prompt=(1, 2, 3), sampling=Sampling(seed=1), max_tokens=9, stop=("!",))
 STATS = SequenceStats(
-    prompt_tokens=3, cached_tokens=0, completion_tokens=1, prefill_seconds=1.0, decode_seconds=None
+    prompt_tokens=3,
+    cached_tokens=0,
+    completion_tokens=1,
+    prefill_tokens=3,
+    prefill_seconds=1.0,
+    decode_seconds=None,
 )
 ENDED_RATES = Rates(prefill_tokens_per_second=3.0)
 USAGE = Usage(prompt_tokens=3, completion_tokens=1)

@@ -250,6 +250,7 @@ class Machine(RuleBasedStateMachine):
             prompt_tokens=2,
             cached_tokens=0,
             completion_tokens=len(tokens),
+            prefill_tokens=2,
             prefill_seconds=0.1,
             decode_seconds=0.1,
         )

@@ -1,6 +1,7 @@
 """llama.cpp as the worker's engine, on the demo model."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.step import Decoded, Failed, NoRoom, Run, Step
+from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.step import Clear, Copy, Decoded, Failed, NoRoom, Run, Step
 
 TEXTS = (
     "What is a slot?",
@@ -30,9 +32,15 @@ TEXTS = (
 Ended = dict[int, tuple[tuple[int, ...], object]]
 
 
+GREEDY = Sampling(seed=0, temperature=0)
+
+
+def tokenize(engine: LlamaEngine, text: str) -> tuple[int, ...]:
+    return engine.model.vocab.tokenize(text, add_special=True, parse_special=True)
+
+
 def prompt(engine: LlamaEngine, text: str) -> tuple[int, ...]:
-    chat = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
-    return engine.model.vocab.tokenize(chat, add_special=True, parse_special=True)
+    return tokenize(engine, f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
 
 
 def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
@@ -47,14 +55,17 @@ def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
     ]
 
 
-def generate(engine: LlamaEngine, wanted: list[NewSequence], *, slots: int) -> Ended:
-    """Run `wanted` with so many slots; small batches, so that prompts are read in chunks."""
+def generate(
+    engine: LlamaEngine, wanted: list[NewSequence], *, slots: int, num_cells: int = 2048
+) -> tuple[Ended, EngineStatistics]:
+    """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks."""
+    wipe(engine)
     scheduler = Scheduler(
         slots=slots,
         context_size=256,
-        batch_size=24,
         max_stall=0.5,
         end_tokens=engine.model.vocab.end_tokens,
+        capacity=replace(engine.capacity, batch_size=24, num_cells=num_cells),
     )
     for sequence in wanted:
         engine.open(sequence)
@@ -62,34 +73,75 @@ def generate(engine: LlamaEngine, wanted: list[NewSequence], *, slots: int) -> E
     tokens: dict[int, tuple[int, ...]] = {}
     ended: Ended = {}
     while (step := scheduler.plan()) is not None:
-        for output in scheduler.commit(step, engine.execute(step), 0.01):
+        outcome = engine.execute(step)
+        assert isinstance(outcome, Decoded)
+        for output in scheduler.commit(step, outcome, 0.01):
             tokens[output.id] = tokens.get(output.id, ()) + output.tokens
             if output.end is not None:
                 engine.close(output.id)
                 ended[output.id] = (tokens[output.id], output.end.reason)
-    return ended
+        scheduler.check_integrity()
+    return ended, scheduler.statistics()
+
+
+def wipe(engine: LlamaEngine) -> None:
+    clears = tuple(Clear(holder) for holder in range(engine.capacity.num_holders))
+    assert engine.execute(Step(clears, (), 0, 0)) == Decoded(())
 
 
 def test_facts(engine: LlamaEngine) -> None:
     info = engine.model.info
     assert info.name == "arriero-demo"
     assert info.context_size == 256
-    assert engine.batch_size == 2048
+    assert engine.capacity.batch_size == 2048
+    assert engine.capacity.num_cells == 8 * 256
+    assert engine.capacity.can_share
     assert engine.model.chat_template is not None
 
 
-def test_a_batch_gives_everyone_the_tokens_of_a_run_alone(engine: LlamaEngine) -> None:
-    wanted = sequences(engine, Sampling(seed=0, temperature=0))
+@pytest.fixture(scope="module")
+def alone(engine: LlamaEngine) -> Ended:
+    """What each sequence gets when nobody else is there and nothing is cached."""
+    ended: Ended = {}
+    for sequence in sequences(engine, GREEDY):
+        ended |= generate(engine, [sequence], slots=1)[0]
+    return ended
+
+
+@pytest.mark.parametrize("slots", [8, 3])
+def test_a_batch_gives_everyone_the_tokens_of_a_run_alone(
+    engine: LlamaEngine, alone: Ended, slots: int
+) -> None:
+    assert generate(engine, sequences(engine, GREEDY), slots=slots)[0] == alone
+
+
+@pytest.mark.parametrize("num_cells", [140, 160, 200])
+def test_a_cache_so_small_that_everybody_is_preempted_changes_no_word(
+    engine: LlamaEngine, alone: Ended, num_cells: int
+) -> None:
+    ended, statistics = generate(engine, sequences(engine, GREEDY), slots=8, num_cells=num_cells)
+    assert ended == alone
+    assert statistics.num_preemptions > 0
+
+
+def test_a_shared_prefix_changes_no_word(engine: LlamaEngine) -> None:
+    system = "<|im_start|>system\nYou answer questions about Arriero.<|im_end|>\n" * 3
+    wanted = [
+        replace(one, prompt=(*tokenize(engine, system), *one.prompt))
+        for one in sequences(engine, GREEDY)
+    ]
     alone: Ended = {}
     for sequence in wanted:
-        alone |= generate(engine, [sequence], slots=1)
-    assert generate(engine, wanted, slots=8) == alone
-    assert generate(engine, wanted, slots=3) == alone
+        alone |= generate(engine, [sequence], slots=1)[0]
+    ended, statistics = generate(engine, wanted, slots=8)
+    assert ended == alone
+    common = len(tokenize(engine, system))
+    assert statistics.prompt_tokens_cached >= common * (len(wanted) - 1)
 
 
 def test_seeds_hold_in_a_batch(engine: LlamaEngine) -> None:
     wanted = sequences(engine, Sampling(seed=5, temperature=0.7))
-    assert generate(engine, wanted, slots=8) == generate(engine, wanted, slots=8)
+    assert generate(engine, wanted, slots=8)[0] == generate(engine, wanted, slots=8)[0]
 
 
 def test_the_ceiling_of_a_slot_is_never_passed(engine: LlamaEngine) -> None:
@@ -100,28 +152,30 @@ def test_the_ceiling_of_a_slot_is_never_passed(engine: LlamaEngine) -> None:
         max_tokens=None,
         sampling=sampling,
     )
-    ((tokens, reason),) = generate(engine, [sequence], slots=1).values()
+    ((tokens, reason),) = generate(engine, [sequence], slots=1)[0].values()
     assert reason == "length"
     assert len(sequence.prompt) + len(tokens) == 256
 
 
 def test_an_empty_step_is_no_decode(engine: LlamaEngine) -> None:
-    assert engine.execute(Step((0, 1), (), 0, 0)) == Decoded(())
+    assert engine.execute(Step((Clear(0), Clear(1)), (), 0, 0)) == Decoded(())
 
 
 def test_a_step_without_logits(engine: LlamaEngine) -> None:
+    wipe(engine)
     run = Run(SequenceId(1), 0, 0, (5, 6, 7), False)
     assert engine.execute(Step((), (run,), 0, 3)) == Decoded(())
-    engine.execute(Step((0,), (), 0, 0))
+    engine.execute(Step((Clear(0),), (), 0, 0))
 
 
 def test_a_gap_in_the_positions_is_a_failed_step(engine: LlamaEngine) -> None:
+    wipe(engine)
     run = Run(SequenceId(1), 0, 0, (5,), False)
     assert engine.execute(Step((), (run,), 0, 1)) == Decoded(())
     gap = Run(SequenceId(1), 0, 7, (5,), False)
     outcome = engine.execute(Step((), (gap,), 0, 1))
     assert outcome == Failed("llama.cpp refused the batch as invalid")
-    engine.execute(Step((0,), (), 0, 0))
+    engine.execute(Step((Clear(0),), (), 0, 0))
 
 
 def test_more_than_the_cells_is_no_room(model_path: Path) -> None:
@@ -132,6 +186,21 @@ def test_more_than_the_cells_is_no_room(model_path: Path) -> None:
     more = Step((), (Run(SequenceId(1), 0, 200, tokens[:57], False),), 0, 57)
     assert small.execute(more) == NoRoom()
     small.free()
+
+
+def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEngine) -> None:
+    wipe(engine)
+    keeper = engine.capacity.num_holders - 1
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    whole = Run(sequence.id, 0, 0, tokens, True)
+    first = engine.execute(Step((), (whole,), 0, len(tokens)))
+    last = Run(sequence.id, 1, len(tokens) - 1, tokens[-1:], True)
+    edits = (Copy(0, keeper, len(tokens)), Clear(0), Copy(keeper, 1, len(tokens) - 1))
+    assert engine.execute(Step((*edits, Clear(keeper)), (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
 
 
 def test_too_many_slots_are_refused(model_path: Path) -> None:

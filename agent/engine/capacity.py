@@ -1,0 +1,18 @@
+"""What an engine can hold and do, as far as the scheduler has to know."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """`batch_size` bounds a step's tokens, `num_cells` all sequences' computed tokens together.
+
+    `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
+    prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
+    can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
+    """
+
+    batch_size: int
+    num_cells: int
+    num_holders: int
+    can_share: bool

@@ -1,0 +1,176 @@
+"""Every cell of the KV cache, accounted for: cells that several holders share count once.
+
+A holder is a number that cells belong to (llama.cpp's `seq_id`): below `slots` it is the slot of a
+running sequence, from there on a kept prefix. A cell is free when no holder has it.
+
+A holder's cells are a chain of segments, from its own last one up to the one at position 0; holders
+that share a prefix share its segments.
+
+Invariants, checked by `check_integrity`:
+- a holder's first segment is its alone, so that it can grow;
+- `num_used` adds up the segments that any holder has, `num_in_use` those that a slot has.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+
+class _Segment:
+    """Consecutive cells with the same holders. `parent` holds the positions before them."""
+
+    __slots__ = ("length", "num_holders", "num_slots", "parent")
+
+    def __init__(
+        self, length: int, parent: "_Segment | None", *, num_holders: int, num_slots: int
+    ) -> None:
+        self.length = length
+        self.parent = parent
+        self.num_holders = num_holders
+        self.num_slots = num_slots
+
+    def absorb(self, stop: "_Segment | None") -> None:
+        """Become one with the segments before it, as far as `stop`, that have the same holders."""
+        while (parent := self.parent) is not stop and parent is not None:
+            if parent.num_holders != self.num_holders:
+                return
+            self.length += parent.length
+            self.parent = parent.parent
+
+
+class Cells:
+    """Counts cells; knows nothing of what is in them."""
+
+    def __init__(self, *, slots: int) -> None:
+        self.num_used = 0
+        self.num_in_use = 0
+        self._slots = slots
+        self._last: dict[int, _Segment] = {}
+        self._lengths: dict[int, int] = {}
+
+    def length(self, holder: int) -> int:
+        """Cells of `holder`, which are its positions from 0 on."""
+        return self._lengths.get(holder, 0)
+
+    def grow(self, slot: int, count: int) -> None:
+        """`count` new cells at the end of `slot`."""
+        last = self._last.get(slot) or self._open(slot, None)
+        last.length += count
+        self._lengths[slot] += count
+        self.num_used += count
+        self.num_in_use += count
+
+    def share(self, source: int, holder: int, length: int) -> None:
+        """`holder`, which has none, gets the first `length` cells of `source`, without a copy."""
+        if self._lengths.get(holder):
+            raise ValueError(f"holder {holder} has cells already")
+        last = self._cut(source, length)
+        self._last.pop(holder, None)
+        self._open(holder, last)
+        self._lengths[holder] = length
+        is_slot = holder < self._slots
+        for segment in _chain(last):
+            segment.num_holders += 1
+            if is_slot:
+                self.num_in_use += 0 if segment.num_slots else segment.length
+                segment.num_slots += 1
+
+    def truncate(self, holder: int, length: int) -> None:
+        """`holder` gives up its cells from position `length` on."""
+        kept = self._cut(holder, length)
+        is_slot = holder < self._slots
+        for segment in _chain(self._last.pop(holder), kept):
+            segment.num_holders -= 1
+            self.num_used -= 0 if segment.num_holders else segment.length
+            if is_slot:
+                segment.num_slots -= 1
+                self.num_in_use -= 0 if segment.num_slots else segment.length
+        self._open(holder, kept)
+        self._lengths[holder] = length
+
+    def close(self, holder: int) -> None:
+        """`holder` gives up all of its cells."""
+        if holder in self._last:
+            self.truncate(holder, 0)
+            del self._last[holder], self._lengths[holder]
+
+    def discard(self, slot: int, start: int, count: int) -> None:
+        """`slot` gives up `count` cells from `start` on; those after them move up.
+
+        They move for all who hold them, so from `start` on nobody else may.
+        """
+        num_after = self._lengths[slot] - start - count
+        if num_after < 0 or not self.is_alone(slot, start):
+            raise ValueError(f"slot {slot} cannot move its cells from {start} on")
+        self.truncate(slot, start)
+        self.grow(slot, num_after)
+
+    def is_alone(self, holder: int, start: int) -> bool:
+        """Whether nobody else has the cells of `holder` from position `start` on."""
+        above = self._cut(holder, start)
+        return all(one.num_holders == 1 for one in _chain(self._last[holder], above))
+
+    def num_not_in_use(self, holder: int, length: int) -> int:
+        """How many of the first `length` cells of `holder` no slot has."""
+        return sum(one.length for one in _chain(self._cut(holder, length)) if not one.num_slots)
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        chains = {holder: list(_chain(last)) for holder, last in self._last.items()}
+        every = {segment for chain in chains.values() for segment in chain}
+        holders = Counter(segment for chain in chains.values() for segment in chain)
+        slots = Counter(
+            s for holder, chain in chains.items() if holder < self._slots for s in chain
+        )
+        _check(all(one.num_holders == holders[one] for one in every), "holders of segments")
+        _check(all(one.num_slots == slots[one] for one in every), "slots of segments")
+        _check(self.num_used == sum(one.length for one in every), "cells used")
+        _check(self.num_in_use == sum(one.length for one in slots), "cells in use")
+        _check(all(one.num_holders == 1 for one in self._last.values()), "last segments")
+        lengths = {holder: sum(one.length for one in chain) for holder, chain in chains.items()}
+        _check(lengths == self._lengths, f"lengths {lengths}, {self._lengths}")
+
+    def _open(self, holder: int, parent: _Segment | None) -> _Segment:
+        self._lengths.setdefault(holder, 0)
+        segment = _Segment(0, parent, num_holders=1, num_slots=int(holder < self._slots))
+        self._last[holder] = segment
+        return segment
+
+    def _cut(self, holder: int, length: int) -> _Segment | None:
+        """The segment of `holder` that ends at position `length`, made so if need be."""
+        if not 0 <= length <= self._lengths[holder]:
+            raise ValueError(f"holder {holder} has {self._lengths[holder]} cells, not {length}")
+        if not length:
+            return None
+        end = self._lengths[holder]
+        for segment in _chain(self._last[holder]):
+            start = end - segment.length
+            if end == length and segment is not self._last[holder]:
+                return segment
+            if start < length:
+                return _split(segment, length - start)
+            end = start
+        raise RuntimeError(f"the chain of holder {holder} is too short")
+
+
+def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:
+    """`last` and all before it, up to `stop`, which is left out."""
+    segment = last
+    while segment is not None and segment is not stop:
+        segment.absorb(stop)
+        yield segment
+        segment = segment.parent
+
+
+def _split(segment: _Segment, length: int) -> _Segment:
+    """Make the first `length` cells of `segment` its parent."""
+    first = _Segment(
+        length, segment.parent, num_holders=segment.num_holders, num_slots=segment.num_slots
+    )
+    segment.parent = first
+    segment.length -= length
+    return first
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"cells out of order: {finding}")

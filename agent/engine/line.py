@@ -1,0 +1,57 @@
+"""A straight line through noisy observations, the latest counting most.
+
+seconds = base + slope x count, by least squares on relative errors, neither part ever negative: a
+negative price would make a budget infinite. Where the counts seen are all alike, a choice is left,
+and the price goes to the slope: the line then runs through zero. An observation's weight halves
+with every `log(2) / (1 - FORGETTING)` after it.
+"""
+
+FORGETTING = 0.95
+STIFFNESS = 0.02
+"""How much the counts have to vary, against their mean, before the line leaves zero. Without it
+noise alone would tilt the line when all counts are nearly the same."""
+
+
+class Line:
+    """Learns from `observe`; until then everything costs nothing."""
+
+    __slots__ = ("_sum_w", "_sum_x", "_sum_xx", "_sum_xy", "_sum_y", "is_known")
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self._sum_w = self._sum_x = self._sum_xx = self._sum_y = self._sum_xy = 0.0
+
+    def observe(self, count: int, seconds: float) -> None:
+        """`count` took `seconds`."""
+        weight = 1 / (1 + count) ** 2
+        x = weight * count
+        self._sum_w = self._sum_w * FORGETTING + weight
+        self._sum_x = self._sum_x * FORGETTING + x
+        self._sum_xx = self._sum_xx * FORGETTING + x * count
+        self._sum_y = self._sum_y * FORGETTING + weight * seconds
+        self._sum_xy = self._sum_xy * FORGETTING + x * seconds
+        self.is_known = True
+
+    def predict(self, count: int) -> float:
+        """Seconds for `count`."""
+        base, slope = self._fit()
+        return base + slope * count
+
+    def most_within(self, seconds: float) -> float:
+        """The highest count that costs no more than `seconds`; infinite where all are free."""
+        base, slope = self._fit()
+        if seconds < base:
+            return 0.0
+        return (seconds - base) / slope if slope else float("inf")
+
+    def _fit(self) -> tuple[float, float]:
+        """Base and slope."""
+        if not self._sum_x:
+            return 0.0, 0.0
+        mean_x, mean_y = self._sum_x / self._sum_w, self._sum_y / self._sum_w
+        variance = max(0.0, self._sum_xx / self._sum_w - mean_x * mean_x)
+        covariance = self._sum_xy / self._sum_w - mean_x * mean_y
+        stiffness = STIFFNESS * mean_x * mean_x
+        slope = (covariance + stiffness * mean_y / mean_x) / (variance + stiffness)
+        slope = min(max(slope, 0.0), mean_y / mean_x)
+        return mean_y - slope * mean_x, slope

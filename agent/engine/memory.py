@@ -1,0 +1,214 @@
+"""Who holds what in the KV cache: slots of running sequences, and prefixes kept of ended ones.
+
+Everything that changes cells is recorded as an edit, to be carried out before the next batch, in
+the order in which it happened here.
+
+A prefix is shared by reference. Kept prefixes go when cells or holders are needed, the one that was
+not used for the longest time first. A model that cannot share (it cannot give up a suffix of a
+sequence, or may have lost the start of one) keeps nothing.
+
+Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
+"""
+
+from collections.abc import Sequence
+
+from .cells import Cells
+from .prefix_cache import Found, PrefixCache
+from .step import Clear, Copy, Edit
+
+
+class Memory:
+    """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves."""
+
+    def __init__(self, *, slots: int, holders: int, num_cells: int, can_share: bool) -> None:
+        self.can_share = can_share
+        self.num_cells = num_cells
+        self._slots = slots
+        self._limit = num_cells
+        self._cells = Cells(slots=slots)
+        self._prefixes = PrefixCache()
+        self._histories: dict[int, list[int]] = {}  # of slots whose tokens may all be shared
+        self._kept: set[int] = set()
+        self._shelf = list(range(slots, holders)) if can_share else []
+        self._used_at: dict[int, int] = {}
+        self._num_uses = 0
+        self._edits: list[Edit] = []
+
+    # ---- counts
+
+    @property
+    def num_used(self) -> int:
+        """Cells that are not free."""
+        return self._cells.num_used
+
+    @property
+    def num_kept(self) -> int:
+        """Cells that only kept prefixes have."""
+        return self._cells.num_used - self._cells.num_in_use
+
+    @property
+    def num_available(self) -> int:
+        """Cells that running sequences could still get, if all kept prefixes went."""
+        return self._limit - self._cells.num_in_use
+
+    def length(self, slot: int) -> int:
+        """Cells of `slot`."""
+        return self._cells.length(slot)
+
+    def num_needed(self, found: Found, num_tokens: int) -> int:
+        """What `num_tokens` take of the available cells when their beginning was `found`."""
+        if found.source is None:
+            return num_tokens
+        return num_tokens - found.length + self._cells.num_not_in_use(found.source, found.length)
+
+    # ---- a running sequence
+
+    def find(self, tokens: Sequence[int], most: int) -> Found:
+        """The longest prefix of `tokens`, of at most `most`, that can be shared now or soon."""
+        if not self.can_share or most < 1:
+            return Found()
+        for slot in self._histories:
+            self._catch_up(slot)
+        computed = {holder: self._cells.length(holder) for holder in self._used_at}
+        return self._prefixes.find(tokens, most=most, computed=computed, used_at=self._used_at)
+
+    def enter(self, slot: int, history: list[int], found: Found, *, most_shared: int) -> None:
+        """A sequence gets `slot`, beginning with what was `found`.
+
+        `history` is read again later, as it grows. Others may share its first `most_shared` tokens.
+        """
+        if found.source is not None:
+            self._cells.share(found.source, slot, found.length)
+            self._edits.append(Copy(found.source, slot, found.length))
+            self._use(found.source)
+        if self.can_share:
+            self._prefixes.insert(slot, history[:most_shared])
+            self._use(slot)
+            if most_shared >= len(history):
+                self._histories[slot] = history
+
+    def grow(self, slot: int, count: int) -> None:
+        """`count` more tokens of `slot` were computed."""
+        self._cells.grow(slot, count)
+
+    def leave(self, slot: int) -> None:
+        """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
+        if not self.can_share or not self._shelf_has_room():
+            self.clear(slot)
+            return
+        self._catch_up(slot)
+        num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
+        tokens = self._prefixes.tokens(slot)[:num_computed]
+        self._keep(slot, tokens)
+        self.clear(slot)
+
+    def clear(self, slot: int) -> None:
+        """Give up the cells of `slot`."""
+        self._forget(slot)
+        self._histories.pop(slot, None)
+
+    def sweep(self, slot: int) -> None:
+        """Clear what a step may have written to `slot` without being accounted for."""
+        self._edits.append(Clear(slot, self._cells.length(slot)))
+
+    # ---- room
+
+    def make_room(self, count: int) -> None:
+        """Drop kept prefixes until `count` cells are free. Ask for no more than are available."""
+        while self._limit - self._cells.num_used < count:
+            self._drop_oldest()
+
+    def drop_kept(self) -> bool:
+        """Drop all kept prefixes; whether there were any."""
+        had_any = bool(self._kept)
+        while self._kept:
+            self._drop_oldest()
+        return had_any
+
+    def lower_limit(self, num_free: int) -> None:
+        """Believe no longer in more than `num_free` free cells."""
+        self._limit = min(self.num_cells, self._cells.num_used + num_free)
+
+    def raise_limit(self, num_free: int) -> None:
+        """Believe again in `num_free` free cells, as far as there are as many."""
+        self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
+
+    def trust(self) -> None:
+        """Believe in all cells again."""
+        self._limit = self.num_cells
+
+    def take_edits(self) -> tuple[Edit, ...]:
+        """What to do to the cells before the next batch is computed."""
+        edits, self._edits = tuple(self._edits), []
+        return edits
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        self._cells.check_integrity()
+        self._prefixes.check_integrity()
+        _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
+        _check(self._limit <= self.num_cells, f"limit {self._limit}")
+        _check(self._histories.keys() <= self._used_at.keys(), "histories")
+        _check(not self._kept & {*self._shelf}, "kept prefixes")
+        for holder in self._kept:
+            equal = self._cells.length(holder) == self._prefixes.length(holder)
+            _check(equal and holder in self._used_at, f"kept prefix {holder}")
+
+    # ---- kept prefixes
+
+    def _shelf_has_room(self) -> bool:
+        if not self._shelf and self._kept:
+            self._drop_oldest()
+        return bool(self._shelf)
+
+    def _keep(self, slot: int, tokens: list[int]) -> None:
+        if not tokens:
+            return
+        holder = self._shelf.pop()
+        self._prefixes.insert(holder, tokens)
+        if covering := self._prefixes.others_with_all_of(holder) & self._kept:
+            self._prefixes.remove(holder)
+            self._shelf.append(holder)
+            self._use(max(covering))
+            return
+        self._cells.share(slot, holder, len(tokens))
+        self._edits.append(Copy(slot, holder, len(tokens)))
+        self._use(holder)
+        for within in self._prefixes.others_within(holder) & self._kept:
+            self._drop(within)
+        self._kept.add(holder)
+
+    def _drop_oldest(self) -> None:
+        oldest = min(self._kept, key=self._used_at.__getitem__)
+        self._kept.remove(oldest)
+        self._drop(oldest)
+
+    def _drop(self, holder: int) -> None:
+        self._kept.discard(holder)
+        self._forget(holder)
+        self._shelf.append(holder)
+
+    def _forget(self, holder: int) -> None:
+        self._cells.close(holder)
+        self._edits.append(Clear(holder))
+        if holder in self._prefixes:
+            self._prefixes.remove(holder)
+            del self._used_at[holder]
+
+    def _catch_up(self, slot: int) -> None:
+        """Enter the tokens that were computed since the last time."""
+        history = self._histories.get(slot)
+        if history is None:
+            return
+        known, computed = self._prefixes.length(slot), self._cells.length(slot)
+        if known < computed:
+            self._prefixes.extend(slot, history[known:computed])
+
+    def _use(self, holder: int) -> None:
+        self._num_uses += 1
+        self._used_at[holder] = self._num_uses
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"memory out of order: {finding}")

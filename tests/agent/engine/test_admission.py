@@ -1,0 +1,65 @@
+"""Who may begin, who waits for what."""
+
+from arriero.agent.engine.admission import HEADROOM, WORTH_WAITING, Await, Begin, admit
+from arriero.agent.engine.memory import Memory
+from arriero.agent.engine.prefix_cache import Found
+from arriero.agent.engine.progress import Progress
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+
+
+def make(number: int, *prompt: int, max_tokens: int | None = None) -> Progress:
+    sequence = NewSequence(
+        id=SequenceId(number), prompt=prompt, max_tokens=max_tokens, sampling=Sampling(seed=0)
+    )
+    return Progress(sequence, arrival=number, ceiling=200)
+
+
+def memory(num_cells: int) -> Memory:
+    return Memory(slots=4, holders=8, num_cells=num_cells, can_share=True)
+
+
+def test_alone_everybody_begins() -> None:
+    one = make(1, *range(90))
+    assert list(admit([one], [], memory(91))) == [Begin(one, Found())]
+
+
+def test_beside_others_there_has_to_be_headroom() -> None:
+    running, one = make(1, *[5] * 10), make(2, *[6] * 20)
+    needed = 10 + 20 + 2 * HEADROOM
+    assert list(admit([one], [running], memory(needed))) == [Begin(one, Found())]
+    assert list(admit([one], [running], memory(needed - 1))) == []
+
+
+def test_no_more_headroom_than_somebody_can_use() -> None:
+    running, one = make(1, *[5] * 10, max_tokens=2), make(2, *[6] * 20, max_tokens=3)
+    assert list(admit([one], [running], memory(10 + 20 + 2 + 3))) == [Begin(one, Found())]
+
+
+def test_who_has_no_room_keeps_those_behind_waiting() -> None:
+    running, large, small = make(1, 5), make(2, *[6] * 90), make(3, 7)
+    assert list(admit([large, small], [running], memory(80))) == []
+
+
+def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> None:
+    cells = memory(500)
+    common = range(1, WORTH_WAITING + 1)
+    running = make(1, *common, 99)
+    cells.enter(0, running.history, Found(), most_shared=len(running.history))
+    same, other = make(2, *common, 98), make(3, 7)
+    assert list(admit([same, other], [running], cells)) == [
+        Await(0, WORTH_WAITING),
+        Begin(other, Found()),
+    ]
+    cells.grow(0, WORTH_WAITING)
+    assert list(admit([same], [running], cells)) == [Begin(same, Found(WORTH_WAITING, 0))]
+
+
+def test_shared_cells_need_no_room() -> None:
+    cells = memory(60)
+    running = make(1, *range(1, 31))
+    cells.enter(0, running.history, Found(), most_shared=30)
+    cells.grow(0, 29)
+    same = make(2, *range(1, 25), max_tokens=1)
+    running.start(29)
+    assert list(admit([same], [running], cells)) == [Begin(same, Found(23, 0))]

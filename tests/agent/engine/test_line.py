@@ -1,0 +1,60 @@
+"""A straight line through what was seen."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.line import Line
+
+
+def learn(*observations: tuple[int, float]) -> Line:
+    line = Line()
+    for count, seconds in observations:
+        line.observe(count, seconds)
+    return line
+
+
+def test_nothing_is_known_at_first() -> None:
+    line = Line()
+    assert not line.is_known
+    assert line.predict(100) == 0
+    assert line.most_within(0.5) == float("inf")
+
+
+def test_one_observation_makes_a_line_through_zero() -> None:
+    line = learn((512, 2.048))
+    assert line.predict(128) == pytest.approx(0.512)
+    assert line.most_within(0.4) == pytest.approx(100)
+
+
+def test_base_and_slope_are_found() -> None:
+    random = Random(1)
+    counts = [random.choice([16, 32, 64, 128]) for _ in range(200)]
+    line = learn(*[(count, 0.11 + 0.0047 * count) for count in counts])
+    assert line.predict(32) == pytest.approx(0.26, rel=0.1)
+    assert line.predict(128) == pytest.approx(0.71, rel=0.1)
+    assert line.most_within(0.41) == pytest.approx(64, rel=0.1)
+
+
+def test_less_than_the_base_buys_nothing() -> None:
+    assert learn((10, 1.0), (100, 1.0)).most_within(0.1) == 0
+
+
+def test_noise_does_not_tilt_a_line_of_nearly_equal_counts() -> None:
+    random = Random(2)
+    line = learn(*[(80 + i % 3, 0.4 * random.uniform(0.95, 1.05)) for i in range(100)])
+    assert line.predict(160) == pytest.approx(0.8, rel=0.15)
+
+
+def test_a_host_that_slows_down_is_noticed() -> None:
+    line = learn(*[(64, 0.2)] * 100, *[(64, 1.0)] * 60)
+    assert line.predict(64) == pytest.approx(1.0, rel=0.1)
+
+
+@given(seen=st.lists(st.tuples(st.integers(1, 2048), st.floats(0, 1e3)), max_size=40))
+def test_nothing_ever_costs_less_than_nothing(seen: list[tuple[int, float]]) -> None:
+    line = learn(*seen)
+    assert -1e-9 <= line.predict(0) <= line.predict(1) + 1e-9
+    assert line.most_within(0.5) >= 0

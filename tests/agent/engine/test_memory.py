@@ -1,0 +1,128 @@
+"""Who holds what in the cache, and what is done to the cells."""
+
+import pytest
+
+from arriero.agent.engine.memory import Memory
+from arriero.agent.engine.prefix_cache import Found
+from arriero.agent.engine.step import Clear, Copy
+
+
+def make(*, num_cells: int = 100, holders: int = 4, can_share: bool = True) -> Memory:
+    return Memory(slots=2, holders=holders, num_cells=num_cells, can_share=can_share)
+
+
+def run(memory: Memory, slot: int, *tokens: int) -> int:
+    """Let a sequence of `tokens` be computed in `slot`; how many of them it shared."""
+    history = list(tokens)
+    found = memory.find(history, len(history) - 1)
+    memory.enter(slot, history, found, most_shared=len(history))
+    memory.grow(slot, len(history) - found.length)
+    memory.check_integrity()
+    return found.length
+
+
+def test_an_ended_sequence_is_kept_beside_the_slots() -> None:
+    memory = make()
+    run(memory, 0, 1, 2, 3)
+    memory.leave(0)
+    memory.check_integrity()
+    assert memory.take_edits() == (Copy(0, 3, 3), Clear(0))
+    assert (memory.num_used, memory.num_kept, memory.num_available) == (3, 3, 100)
+    assert run(memory, 0, 1, 2, 3, 4) == 3
+    assert memory.take_edits() == (Copy(3, 0, 3),)
+    assert (memory.num_used, memory.num_kept) == (4, 0)
+
+
+def test_what_a_longer_one_holds_is_kept_once() -> None:
+    memory = make(holders=8)
+    for tokens in ((1, 2, 3), (1, 2, 3, 4), (1, 2)):
+        run(memory, 0, *tokens)
+        memory.leave(0)
+        memory.check_integrity()
+    assert memory.num_kept == 4
+
+
+def test_the_one_not_used_for_the_longest_time_goes_first() -> None:
+    memory = make()
+    for token in (1, 2):
+        run(memory, 0, *[token] * 5)
+        memory.leave(0)
+    assert run(memory, 0, 1, 1, 1, 9) == 3
+    memory.leave(0)
+    assert run(memory, 0, 2, 2, 2, 9) == 0
+    assert run(memory, 1, 1, 1, 1, 1, 1, 8) == 5
+
+
+def test_room_is_made_by_dropping_kept_prefixes() -> None:
+    memory = make(num_cells=10)
+    for token in (1, 2):
+        run(memory, 0, *[token] * 4)
+        memory.leave(0)
+    memory.take_edits()
+    assert (memory.num_kept, memory.num_available) == (8, 10)
+    memory.make_room(5)
+    assert memory.take_edits() == (Clear(3),)
+    assert memory.num_kept == 4
+    assert memory.drop_kept()
+    assert not memory.drop_kept()
+    memory.check_integrity()
+
+
+def test_only_so_much_is_shared_as_is_allowed() -> None:
+    memory = make()
+    memory.enter(0, [1, 2, 3, 4], Found(), most_shared=2)
+    memory.grow(0, 4)
+    assert memory.find([1, 2, 3, 4, 5], 4) == Found(2, 0)
+    memory.leave(0)
+    assert memory.num_kept == 2
+
+
+def test_tokens_that_were_generated_are_shared_too() -> None:
+    memory = make()
+    history = [1, 2]
+    memory.enter(0, history, Found(), most_shared=2)
+    memory.grow(0, 2)
+    history += [7, 8]
+    memory.grow(0, 1)
+    assert memory.find([1, 2, 7, 8, 9], 4) == Found(3, 0)
+
+
+def test_a_model_that_cannot_share_keeps_nothing() -> None:
+    memory = make(can_share=False)
+    run(memory, 0, 1, 2, 3)
+    assert run(memory, 1, 1, 2, 3) == 0
+    memory.leave(0)
+    assert memory.take_edits() == (Clear(0),)
+    assert memory.num_used == 3
+
+
+def test_without_numbers_beyond_the_slots_nothing_is_kept() -> None:
+    memory = make(holders=2)
+    run(memory, 0, 1, 2, 3)
+    memory.leave(0)
+    assert memory.num_used == 0
+
+
+def test_belief_in_fewer_cells() -> None:
+    memory = make(num_cells=100)
+    run(memory, 0, *range(10))
+    memory.lower_limit(5)
+    assert memory.num_available == 5
+    memory.raise_limit(8)
+    assert memory.num_available == 8
+    memory.trust()
+    assert memory.num_available == 90
+
+
+def test_unaccounted_cells_are_swept() -> None:
+    memory = make()
+    run(memory, 0, 1, 2, 3)
+    memory.sweep(0)
+    assert memory.take_edits() == (Clear(0, 3),)
+
+
+def test_a_slot_enters_once() -> None:
+    memory = make()
+    run(memory, 0, 1, 2, 3)
+    with pytest.raises(ValueError, match="holder 0"):
+        run(memory, 0, 1, 2, 3)

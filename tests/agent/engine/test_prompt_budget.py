@@ -1,0 +1,72 @@
+"""Steps that end in time."""
+
+from random import Random
+
+import pytest
+
+from arriero.agent.engine.prompt_budget import FIRST_CHUNK, MIN_CHUNK, PromptBudget
+
+MAX_STALL = 0.5
+
+
+def q06(num_generating: int, num_prompt_tokens: int) -> float:
+    """What a step of a model of 0.6 billion weights was measured to take on two cores."""
+    if not num_prompt_tokens:
+        return 0.024 + 0.0095 * num_generating
+    if not num_generating:
+        return 0.03 + 0.0039 * num_prompt_tokens
+    return q06(num_generating, 0) + 0.11 + 0.0046 * num_prompt_tokens
+
+
+def run(
+    budget: PromptBudget, num_generating: int, pending: list[int], noise: float = 1.0
+) -> tuple[int, float]:
+    count = min(sum(pending), budget.prompt_tokens(num_generating, pending)) if pending else 0
+    seconds = q06(num_generating, count) * noise
+    budget.observe(num_generating=num_generating, num_prompt_tokens=count, seconds=seconds)
+    return count, seconds
+
+
+def test_the_first_prompt_gets_little_and_then_what_the_time_allows() -> None:
+    budget = PromptBudget(batch_size=2048, max_stall=MAX_STALL)
+    assert run(budget, 0, [5000])[0] == FIRST_CHUNK
+    steps = [run(budget, 0, [5000]) for _ in range(5)]
+    assert all(0.38 < seconds < MAX_STALL for _, seconds in steps)
+
+
+def test_no_step_beside_streams_is_longer_than_promised() -> None:
+    random = Random(3)
+    budget = PromptBudget(batch_size=2048, max_stall=MAX_STALL)
+    run(budget, 0, [500])
+    longest = 0.0
+    for step in range(400):
+        num_generating = random.randint(1, 8)
+        pending = [3000] if step % 7 else []
+        _, seconds = run(budget, num_generating, pending, random.uniform(0.95, 1.05))
+        longest = max(longest, seconds)
+    assert longest < MAX_STALL * 1.05
+
+
+def test_beside_streams_the_promised_time_is_used() -> None:
+    budget = PromptBudget(batch_size=2048, max_stall=MAX_STALL)
+    run(budget, 0, [500])
+    for _ in range(10):
+        run(budget, 7, [])
+    steps = [run(budget, 7, [5000]) for _ in range(20)]
+    assert all(seconds <= MAX_STALL for _, seconds in steps)
+    assert sum(seconds for _, seconds in steps[3:]) / 17 > 0.8 * MAX_STALL
+
+
+def test_every_prompt_advances_however_slow_the_steps_are() -> None:
+    budget = PromptBudget(batch_size=2048, max_stall=0.01)
+    run(budget, 0, [500])
+    run(budget, 4, [])
+    assert budget.prompt_tokens(4, [300, 300, 2]) == 2 * MIN_CHUNK + 2
+
+
+@pytest.mark.parametrize("num_generating", [0, 4])
+def test_never_more_than_the_batch_holds(num_generating: int) -> None:
+    budget = PromptBudget(batch_size=20, max_stall=1e9)
+    for _ in range(20):
+        run(budget, num_generating, [500])
+    assert budget.prompt_tokens(num_generating, [500]) <= 20 - num_generating
