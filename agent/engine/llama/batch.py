@@ -35,8 +35,8 @@ class Batch:
             logits=_pointer(self._outputs, ctypes.c_int8),
         )
 
-    def fill(self, runs: Sequence[Run]) -> list[int]:
-        """Write `runs`; the answer is where in the batch the tokens with logits stand."""
+    def fill(self, runs: Sequence[Run]) -> None:
+        """Write `runs`."""
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -55,7 +55,6 @@ class Batch:
         self._outputs[:size] = 0
         self._outputs[outputs] = 1
         self.raw.n_tokens = size
-        return outputs
 
 
 def _pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:

@@ -23,7 +23,7 @@ from ..step import Aborted, Clear, Copy, Decoded, Edit, Failed, NoRoom, Outcome,
 from .batch import Batch
 from .log import route_log
 from .model import Model
-from .sampler import Sampler, make_sampler
+from .sampler import Sampler
 
 logger = logging.getLogger(__name__)
 
@@ -66,13 +66,11 @@ class LlamaEngine:
 
     def open(self, sequence: NewSequence) -> None:
         """Make the sampler of `sequence`."""
-        self._samplers[sequence.id] = make_sampler(sequence, self._model.vocab)
+        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab)
 
     def close(self, sequence_id: SequenceId) -> None:
-        """Free its sampler; nothing happens where there is none any more."""
-        sampler = self._samplers.pop(sequence_id, None)
-        if sampler is not None:
-            sampler.free()
+        """Forget its sampler; nothing happens where there is none any more."""
+        self._samplers.pop(sequence_id, None)
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
@@ -80,11 +78,11 @@ class LlamaEngine:
             self._edit(edit)
         if not step.runs:
             return Decoded(())
-        outputs = self._batch.fill(step.runs)
+        self._batch.fill(step.runs)
         code = llama_cpp.llama_decode(self._context, self._batch.raw)
         if code != 0:
             return _failure(code)
-        return Decoded(self._choose(step.runs, outputs))
+        return Decoded(self._choose(step.runs))
 
     def warm_up(self) -> None:
         """Decode a token, so that the first request does not pay for reading the weights.
@@ -99,10 +97,7 @@ class LlamaEngine:
             raise ModelError(f"model file {self._model.path} loads but does not run: {outcome}")
 
     def free(self) -> None:
-        """Free samplers, context and model."""
-        for sampler in self._samplers.values():
-            sampler.free()
-        self._samplers.clear()
+        """Free context and model."""
         llama_cpp.llama_free(self._context)
         self._model.free()
 
@@ -115,15 +110,13 @@ class LlamaEngine:
             case _:
                 assert_never(edit)
 
-    def _choose(self, runs: tuple[Run, ...], outputs: list[int]) -> tuple[int, ...]:
-        if not outputs:
+    def _choose(self, runs: tuple[Run, ...]) -> tuple[int, ...]:
+        samplers = [self._samplers[run.id] for run in runs if run.samples]
+        if not samplers:
             return ()
-        rows = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(outputs)]
-        sampling = (run.id for run in runs if run.samples)
-        return tuple(
-            self._samplers[sequence_id].choose(self._context, index, row)
-            for sequence_id, index, row in zip(sampling, outputs, rows, strict=True)
-        )
+        rows = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(samplers)]
+        # One after the other: what each row needs is over before a thread would have woken up.
+        return tuple(sampler.choose(row) for sampler, row in zip(samplers, rows, strict=True))
 
 
 class _Rows:

@@ -31,7 +31,11 @@ class Vocab(Protocol):
 
 
 class Sampler:
-    """Chooses the tokens of one sequence, and remembers what it chose where that matters."""
+    """Chooses the tokens of one sequence, and remembers what it chose where that matters.
+
+    Who asks for tokens that may not be kept (a guess to be checked) asks row by row, and stops at
+    the first that differs: what was chosen counts as said.
+    """
 
     def __init__(self, sequence: NewSequence, vocab: Vocab) -> None:
         self._sampling = sequence.sampling
@@ -42,7 +46,7 @@ class Sampler:
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._chance = _Chance(sequence.sampling.seed)
 
-    def choose(self, context: Any, index: int, row: Row) -> int:
+    def choose(self, row: Row) -> int:
         """The next token. `row`, the logits of the one before, is overwritten."""
         with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
             if self._biased.size:
@@ -53,9 +57,6 @@ class Sampler:
             token = self._pick(row)
             self._penalties.accept(token)
             return token
-
-    def free(self) -> None:
-        """Nothing to give back."""
 
     def _pick(self, row: Row) -> int:
         best = int(row.argmax())
@@ -114,11 +115,6 @@ class _Chance:
         """Evenly between 0 and 1."""
         low, high = self._bits.random_raw(), self._bits.random_raw()
         return float(low + (high << 32)) / 2**64
-
-
-def make_sampler(sequence: NewSequence, vocab: Vocab) -> Sampler:
-    """The sampler of one sequence."""
-    return Sampler(sequence, vocab)
 
 
 def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arriero.agent.engine.candidates import Row
-from arriero.agent.engine.llama.sampler import make_sampler
+from arriero.agent.engine.llama.sampler import Sampler
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 
@@ -31,7 +31,7 @@ def row_of(size: int, *, scale: float = 1.0, seed: int = 0) -> Row:
 
 def choose(row: Row, prompt: tuple[int, ...] = PROMPT, **choices: Any) -> int:
     """The first token of a new sequence."""
-    return make_sampler(new(prompt, **choices), BareVocab(row.size)).choose(None, 0, row.copy())
+    return Sampler(new(prompt, **choices), BareVocab(row.size)).choose(row.copy())
 
 
 class BareVocab:
@@ -91,10 +91,10 @@ def test_penalties_look_at_the_prompt() -> None:
 
 def test_penalties_look_at_what_was_chosen() -> None:
     choices = {"logit_bias": ((123, 100.0),), "presence_penalty": 2.0, "repeat_penalty": 10.0}
-    sampler = make_sampler(new((), penalty_last_n=2, **choices), BareVocab(ROW.size))
+    sampler = Sampler(new((), penalty_last_n=2, **choices), BareVocab(ROW.size))
     row = np.zeros_like(ROW)
     row[[123, 50, 60]] = (-90, 9, 8)
-    tokens = [sampler.choose(None, 0, row.copy()) for _ in range(5)]
+    tokens = [sampler.choose(row.copy()) for _ in range(5)]
     assert tokens == [123, 50, 60, 123, 50]
 
 
@@ -179,12 +179,12 @@ CHOICES: dict[str, dict[str, Any]] = {
 def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
     prompt = (*range(10, 30), *range(10, 20), *range(10, 13))
     sequence = new(prompt, **{"seed": 4711, "temperature": 0.8, **CHOICES[name]})
-    chain, sampler = Chain(sequence, size), make_sampler(sequence, BareVocab(size))
+    chain, sampler = Chain(sequence, size), Sampler(sequence, BareVocab(size))
     try:
         for seed in range(40):
             row = row_of(size, scale=5, seed=seed)
             token, _ = chain.choose(row)
-            assert sampler.choose(None, 0, row) == token
+            assert sampler.choose(row) == token
     finally:
         chain.free()
 
@@ -192,11 +192,11 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", [name for name in CHOICES if name not in ("penalties", "rewards")])
 def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
     sequence = new(**{"temperature": 0.8, **CHOICES[name]})
-    chain, sampler = Chain(sequence, ROW.size), make_sampler(sequence, BareVocab(ROW.size))
+    chain, sampler = Chain(sequence, ROW.size), Sampler(sequence, BareVocab(ROW.size))
     _, wanted = chain.choose(ROW)
     chain.free()
     num_draws = 20_000
-    counts = Counter(sampler.choose(None, 0, ROW.copy()) for _ in range(num_draws))
+    counts = Counter(sampler.choose(ROW.copy()) for _ in range(num_draws))
     assert counts.keys() <= wanted.keys()
     for token, probability in wanted.items():
         spread = (probability * (1 - probability) / num_draws) ** 0.5
@@ -206,15 +206,15 @@ def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", CHOICES)
 def test_broken_logits_break_nothing(name: str, value: float) -> None:
-    sampler = make_sampler(new(**{"temperature": 0.8, **CHOICES[name]}), BareVocab(1000))
+    sampler = Sampler(new(**{"temperature": 0.8, **CHOICES[name]}), BareVocab(1000))
     row = np.zeros(1000, np.float32)
     for broken in (slice(3, 4), slice(None)):
         row[broken] = value
-        assert 0 <= sampler.choose(None, 0, row.copy()) < 1000
+        assert 0 <= sampler.choose(row.copy()) < 1000
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-30])
 def test_a_tiny_temperature_takes_the_best(temperature: float) -> None:
     row = np.array([0.0, -1e30, 2.0, 1.999, *[-50.0] * 100], np.float32)
-    sampler = make_sampler(new(temperature=temperature), BareVocab(row.size))
-    assert {sampler.choose(None, 0, row.copy()) for _ in range(20)} == {2}
+    sampler = Sampler(new(temperature=temperature), BareVocab(row.size))
+    assert {sampler.choose(row.copy()) for _ in range(20)} == {2}
