@@ -1,6 +1,6 @@
 """Memory of both daemons over many short requests: `python -m bench.soak`.
 
-Memory is the resident set of the process, from /proc. What the agent takes beyond the model and
+Memory is the resident set of a daemon's processes, from /proc. What the agent takes beyond the model and
 its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a line
 fitted to the samples after the first tenth of the requests.
 """
@@ -42,10 +42,15 @@ class Point:
 
 
 def resident_bytes(pid: int) -> int:
-    """The resident set of a process."""
+    """The resident sets of a process and all its children, shared pages counted in each."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024
+    return int(line.split()[1]) * 1024 + sum(map(resident_bytes, _children(pid)))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def slope(points: list[Point], name: str) -> float:
