@@ -15,7 +15,6 @@ from importlib.metadata import version
 from typing import Any
 
 import uvloop
-from rich.console import Console
 from rich.table import Table
 
 from bench import peer, prompts, ways
@@ -24,7 +23,7 @@ from bench.figures import RequestsFailed, check, median_of, ratio, shown
 from bench.models import made
 from bench.scenarios import SCENARIOS, SLOTS, Scenario
 from bench.sides import Load, Side, start_ours, start_theirs
-from bench.store import save
+from bench.store import save, wide_console
 
 _WARM_UP_SEED = 0
 
@@ -112,7 +111,7 @@ def show(outcomes: list[Outcome]) -> None:
             table.add_row(work, name, ours, theirs, row["ratio_text"], row["goal"] or "", met)
             work = ""
         table.add_section()
-    Console().print(table)
+    wide_console().print(table)
 
 
 def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str, Any]:

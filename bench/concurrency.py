@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import uvloop
-from rich.console import Console
 from rich.table import Table
 
 from bench import prompts, ways
@@ -34,7 +33,7 @@ from bench.figures import (
 )
 from bench.sample import Sample
 from bench.sides import Load, start_ours
-from bench.store import save
+from bench.store import save, wide_console
 from integration_tests.daemons import MODEL
 
 SIZES = (1, 2, 4, 8)
@@ -117,7 +116,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             for name in (TOKENS_PER_SECOND, FIRST_TOKEN, BETWEEN_TOKENS)
         )
         table.add_row(row["way"], str(row["size"]), *figures, *(row[name] for name in shares))
-    Console().print(table)
+    wide_console().print(table)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -1,8 +1,8 @@
 """Memory of both daemons over many short requests: `python -m bench.soak`.
 
-Memory is the resident set of a daemon's processes, from /proc. What the agent takes beyond the model and
-its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a line
-fitted to the samples after the first tenth of the requests.
+Memory is the resident set of a daemon's processes, from /proc. What the agent takes beyond the
+model and its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a
+line fitted to the samples after the first tenth of the requests.
 """
 
 import argparse
