@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -142,6 +143,7 @@ class Fleet:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self.agents: list[Daemon] = []
+        self._numbers = count(1)
         self.balancer: Daemon
         self.http: aiohttp.ClientSession
 
@@ -180,7 +182,7 @@ class Fleet:
         """Starts an agent without waiting until it is ready."""
         defaults = {
             "balancer": f"ws://{self.balancer.ready['management']}",
-            "name": f"agent-{len(self.agents) + 1}",
+            "name": f"agent-{next(self._numbers)}",
             "model": MODEL,
             "slots": 4,
             "context_size": 1024,
