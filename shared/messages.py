@@ -8,9 +8,10 @@ A message is decoded and checked in about a microsecond, so the token path needs
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from .errors import WireError
 from .inference import (
@@ -18,6 +19,7 @@ from .inference import (
     Count,
     FinishReason,
     GenerateRequest,
+    Rate,
     Rates,
     RequestId,
     TokenKind,
@@ -33,6 +35,12 @@ MAX_FRAME_BYTES = 32 * 1024 * 1024
 
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
+Seconds = Annotated[float, Field(ge=0)]
+Total = Annotated[int, Field(ge=0, le=2**53)]
+"""A count that every reader of JSON keeps exactly."""
+
+MAX_BOUNDS = 32
+"""Most buckets of a histogram, less the last one."""
 
 
 # ---- what both sides send
@@ -95,6 +103,72 @@ class Status:
     accepting: bool
     model: ModelInfo | None = None
     issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """The cells of the KV cache: `used` by running sequences, `kept` as prefixes; the rest is free.
+
+    Cells of a prefix that a running sequence shares are used, not kept.
+    """
+
+    __pydantic_config__ = STRICT
+    total: Total = 0
+    used: Total = 0
+    kept: Total = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How often something took how long: at most each of `bounds`, growing; last, what is longer.
+
+    `seconds` is the time of all of them together.
+    """
+
+    __pydantic_config__ = STRICT
+    bounds: Annotated[tuple[Seconds, ...], Field(max_length=MAX_BOUNDS)] = ()
+    counts: Annotated[tuple[Total, ...], Field(max_length=MAX_BOUNDS + 1)] = (0,)
+    seconds: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _match(self) -> Self:
+        if len(self.counts) != len(self.bounds) + 1:
+            raise ValueError("must have one more of `counts` than of `bounds`")
+        if any(low >= high for low, high in pairwise(self.bounds)):
+            raise ValueError("must have growing `bounds`")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What the engine did since its model was loaded, by its own clock, and how things stand.
+
+    Sent after `Welcome`; then on change, at most about once a second, so never by an idle engine.
+    Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
+    the time with anything to do; `null` where there was none. `average_running` is taken over that
+    time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
+    pauses of running sequences that others caused.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["statistics"] = "statistics"
+    num_running: Total = 0
+    num_waiting: Total = 0
+    cells: Cells = field(default_factory=Cells)
+    num_preemptions: Total = 0
+    cached_tokens: Total = 0
+    computed_tokens: Total = 0
+    completion_tokens: Total = 0
+    decode_tokens: Total = 0
+    decode_seconds: Seconds = 0.0
+    prefill_tokens: Total = 0
+    prefill_seconds: Seconds = 0.0
+    busy_seconds: Seconds = 0.0
+    decode_tokens_per_second: Rate | None = None
+    prefill_tokens_per_second: Rate | None = None
+    tokens_per_second: Rate | None = None
+    average_running: Rate | None = None
+    stalls: Histogram = field(default_factory=Histogram)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +278,7 @@ class Goodbye:
     type: Literal["goodbye"] = "goodbye"
 
 
-FromAgent = Annotated[Hello | Status | Output | Heartbeat, Field(discriminator="type")]
+FromAgent = Annotated[Hello | Status | Statistics | Output | Heartbeat, Field(discriminator="type")]
 FromBalancer = Annotated[
     Welcome | Reject | Start | Cancel | Goodbye | Heartbeat, Field(discriminator="type")
 ]

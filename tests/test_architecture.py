@@ -37,6 +37,7 @@ PURE = (
     "agent.link.answer",
     "agent.link.decisions",
     "agent.link.pulse",
+    "agent.link.reporter",
     "agent.link.session",
     "agent.link.slots",
     "agent.restarts",

@@ -18,7 +18,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import Issue, encode_from_agent
+from ...shared.messages import Issue, Statistics, encode_from_agent
 from ..chat.prepared import Outcome
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .backoff import Backoff
@@ -127,6 +127,10 @@ class Connection:
     def tell(self, issues: tuple[Issue, ...]) -> None:
         """What keeps the agent from its work has changed."""
         self._carry_out(self._session.tell(issues, self._clock()))
+
+    def report(self, statistics: Statistics) -> None:
+        """What the engine did."""
+        self._carry_out(self._session.report(statistics, self._clock()))
 
     def drain(self, timeout: float) -> None:
         """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""

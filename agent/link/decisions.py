@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...shared.inference import GenerateRequest
-from ...shared.messages import Heartbeat, Hello, Output, Status
+from ...shared.messages import Heartbeat, Hello, Output, Statistics, Status
 from ..engine.sequence import NewSequence, SequenceId
 
 
@@ -11,7 +11,7 @@ from ..engine.sequence import NewSequence, SequenceId
 class Send:
     """Send this message to the balancer."""
 
-    message: Hello | Status | Output | Heartbeat
+    message: Hello | Status | Statistics | Output | Heartbeat
 
 
 @dataclass(frozen=True, slots=True)

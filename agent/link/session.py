@@ -32,6 +32,7 @@ from ...shared.messages import (
     Refused,
     Reject,
     Start,
+    Statistics,
     Status,
     Welcome,
     decode_from_balancer,
@@ -81,6 +82,7 @@ class Session:
         """`status` is what is sent when it says more than `hello`; `piece`: a token's bytes."""
         self._hello = hello
         self._status = status
+        self._statistics: Statistics | None = None
         self._slots = slots
         self._sequence_ids = sequence_ids
         self._piece = piece
@@ -187,6 +189,8 @@ class Session:
         decisions: list[Decision] = [MarkConnected()]
         if self._status.issues:
             decisions.append(self._send(self._status, now))
+        if self._statistics is not None:
+            decisions.append(self._send(self._statistics, now))
         return decisions
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
@@ -267,6 +271,11 @@ class Session:
         self._status = replace(self._status, issues=issues)
         return [self._send(self._status, now)] if self.is_live else []
 
+    def report(self, statistics: Statistics, now: float) -> list[Decision]:
+        """What the engine did; a balancer that lets the agent in later hears of it then."""
+        self._statistics = statistics
+        return [self._send(statistics, now)] if self.is_live else []
+
     # ---- the end
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
@@ -321,7 +330,7 @@ class Session:
     def _output(self, items: Sequence[Item], now: float) -> Send:
         return self._send(Output(items=tuple(items)), now)
 
-    def _send(self, message: Hello | Status | Output | Heartbeat, now: float) -> Send:
+    def _send(self, message: Hello | Status | Statistics | Output | Heartbeat, now: float) -> Send:
         if self._pulse is not None:
             self._pulse.sent(now)
         return Send(message)

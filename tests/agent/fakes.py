@@ -15,6 +15,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
+from arriero.agent.engine.statistics import EngineStatistics
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
@@ -25,6 +26,7 @@ from arriero.shared.messages import (
     ModelInfo,
     Output,
     Start,
+    Statistics,
     Welcome,
     decode_from_agent,
     encode_from_balancer,
@@ -79,6 +81,7 @@ class FakeWorker:
         self.error: Exception | None = None
         self.added: asyncio.Queue[NewSequence] = asyncio.Queue()
         self.dropped: asyncio.Queue[SequenceId] = asyncio.Queue()
+        self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
 
     def start(self) -> LoadedModel:
@@ -94,6 +97,9 @@ class FakeWorker:
 
     def drop(self, sequence_id: SequenceId) -> None:
         self.dropped.put_nowait(sequence_id)
+
+    def statistics(self) -> EngineStatistics:
+        return self.done
 
     def step(self, *outputs: SequenceOutput) -> None:
         assert self.on_step is not None
@@ -126,10 +132,19 @@ class Peer:
         self.socket = socket
 
     async def next(self) -> FromAgent:
-        """The next message that is no heartbeat."""
-        while isinstance(message := decode_from_agent(await self.socket.recv()), Heartbeat):
+        """The next message that is neither a heartbeat nor statistics."""
+        while isinstance(message := await self._read(), Heartbeat | Statistics):
             pass
         return message
+
+    async def statistics(self) -> Statistics:
+        """The next statistics; whatever comes before is passed over."""
+        while not isinstance(message := await self._read(), Statistics):
+            pass
+        return message
+
+    async def _read(self) -> FromAgent:
+        return decode_from_agent(await self.socket.recv())
 
     async def output(self) -> Output:
         message = await self.next()

@@ -13,12 +13,14 @@ from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId,
 from arriero.shared.messages import (
     Busy,
     Cancel,
+    Cells,
     Ended,
     FromAgent,
     FromBalancer,
     Goodbye,
     Heartbeat,
     Hello,
+    Histogram,
     Issue,
     ModelInfo,
     Output,
@@ -26,6 +28,7 @@ from arriero.shared.messages import (
     Refused,
     Reject,
     Start,
+    Statistics,
     Status,
     Welcome,
     decode_from_agent,
@@ -37,6 +40,13 @@ from arriero.shared.messages import (
 ID = RequestId("r1")
 MODEL = ModelInfo(name="m", architecture="llama", parameters=8, size_bytes=0, context_size=4096)
 HELLO = Hello(protocol=1, agent_id=AgentId("a"), name="box", version="0.1.0", slots=4)
+STATISTICS = Statistics(
+    num_running=2,
+    cells=Cells(total=64, used=20, kept=10),
+    decode_seconds=0.25,
+    decode_tokens_per_second=9.5,
+    stalls=Histogram(bounds=(0.1, 1.0), counts=(3, 2, 1), seconds=4.5),
+)
 
 from_agent: list[FromAgent] = [
     HELLO,
@@ -50,6 +60,8 @@ from_agent: list[FromAgent] = [
         labels={"gpu": "none"},
     ),
     Status(slots=4, accepting=False, model=MODEL, issues=(Issue(code="no_model", message="…"),)),
+    STATISTICS,
+    Statistics(),
     Heartbeat(),
     Output(
         items=(
@@ -125,6 +137,15 @@ def test_the_least_end() -> None:
         changed(HELLO, slots="4"),
         changed(HELLO, name=""),
         changed(HELLO, name="x" * 201),
+        changed(STATISTICS, num_running=-1),
+        changed(STATISTICS, decode_tokens=10**400),
+        changed(STATISTICS, tokens_per_second=-0.5),
+        changed(STATISTICS, tokens_per_second="fast"),
+        changed(STATISTICS, cells={"total": 1, "spare": 1}),
+        changed(STATISTICS, stalls={"bounds": [0.1, 1.0], "counts": [1, 2]}),
+        changed(STATISTICS, stalls={"bounds": [1.0, 1.0], "counts": [1, 2, 3]}),
+        changed(STATISTICS, stalls={"bounds": list(range(33)), "counts": [0] * 34}),
+        changed(STATISTICS, stall_seconds=1.0),
         output({"type": "piece", "id": "r1"}),
         output({"type": "piece", "id": "r1", "text": "", "tokens": [-1]}),
         output(ENDED | {"usage": {"completion_tokens": -1}}),

@@ -46,6 +46,7 @@ from arriero.shared.messages import (
     Refused,
     Reject,
     Start,
+    Statistics,
     Status,
     Welcome,
     encode_from_balancer,
@@ -153,6 +154,20 @@ class TestGreeting:
         session = make(status=status)
         session.connected(0.0)
         assert session.received(WELCOME, 0.1) == [MarkConnected(), Send(status)]
+
+    def test_what_the_engine_did_is_told_after_the_welcome(self) -> None:
+        session = make(status=replace(STATUS, issues=(Issue(code="c", message="m"),)))
+        assert session.report(Statistics(num_running=1), 0.0) == []
+        session.connected(0.0)
+        assert session.report(Statistics(num_running=2), 0.0) == []
+        _, status, statistics = session.received(WELCOME, 0.1)
+        assert status == Send(replace(STATUS, issues=(Issue(code="c", message="m"),)))
+        assert statistics == Send(Statistics(num_running=2))
+
+    def test_what_the_engine_does_is_told_at_once(self) -> None:
+        session = live()
+        assert session.report(Statistics(num_running=1), 0.5) == [Send(Statistics(num_running=1))]
+        assert session.next_deadline() == 1.5, "it spares a heartbeat"
 
     def test_another_version_ends_it_for_good(self) -> None:
         session = make()

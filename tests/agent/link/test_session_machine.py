@@ -46,6 +46,7 @@ from arriero.shared.messages import (
     Piece,
     Refused,
     Start,
+    Statistics,
     Status,
     Welcome,
 )
@@ -273,6 +274,14 @@ class Machine(RuleBasedStateMachine):
     def tell_of_free_slots(self) -> None:
         for balancer in self.balancers:
             balancer.carry_out(balancer.session.slots_changed(self.now))
+
+    @rule(num_running=st.integers(0, 2))
+    def tell_what_the_engine_did(self, num_running: int) -> None:
+        statistics = Statistics(num_running=num_running)
+        for balancer in self.balancers:
+            decisions = balancer.session.report(statistics, self.now)
+            assert decisions == ([Send(statistics)] if balancer.is_connected else [])
+            balancer.carry_out(decisions)
 
     @rule(
         which=st.integers(0, 1),
