@@ -41,6 +41,7 @@ from ...shared.messages import (
     Piece,
     Refused,
     Reject,
+    Statistics,
     Status,
     Welcome,
 )
@@ -147,6 +148,8 @@ class Fleet:
             case Status():
                 agent.changed(message)
                 decisions += self._requests.agent_changed(agent, now)
+            case Statistics():
+                agent.statistics = message
             case Hello():
                 decisions += self._dismiss(agent, "a second hello on one link", now)
             case _:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...shared.inference import AgentId
-from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Status
+from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Statistics, Status
 from .alarms import Alarms
 from .decisions import LinkId, Send
 from .limits import Limits
@@ -28,6 +28,7 @@ class Agent:
     spoken_at: float
     is_accepting: bool = True
     issues: tuple[Issue, ...] = ()
+    statistics: Statistics | None = None
     num_tokens: int = 0
     rested_at: float | None = None
 
@@ -64,6 +65,7 @@ class Agent:
             slots=SlotsView(total=self.slots, busy=num_busy),
             model=self.model,
             issues=self.issues,
+            statistics=self.statistics,
             num_tokens=self.num_tokens,
             connected_seconds=now - self.joined_at,
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...shared.inference import AgentId, RequestId
-from ...shared.messages import Issue, ModelInfo
+from ...shared.messages import Issue, ModelInfo, Statistics
 
 AgentState = Literal["ready", "draining", "no_model"]
 RequestState = Literal["queued", "assigned", "streaming"]
@@ -20,7 +20,10 @@ class SlotsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
-    """One connected agent. `num_tokens` were delivered from it since it connected."""
+    """One connected agent. `num_tokens` were delivered from it since it connected.
+
+    `statistics` are the last that its engine told of itself.
+    """
 
     id: AgentId
     name: str
@@ -30,6 +33,7 @@ class AgentView:
     slots: SlotsView
     model: ModelInfo | None
     issues: tuple[Issue, ...]
+    statistics: Statistics | None
     num_tokens: int
     connected_seconds: float
 

@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ..fleet.view import AgentState, FleetView
+from .engine_metrics import engine_metrics
 
 
 class FleetCollector(Collector):
@@ -39,6 +40,7 @@ class FleetCollector(Collector):
         )
         yield _by_state(view)
         yield _slots(view)
+        yield from engine_metrics(view)
 
 
 def _by_state(view: FleetView) -> GaugeMetricFamily:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from ...shared.messages import Statistics
 from ..fleet.view import AgentView, FleetView, RequestView
 from .throughput import Throughput
 
@@ -14,7 +15,9 @@ Json = dict[str, Any]
 
 
 def agent_json(agent: AgentView, throughput: Throughput) -> Json:
-    """One agent. `tokens_per_second` is null until it was measured, `download` until agents do."""
+    """One agent. `tokens_per_second` is null until it was measured, `download` until agents do,
+    `statistics` until the engine told of itself.
+    """
     rate = throughput.agents.get(agent.id)
     return {
         "id": agent.id,
@@ -28,9 +31,32 @@ def agent_json(agent: AgentView, throughput: Throughput) -> Json:
         "download": None,
         "throughput": {
             "tokens_total": agent.num_tokens,
-            "tokens_per_second": None if rate is None else round(rate, 2),
+            "tokens_per_second": _rounded(rate),
         },
+        "statistics": statistics_json(agent.statistics) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
+    }
+
+
+def statistics_json(said: Statistics) -> Json:
+    """What an engine did since its model was loaded. A rate is null where there was no such step.
+
+    Cells that are neither `used` by running sequences nor `kept` as prefixes are free.
+    """
+    return {
+        "decode_tokens_per_second": _rounded(said.decode_tokens_per_second),
+        "prefill_tokens_per_second": _rounded(said.prefill_tokens_per_second),
+        "throughput_tokens_per_second": _rounded(said.tokens_per_second),
+        "average_sequences": _rounded(said.average_running),
+        "sequences": {"running": said.num_running, "waiting": said.num_waiting},
+        "cells": {"total": said.cells.total, "used": said.cells.used, "kept": said.cells.kept},
+        "cached_tokens_total": said.cached_tokens,
+        "computed_tokens_total": said.computed_tokens,
+        "completion_tokens_total": said.completion_tokens,
+        "preemptions_total": said.num_preemptions,
+        "stalls_total": sum(said.stalls.counts),
+        "stall_seconds_total": round(said.stalls.seconds, 3),
+        "busy_seconds_total": round(said.busy_seconds, 3),
     }
 
 
@@ -70,6 +96,10 @@ def throughput_json(view: FleetView, throughput: Throughput) -> Json:
         "queue_depth": view.queue_depth,
         "slots_busy": view.slots_busy,
     }
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 2)
 
 
 def dumps(body: Json) -> str:

@@ -137,6 +137,7 @@ class FakeSwitchboard:
                     name=name, architecture="llama", parameters=1, size_bytes=1, context_size=2048
                 ),
                 issues=(),
+                statistics=None,
                 num_tokens=0,
                 connected_seconds=1.0,
             )

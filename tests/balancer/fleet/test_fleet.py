@@ -28,6 +28,7 @@ from arriero.shared.messages import (
     Item,
     Reject,
     Start,
+    Statistics,
     Welcome,
 )
 from tests.balancer.fleet.builders import (
@@ -501,13 +502,23 @@ def test_a_silent_agent_is_lost() -> None:
     assert decisions[:2] == [Disconnect(A, "silent for 5 s"), Send(B, start("r"))]
 
 
-@pytest.mark.parametrize("word", [Heartbeat(), output(), status()])
+@pytest.mark.parametrize("word", [Heartbeat(), output(), status(), Statistics()])
 def test_any_word_is_a_sign_of_life(word: Heartbeat) -> None:
     scene = with_agent(limits=LIMITS)
     for _ in range(10):
         scene.after(4.0)
         scene.fleet.agent_said(A, word, scene.now)
     assert scene.fleet.totals().num_agents == 1
+
+
+def test_what_an_engine_did_is_seen_and_changes_nothing_else() -> None:
+    scene = with_agent()
+    assert scene.fleet.view(scene.now).agents[0].statistics is None
+    for said in (Statistics(num_running=1), Statistics(num_running=2)):
+        revision = scene.fleet.revision
+        assert scene.fleet.agent_said(A, said, scene.now) == []
+        assert scene.fleet.view(scene.now).agents[0].statistics == said
+        assert scene.fleet.revision > revision, "those who watch hear of it"
 
 
 def test_agents_lost_together_pass_nothing_on_to_each_other() -> None:

@@ -23,8 +23,8 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.shared.errors import EngineFailed, ShuttingDown
-from arriero.shared.inference import Done, Failed, RequestId, Token
-from arriero.shared.messages import Cancel, FromAgent, FromBalancer, Item, Start
+from arriero.shared.inference import AgentId, Done, Failed, RequestId, Token
+from arriero.shared.messages import Cancel, FromAgent, FromBalancer, Item, Start, Statistics
 from tests.balancer.fleet.builders import (
     busy,
     ended,
@@ -209,6 +209,17 @@ class FleetMachine(RuleBasedStateMachine):
             agent = self.agents[link]
             agent.slots, agent.model, agent.is_accepting = slots, model, is_accepting
             self.say(link, status(slots, accepting=is_accepting, model=model))
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), num_running=st.integers(0, 9))
+    def agent_tells_of_its_engine(self, data: st.DataObject, num_running: int) -> None:
+        link = data.draw(st.sampled_from(sorted(self.agents)))
+        self.follow(self.fleet.tick(self.now))
+        if link in self.agents:
+            said = Statistics(num_running=num_running)
+            assert self.fleet.agent_said(link, said, self.now) == []
+            views = {each.id: each for each in self.fleet.view(self.now).agents}
+            assert views[AgentId(self.agents[link].id)].statistics == said
 
     @precondition(lambda self: any(agent.running for agent in self.agents.values()))
     @rule(data=st.data(), answer=st.sampled_from(["piece", "ended", "refused", "busy", "closing"]))

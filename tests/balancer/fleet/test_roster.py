@@ -7,7 +7,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.roster import Roster
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Heartbeat
+from arriero.shared.messages import Heartbeat, Statistics
 from tests.balancer.fleet.builders import hello, model_info, status
 
 LIMITS = Limits(heartbeat_interval=1.0, heartbeat_timeout=5.0)
@@ -99,6 +99,7 @@ def test_its_state_is_what_it_says(said: object, state: str) -> None:
 def test_its_view_joins_its_words_with_our_count() -> None:
     roster = roster_with(now=10.0)
     roster[LINK].num_tokens = 7
+    roster[LINK].statistics = Statistics(num_running=1)
     assert roster[LINK].view(num_busy=1, now=12.5) == AgentView(
         id=AgentId("a1"),
         name="host-a1",
@@ -108,6 +109,7 @@ def test_its_view_joins_its_words_with_our_count() -> None:
         slots=SlotsView(total=2, busy=1),
         model=model_info("llama"),
         issues=(),
+        statistics=Statistics(num_running=1),
         num_tokens=7,
         connected_seconds=2.5,
     )

@@ -12,7 +12,7 @@ from arriero.balancer.management.shapes import (
 )
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Issue
+from arriero.shared.messages import Cells, Histogram, Issue, Statistics
 from tests.balancer.management.views import agent_view, fleet_view, request_view
 
 RATES = Throughput(seconds=1.0, total=12.3456, agents={AgentId("id-a"): 12.3456})
@@ -37,6 +37,7 @@ def test_an_agent() -> None:
         "issues": [{"code": "slow_disk", "message": "reading takes long"}],
         "download": None,
         "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},
+        "statistics": None,
         "connected_seconds": 10.0,
     }
 
@@ -46,6 +47,38 @@ def test_what_is_not_known_is_null() -> None:
     assert body["model"] is None
     assert body["state"] == "no_model"
     assert body["throughput"]["tokens_per_second"] is None
+
+
+def test_what_an_engine_did() -> None:
+    said = Statistics(
+        num_running=2,
+        num_waiting=1,
+        cells=Cells(total=100, used=30, kept=20),
+        num_preemptions=3,
+        cached_tokens=40,
+        computed_tokens=60,
+        completion_tokens=70,
+        decode_tokens_per_second=12.3456,
+        tokens_per_second=10.0,
+        average_running=1.5,
+        busy_seconds=7.00049,
+        stalls=Histogram(bounds=(0.1,), counts=(4, 1), seconds=2.00049),
+    )
+    assert agent_json(agent_view("a", statistics=said), RATES)["statistics"] == {
+        "decode_tokens_per_second": 12.35,
+        "prefill_tokens_per_second": None,
+        "throughput_tokens_per_second": 10.0,
+        "average_sequences": 1.5,
+        "sequences": {"running": 2, "waiting": 1},
+        "cells": {"total": 100, "used": 30, "kept": 20},
+        "cached_tokens_total": 40,
+        "computed_tokens_total": 60,
+        "completion_tokens_total": 70,
+        "preemptions_total": 3,
+        "stalls_total": 5,
+        "stall_seconds_total": 2.0,
+        "busy_seconds_total": 7.0,
+    }
 
 
 def test_a_request() -> None:

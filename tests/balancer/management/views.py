@@ -2,7 +2,7 @@
 
 from arriero.balancer.fleet.view import AgentView, FleetView, RequestView, SlotsView
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import Issue, ModelInfo
+from arriero.shared.messages import Issue, ModelInfo, Statistics
 
 MODEL = ModelInfo(
     name="demo", architecture="llama", parameters=1_200_000, size_bytes=8_000_000, context_size=1024
@@ -19,6 +19,7 @@ def agent_view(
     id: str | None = None,
     model: ModelInfo | None = MODEL,
     issues: tuple[Issue, ...] = (),
+    statistics: Statistics | None = None,
 ) -> AgentView:
     """An agent that is ready; its id follows from its name unless it is given."""
     return AgentView(
@@ -30,6 +31,7 @@ def agent_view(
         slots=SlotsView(total=total, busy=busy),
         model=model,
         issues=issues,
+        statistics=statistics,
         num_tokens=num_tokens,
         connected_seconds=connected_seconds,
     )

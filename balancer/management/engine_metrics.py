@@ -1,0 +1,170 @@
+"""What the agents' engines say of themselves, as Prometheus metrics.
+
+As everywhere, agents of one name are added up. An engine that starts again counts from zero, which
+is what Prometheus expects of a counter.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.utils import floatToGoString
+
+from ...shared.messages import Statistics
+from ..fleet.view import FleetView
+
+_ByName = dict[str, list[Statistics]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """One metric: a number of each agent, or one for each value of a further label.
+
+    An agent that has nothing to say to it (`None`) has no series.
+    """
+
+    family: Callable[..., GaugeMetricFamily | CounterMetricFamily]
+    name: str
+    help: str
+    values: Callable[[Statistics], dict[str, float | None]]
+    label: str | None = None
+
+
+_NUMBERS = (
+    _Number(
+        GaugeMetricFamily,
+        "kv_cells",
+        "Cells of the KV cache: used by running sequences, kept as prefixes for later ones, free.",
+        lambda said: {
+            "used": said.cells.used,
+            "kept": said.cells.kept,
+            "free": max(0, said.cells.total - said.cells.used - said.cells.kept),
+        },
+        label="state",
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "sequences",
+        "Sequences in the engine.",
+        lambda said: {"running": said.num_running, "waiting": said.num_waiting},
+        label="state",
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "average_sequences",
+        "Sequences that ran at once, on average over the time with anything to do.",
+        lambda said: {"": said.average_running},
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "decode_tokens_per_second",
+        "Tokens a second of the steps that generate, since the model was loaded.",
+        lambda said: {"": said.decode_tokens_per_second},
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "prefill_tokens_per_second",
+        "Tokens a second of the steps that only read prompts, since the model was loaded.",
+        lambda said: {"": said.prefill_tokens_per_second},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "prompt_tokens",
+        "Tokens of prompts: found in the cache, or computed.",
+        lambda said: {"cached": said.cached_tokens, "computed": said.computed_tokens},
+        label="source",
+    ),
+    _Number(
+        CounterMetricFamily,
+        "completion_tokens",
+        "Tokens generated.",
+        lambda said: {"": said.completion_tokens},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "step_tokens",
+        "Tokens of the steps that generate, and of those that only read prompts.",
+        lambda said: {"decode": said.decode_tokens, "prefill": said.prefill_tokens},
+        label="step",
+    ),
+    _Number(
+        CounterMetricFamily,
+        "step_seconds",
+        "Time of the steps that generate, and of those that only read prompts.",
+        lambda said: {"decode": said.decode_seconds, "prefill": said.prefill_seconds},
+        label="step",
+    ),
+    _Number(
+        CounterMetricFamily,
+        "busy_seconds",
+        "Time with anything to do.",
+        lambda said: {"": said.busy_seconds},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "preemptions",
+        "Sequences that gave up their cells to others for a while.",
+        lambda said: {"": said.num_preemptions},
+    ),
+)
+
+
+def engine_metrics(view: FleetView) -> Iterator[Metric]:
+    """The metrics of all agents that have said anything of their engines."""
+    by_name: _ByName = defaultdict(list)
+    for agent in view.agents:
+        if agent.statistics is not None:
+            by_name[agent.name].append(agent.statistics)
+    for number in _NUMBERS:
+        yield _family(number, by_name)
+    yield _stalls(by_name)
+
+
+def _family(number: _Number, by_name: _ByName) -> Metric:
+    labels = ["agent"] if number.label is None else ["agent", number.label]
+    family = number.family(f"arriero_agent_{number.name}", number.help, labels=labels)
+    for name, several in by_name.items():
+        for value, total in _totals(number, several).items():
+            family.add_metric([name, value][: len(labels)], total)
+    return family
+
+
+def _totals(number: _Number, several: list[Statistics]) -> dict[str, float]:
+    totals: dict[str, float] = defaultdict(float)
+    for said in several:
+        for label, value in number.values(said).items():
+            if value is not None:
+                totals[label] += value
+    return totals
+
+
+def _stalls(by_name: _ByName) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(
+        "arriero_agent_stall_seconds",
+        "Pauses of running sequences that were caused by others.",
+        labels=["agent"],
+    )
+    for name, several in by_name.items():
+        seconds = sum(said.stalls.seconds for said in several)
+        family.add_metric([name], buckets=_buckets(several), sum_value=seconds)
+    return family
+
+
+def _buckets(several: list[Statistics]) -> list[tuple[str, float]]:
+    """Cumulative counts by upper bound; with agents of several versions, all of their bounds."""
+    counts: dict[float, int] = defaultdict(int)
+    for said in several:
+        for bound, count in zip((*said.stalls.bounds, inf), said.stalls.counts, strict=True):
+            counts[bound] += count
+    bounds = sorted(counts)
+    cumulative = accumulate(counts[bound] for bound in bounds)
+    names = [floatToGoString(bound) for bound in bounds]  # type: ignore[no-untyped-call]
+    return list(zip(names, cumulative, strict=True))
