@@ -1,7 +1,8 @@
 // The fleet as the event `fleet` tells it: the numbers on top and a card for each agent.
 
 import { byId, element, keyed, setAttribute, setText, show } from "./dom.js";
-import { compact, count, duration, plural, rate } from "./format.js";
+import { EnginePanel, cachedShare } from "./engine.js";
+import { compact, count, duration, percent, plural, rate } from "./format.js";
 
 const MAX_CARDS = 120;
 const MAX_LLAMAS = 48;
@@ -31,7 +32,7 @@ export function drawAgents(agents, colourClass) {
   const sorted = [...agents].sort((a, b) => a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1));
   const models = new Set(agents.flatMap((agent) => (agent.model ? [agent.model.name] : [])));
   show(byId("no-agents"), agents.length === 0);
-  setText(byId("agents-note"), agentsNote(agents.length, models.size));
+  setText(byId("agents-note"), agentsNote(agents, models.size));
   keyed(byId("agents"), sorted.slice(0, MAX_CARDS), {
     key: (agent) => agent.id,
     create: createCard,
@@ -46,9 +47,15 @@ export function drawAgentRates(rates) {
   }
 }
 
-function agentsNote(numAgents, numModels) {
-  if (numAgents > MAX_CARDS) return `the first ${MAX_CARDS} of ${count(numAgents)}`;
-  return numAgents ? `${plural(numAgents, "agent")}, ${plural(numModels, "model")}` : "";
+function agentsNote(agents, numModels) {
+  const num = agents.length;
+  if (num === 0) return "";
+  const isCut = num > MAX_CARDS;
+  const words = [isCut ? `the first ${MAX_CARDS} of ${count(num)}` : plural(num, "agent")];
+  if (!isCut) words.push(plural(numModels, "model"));
+  const share = cachedShare(agents);
+  if (share !== null) words.push(`${percent(share)} of prompts cached`);
+  return words.join(", ");
 }
 
 function createCard(agent) {
@@ -60,6 +67,7 @@ function createCard(agent) {
     slots: element("div", "slots"),
     busy: element("span", "agent-busy"),
     rate: element("strong", "", "–"),
+    engine: new EnginePanel(),
     about: element("p", "note"),
     issues: element("ul", "issues"),
   };
@@ -72,6 +80,7 @@ function createCard(agent) {
     parts.facts,
     parts.slots,
     element("p", "agent-line", parts.busy, speed),
+    parts.engine.node,
     parts.issues,
     parts.about,
   );
@@ -93,6 +102,7 @@ function updateCard(card, agent, colourClass) {
   setText(parts.model, agent.model?.name ?? "no model");
   setText(parts.facts, modelFacts(agent.model));
   drawSlots(parts, agent.slots);
+  parts.engine.draw(agent.statistics);
   setText(parts.about, `up ${duration(agent.connected_seconds)}${labels(agent)} · ${agent.version}`);
   drawIssues(parts.issues, agent.issues);
 }

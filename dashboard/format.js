@@ -14,6 +14,11 @@ export function rate(value) {
   return value > 0 && value < 9.95 ? value.toFixed(1) : whole.format(Math.round(value));
 }
 
+/** A share of one as "42%"; what is not nothing is at least "<1%". */
+export function percent(share) {
+  return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
+}
+
 /** Seconds as "3.2 s", "4 min 10 s" or "2 h 5 min". */
 export function duration(seconds) {
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;

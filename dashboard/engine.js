@@ -1,0 +1,54 @@
+// What an agent's engine tells of itself: who holds the KV cache's cells, and how fast it decodes.
+
+import { element, setAttribute, setText, show, svg } from "./dom.js";
+import { count, percent, rate } from "./format.js";
+
+/** One agent's engine, on its card. */
+export class EnginePanel {
+  constructor() {
+    this.used = svg("rect", { class: "used", height: "100%" });
+    this.kept = svg("rect", { class: "kept", height: "100%" });
+    this.bar = svg("svg", { class: "cells", role: "img" });
+    this.bar.append(this.used, this.kept);
+    this.cells = element("p", "note");
+    this.speed = element("p", "note");
+    this.speed.title = "On average since the model was loaded";
+    this.node = element("div", "engine", this.bar, this.cells, this.speed);
+    this.bar.dataset.testid = "cells";
+    this.cells.dataset.testid = "cells-note";
+    this.speed.dataset.testid = "engine-speed";
+  }
+
+  /** Draw `statistics`, or nothing where there are none. */
+  draw(statistics) {
+    show(this.node, statistics !== null);
+    if (statistics === null) return;
+    this.#drawCells(statistics.cells);
+    setText(this.speed, speed(statistics));
+  }
+
+  #drawCells({ total, used, kept }) {
+    const share = (value) => (total ? value / total : 0);
+    setAttribute(this.used, "width", `${share(used) * 100}%`);
+    setAttribute(this.kept, "x", `${share(used) * 100}%`);
+    setAttribute(this.kept, "width", `${share(kept) * 100}%`);
+    const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} kept`;
+    setText(this.cells, words);
+    setAttribute(this.cells, "title", `${count(used)} used and ${count(kept)} kept of ${count(total)} cells`);
+    setAttribute(this.bar, "aria-label", words);
+  }
+}
+
+/** The share of all prompts' tokens that were found in the cache; null before there were any. */
+export function cachedShare(agents) {
+  const all = agents.flatMap((agent) => agent.statistics ?? []);
+  const sum = (name) => all.reduce((total, each) => total + each[name], 0);
+  const cached = sum("cached_tokens_total");
+  const tokens = cached + sum("computed_tokens_total");
+  return tokens ? cached / tokens : null;
+}
+
+function speed({ decode_tokens_per_second: decode, average_sequences: average }) {
+  if (decode === null) return "nothing decoded yet";
+  return `decodes ${rate(decode)} tokens/s · ${rate(average)} at once`;
+}
