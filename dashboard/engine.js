@@ -34,7 +34,8 @@ export class EnginePanel {
     setAttribute(this.kept, "width", `${share(kept) * 100}%`);
     const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} kept`;
     setText(this.cells, words);
-    setAttribute(this.cells, "title", `${count(used)} used and ${count(kept)} kept of ${count(total)} cells`);
+    const numbers = `${count(used)} used and ${count(kept)} kept of ${count(total)} cells`;
+    setAttribute(this.cells, "title", numbers);
     setAttribute(this.bar, "aria-label", words);
   }
 }

@@ -20,6 +20,8 @@ INSTALL = Path(__file__).parent.parent / "scripts" / "install-chromium"
 WHOLE = re.compile("^(stop|length)$")
 """How an answer ends that nothing cut short."""
 
+SOME = r"[1-9]\d*%"
+
 PATIENCE = 20_000
 """Longest wait for the page to show something, in milliseconds."""
 
@@ -188,6 +190,26 @@ async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> Non
     ]
     await dashboard.part("new-chat").click()
     await expect(dashboard.part("bubble-user")).to_have_count(0)
+    assert dashboard.complaints == []
+
+
+async def test_the_cache_and_the_speed_of_an_engine(fleet: Fleet, dashboard: Dashboard) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent()
+    await dashboard.open(fleet)
+    await expect(dashboard.part("engine-speed")).to_have_text("nothing decoded yet")
+    await expect(dashboard.part("agents-note")).to_have_text("1 agent, 1 model")
+    for _ in range(2):
+        await dashboard.ask("What is a slot?")
+        await dashboard.settle(WHOLE)
+        await dashboard.part("new-chat").click()
+
+    await expect(dashboard.part("engine-speed")).to_contain_text("tokens/s · 1.0 at once")
+    kept = re.compile(rf"^KV cache 0% used · <?{SOME} kept$")
+    await expect(dashboard.part("cells-note")).to_have_text(kept)
+    await expect(dashboard.part("cells").locator(".kept")).not_to_have_attribute("width", "0%")
+    cached = re.compile(f"^1 agent, 1 model, {SOME} of prompts cached$")
+    await expect(dashboard.part("agents-note")).to_have_text(cached)
     assert dashboard.complaints == []
 
 
