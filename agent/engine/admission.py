@@ -25,10 +25,11 @@ WORTH_WAITING = 8
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`one` begins with what was `found`."""
+    """`one` begins with what was `found`, or with `num_loaded` tokens of what is stored."""
 
     one: Progress
     found: Found
+    num_loaded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +48,49 @@ def admit(
     Lazy: whoever iterates lets a sequence begin (and run) before asking for the next.
     """
     for one in waiting:
-        found = memory.find(one.history, len(one.history) - 1)
-        if found.promised_by is not None and found.promised >= found.length + WORTH_WAITING:
+        found = memory.find(one.history, _most_shared(one))
+        num_loaded = _num_loadable(one, memory)
+        if num_loaded <= max(found.length, found.promised):
+            num_loaded = 0
+        ready = max(found.length, num_loaded)
+        if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
             yield Await(found.promised_by, found.promised)
-        elif _has_room(one, found, running, memory):
-            yield Begin(one, found)
+        elif _has_room(one, found, num_loaded, running, memory):
+            yield Begin(one, found, num_loaded)
         else:
             return
 
 
-def _has_room(one: Progress, found: Found, running: Collection[Progress], memory: Memory) -> bool:
+def _most_shared(one: Progress) -> int:
+    """All but the last token, which is computed for its logits; less if its cells may move."""
+    most = len(one.history) - 1
+    return most if one.most_shared is None else min(most, one.most_shared)
+
+
+def _num_loadable(one: Progress, memory: Memory) -> int:
+    """How much of what is stored for `one` it can begin with."""
+    if one.stored is None or len(one.stored.tokens) > memory.num_available:
+        return 0
+    tokens = one.stored.tokens
+    most = min(len(tokens), len(one.history) - 1)
+    common = next((i for i in range(most) if tokens[i] != one.history[i]), most)
+    return common if memory.can_share or common == len(tokens) else 0
+
+
+def _has_room(
+    one: Progress,
+    found: Found,
+    num_loaded: int,
+    running: Collection[Progress],
+    memory: Memory,
+) -> bool:
     if not running:
         return True  # alone it fits: what does not is refused before it waits
     everybody = [one, *running]
     still_to_read = sum(other.num_pending for other in running)
     headroom = sum(min(HEADROOM, other.num_left) for other in everybody)
-    needed = memory.num_needed(found, len(one.history))
+    if num_loaded and one.stored is not None:
+        needed = max(len(one.history), len(one.stored.tokens))
+    else:
+        needed = memory.num_needed(found, len(one.history))
     return needed + still_to_read + headroom <= memory.num_available

@@ -10,9 +10,11 @@ class Capacity:
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
+    `can_shift` says whether cells can move to other positions.
     """
 
     batch_size: int
     num_cells: int
     num_holders: int
     can_share: bool
+    can_shift: bool

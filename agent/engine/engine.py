@@ -27,6 +27,9 @@ class Engine(Protocol):
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose. The worker plans nothing else meanwhile."""
 
+    def save(self, slot: int) -> bytes:
+        """The state of the cells of `slot`, for a later `Load`; empty where it is not to be had."""
+
     def free(self) -> None:
         """Give everything back; nothing may be called afterwards."""
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from .cells import Cells
 from .prefix_cache import Found, PrefixCache
-from .step import Clear, Copy, Edit
+from .step import Clear, Copy, Discard, Edit, Load
+from .stored_prompt import StoredPrompt
 
 
 class Memory:
@@ -72,24 +73,43 @@ class Memory:
         computed = {holder: self._cells.length(holder) for holder in self._used_at}
         return self._prefixes.find(tokens, most=most, computed=computed, used_at=self._used_at)
 
-    def enter(self, slot: int, history: list[int], found: Found, *, most_shared: int) -> None:
+    def enter(
+        self, slot: int, history: list[int], found: Found, *, most_shared: int | None = None
+    ) -> None:
         """A sequence gets `slot`, beginning with what was `found`.
 
-        `history` is read again later, as it grows. Others may share its first `most_shared` tokens.
+        Others may share its first `most_shared` tokens, or all: then `history` is read again later,
+        as it grows.
         """
         if found.source is not None:
             self._cells.share(found.source, slot, found.length)
             self._edits.append(Copy(found.source, slot, found.length))
             self._use(found.source)
-        if self.can_share:
-            self._prefixes.insert(slot, history[:most_shared])
-            self._use(slot)
-            if most_shared >= len(history):
-                self._histories[slot] = history
+        self._announce(slot, history, most_shared)
+
+    def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
+        """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
+
+        There must be as many available cells as `stored` has tokens.
+        """
+        self.make_room(len(stored.tokens))
+        self._edits.append(Load(slot, stored, length))
+        self._cells.grow(slot, length)
+        self._announce(slot, history, None)
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
         self._cells.grow(slot, count)
+
+    def discard(self, slot: int, start: int, count: int) -> None:
+        """`count` tokens of `slot` go, from `start` on; those after them move up."""
+        self._cells.discard(slot, start, count)
+        self._edits.append(Discard(slot, start, count))
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Only the first `length` tokens of `slot` stay, as far as others may not share more."""
+        self._cells.truncate(slot, length)
+        self._edits.append(Clear(slot, length))
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
@@ -194,6 +214,14 @@ class Memory:
         if holder in self._prefixes:
             self._prefixes.remove(holder)
             del self._used_at[holder]
+
+    def _announce(self, slot: int, history: list[int], most_shared: int | None) -> None:
+        """Others may share what `slot` has or is going to have."""
+        if self.can_share:
+            self._prefixes.insert(slot, history[:most_shared])
+            self._use(slot)
+            if most_shared is None:
+                self._histories[slot] = history
 
     def _catch_up(self, slot: int) -> None:
         """Enter the tokens that were computed since the last time."""

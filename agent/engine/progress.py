@@ -9,42 +9,57 @@ from typing import Literal
 
 from ...shared.errors import RequestError
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
+from .stored_prompt import StoredPrompt
+from .window import Window
+
+_ENDLESS = 2**62
 
 
 class Progress:
-    """`history` is the prompt and what was generated since; `rank` orders those who wait.
+    """`history` is what is left of the prompt and of what was generated since.
 
-    `ceiling` is the most tokens that its slot holds.
+    `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
+    unless it has a `window`.
     """
 
     __slots__ = (
-        "_ceiling",
         "_decode_seconds",
-        "_max_generated",
+        "_most_generated",
         "_num_prefilled",
         "_prefill_seconds",
         "_prompt_length",
         "_was_started",
+        "ceiling",
         "history",
         "id",
         "last_token_at",
         "num_cached",
         "num_computed",
         "num_generated",
+        "prefill_only",
         "rank",
+        "save_as",
+        "stored",
+        "window",
     )
 
-    def __init__(self, sequence: NewSequence, *, arrival: int, ceiling: int) -> None:
+    def __init__(
+        self, sequence: NewSequence, *, arrival: int, ceiling: int, window: Window | None = None
+    ) -> None:
         self.id: SequenceId = sequence.id
         self.rank = (-sequence.priority, arrival)
-        self.history = list(sequence.prompt)
+        self.ceiling = ceiling
+        self.window = window
+        self.history = list(sequence.prompt) if window is None else window.fit(sequence.prompt)
+        self.prefill_only = sequence.prefill_only
+        self.stored: StoredPrompt | None = sequence.stored if window is None else None
+        self.save_as = sequence.save_as if window is None else None
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = 0
         self.last_token_at = 0.0
-        self._ceiling = ceiling
-        self._max_generated = sequence.max_tokens
         self._prompt_length = len(sequence.prompt)
+        self._most_generated = self._limit(sequence)
         self._was_started = False
         self._num_prefilled = 0
         self._prefill_seconds: float | None = None
@@ -58,10 +73,15 @@ class Progress:
     @property
     def num_left(self) -> int:
         """Most tokens that it may still gain."""
-        room = self._ceiling - len(self.history)
-        if self._max_generated is None:
-            return room
-        return min(room, self._max_generated - self.num_generated)
+        return self._most_generated - self.num_generated
+
+    @property
+    def most_shared(self) -> int | None:
+        """How many of its first tokens others may share, if not all.
+
+        Cells that may have to move are its own: they would move under whoever shares them.
+        """
+        return None if self.window is None else self.window.num_kept
 
     @property
     def is_generating(self) -> bool:
@@ -72,6 +92,11 @@ class Progress:
     def is_full(self) -> bool:
         """Whether it may have no further token: its own limit, or the slot's ceiling."""
         return self.num_left <= 0
+
+    @property
+    def must_shift(self) -> bool:
+        """Whether its window is full."""
+        return self.window is not None and len(self.history) >= self.ceiling
 
     def next_tokens(self, count: int) -> tuple[int, ...]:
         """The next `count` tokens to compute."""
@@ -88,6 +113,16 @@ class Progress:
         self._was_started = True
         self.num_cached = num_shared
         return num_shared
+
+    def begin_anew(self) -> int:
+        """What it was to begin with is not there, nor stored: as if it had never begun.
+
+        How many tokens it thought cached.
+        """
+        self.stored = None
+        num_cached, self.num_cached = self.num_cached, 0
+        self._was_started = False
+        return num_cached
 
     def read(self, count: int, pure_seconds: float | None) -> None:
         """`count` tokens of the prompt were computed.
@@ -111,6 +146,12 @@ class Progress:
         self.num_generated += 1
         self.last_token_at = now
 
+    def shift(self, window: Window, *, is_moved: bool) -> None:
+        """The oldest tokens after the head go; what comes after them moved, or is read again."""
+        start = window.num_kept
+        del self.history[start : start + window.num_discarded]
+        self.num_computed = self.num_computed - window.num_discarded if is_moved else start
+
     def rewind(self) -> None:
         """Its cells are lost: everything is computed again."""
         self.num_computed = 0
@@ -126,6 +167,10 @@ class Progress:
             decode_seconds=self._decode_seconds,
         )
         return SequenceEnd(reason, stats)
+
+    def _limit(self, sequence: NewSequence) -> int:
+        own = _ENDLESS if sequence.max_tokens is None else sequence.max_tokens
+        return own if self.window is not None else min(own, self.ceiling - self._prompt_length)
 
     def _advance(self, count: int) -> None:
         if count > self.num_pending:

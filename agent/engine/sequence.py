@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from typing import Literal, NewType
 
 from ...shared.errors import RequestError
+from ...shared.inference import Notice
 from .sampling import Sampling
+from .stored_prompt import StoredPrompt
 
 SequenceId = NewType("SequenceId", int)
 """Unique in one agent process; not llama.cpp's `seq_id`, which is the number of a slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextShift:
+    """What happens at the ceiling: `num_discarded` tokens after the first `num_kept` go."""
+
+    num_kept: int
+    num_discarded: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +29,10 @@ class NewSequence:
     """What the engine is asked to run.
 
     `prompt` holds at least one token and, with `max_tokens` or without, never more than the
-    slot's context ceiling less one. `max_tokens` of `None` goes on to the ceiling.
+    slot's context ceiling less one, unless there is a `shift`. `max_tokens` of `None` goes on to
+    the ceiling, or with a `shift` until an end token. `prefill_only` computes the prompt and ends
+    with `stop`. What a `stored` prompt and this one have in common is not computed again; with
+    `save_as` a good end brings what was computed, which with a `shift` is not to be had.
     """
 
     id: SequenceId
@@ -27,6 +40,10 @@ class NewSequence:
     max_tokens: int | None
     sampling: Sampling
     priority: int = 0
+    shift: ContextShift | None = None
+    prefill_only: bool = False
+    stored: StoredPrompt | None = None
+    save_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +64,14 @@ class SequenceStats:
 
 @dataclass(frozen=True, slots=True)
 class SequenceEnd:
-    """Why a sequence ended: `stop` (end-of-generation token), `length`, or an error."""
+    """Why a sequence ended: `stop` (end-of-generation token, or only prefill), `length`, an error.
+
+    `saved` is what it asked to keep with `save_as`.
+    """
 
     reason: Literal["stop", "length"] | RequestError
     stats: SequenceStats
+    saved: StoredPrompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +80,11 @@ class SequenceOutput:
 
     A `length` end comes with the last token; `stop` and errors come alone. `cached_tokens` of the
     prompt were not computed, as in the end's counts, for those who do not wait for the end.
+    `notices` are for the client, before anything else of this output.
     """
 
     id: SequenceId
     tokens: tuple[int, ...] = ()
     end: SequenceEnd | None = None
     cached_tokens: int = 0
+    notices: tuple[Notice, ...] = ()

@@ -6,6 +6,7 @@ Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
 from dataclasses import dataclass
 
 from .sequence import SequenceId
+from .stored_prompt import StoredPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,25 @@ class Copy:
     length: int
 
 
-Edit = Clear | Copy
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """`slot` gives up `count` cells from position `start` on, and those after them move up."""
+
+    slot: int
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`slot`, which has no cells, gets the first `length` of those that `stored` describes."""
+
+    slot: int
+    stored: StoredPrompt
+    length: int
+
+
+Edit = Clear | Copy | Discard | Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +76,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Save:
+    """What `slot` still holds, up to the next step, is to be handed out: the state of `tokens`."""
+
+    id: SequenceId
+    slot: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """The step was computed: one token for each run that samples, in the order of the runs."""
 
@@ -80,5 +108,12 @@ class Failed:
     reason: str
 
 
-Outcome = Decoded | NoRoom | Aborted | Failed
-"""Whatever it is, the step's edits were carried out."""
+@dataclass(frozen=True, slots=True)
+class NotLoaded:
+    """Stored prompts could not be loaded into `slots`, which are empty; nothing was computed."""
+
+    slots: tuple[int, ...]
+
+
+Outcome = Decoded | NoRoom | Aborted | Failed | NotLoaded
+"""Whatever it is, the step's (other) edits were carried out."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,7 +19,9 @@ from .llama.engine import load_engine
 from .loaded_model import LoadedModel
 from .scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
-from .step import Aborted, Decoded, Failed, NoRoom, Outcome
+from .statistics import EngineStatistics
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
+from .stored_prompt import StoredPrompt
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +80,7 @@ class Worker:
         self._on_step = on_step
         self._on_crash = on_crash
         self._inbox: SimpleQueue[_Command] = SimpleQueue()
+        self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -100,7 +103,14 @@ class Worker:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def statistics(self) -> EngineStatistics:
+        """What the engine did, as of its last step. From any thread."""
+        return self._statistics
+
     # ---- on the thread
+
+    def _publish(self, statistics: EngineStatistics) -> None:
+        self._statistics = statistics
 
     def _run(self) -> None:
         try:
@@ -113,7 +123,7 @@ class Worker:
             return
         self._loaded.set_result(engine.model)
         try:
-            _Service(engine, scheduler, self._inbox, self._on_step).run()
+            _Service(engine, scheduler, self._inbox, self._on_step, self._publish).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
             self._on_crash(error)
@@ -130,11 +140,14 @@ class _Service:
         scheduler: Scheduler,
         inbox: SimpleQueue[_Command],
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        publish: Callable[[EngineStatistics], None],
     ) -> None:
         self._engine = engine
         self._scheduler = scheduler
         self._inbox = inbox
         self._on_step = on_step
+        self._publish = publish
+        self._last_end: float | None = None
         self._is_stopped = False
 
     def run(self) -> None:
@@ -167,14 +180,36 @@ class _Service:
             return
         started = time.perf_counter()
         outcome = self._engine.execute(step)
-        elapsed = time.perf_counter() - started
+        ended = time.perf_counter()
         _report(outcome)
-        outputs = self._scheduler.commit(step, outcome, elapsed)
+        outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
+        outputs = self._with_saves(outputs)
+        self._last_end = None if self._scheduler.is_idle else ended
+        self._publish(self._scheduler.statistics())
         for output in outputs:
             if output.end is not None:
                 self._engine.close(output.id)
         if outputs:
             self._on_step(outputs)
+
+    def _pause(self, started: float) -> float:
+        """How long the engine stood still although there was something to do, in seconds."""
+        return 0.0 if self._last_end is None else started - self._last_end
+
+    def _with_saves(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
+        """Hand out what ended sequences asked to keep, as long as their cells are there."""
+        if not self._scheduler.saves:
+            return outputs
+        saved = {
+            save.id: StoredPrompt(save.tokens, self._engine.save(save.slot))
+            for save in self._scheduler.saves
+        }
+        return tuple(
+            replace(one, end=replace(one.end, saved=saved[one.id]))
+            if one.end is not None and one.id in saved
+            else one
+            for one in outputs
+        )
 
 
 def _report(outcome: Outcome) -> None:
@@ -185,5 +220,7 @@ def _report(outcome: Outcome) -> None:
             logger.error("a step failed and its sequences end: %s", reason)
         case NoRoom():
             logger.warning("a step did not fit the KV cache; going on with a smaller one")
+        case NotLoaded():
+            logger.warning("a stored prompt could not be loaded; computing it instead")
         case Aborted():
             logger.warning("a step was interrupted; computing it again")

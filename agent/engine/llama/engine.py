@@ -19,7 +19,22 @@ from ....shared.messages import ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sequence import NewSequence, SequenceId
-from ..step import Aborted, Clear, Copy, Decoded, Edit, Failed, NoRoom, Outcome, Run, Step
+from ..step import (
+    Aborted,
+    Clear,
+    Copy,
+    Decoded,
+    Discard,
+    Edit,
+    Failed,
+    Load,
+    NoRoom,
+    NotLoaded,
+    Outcome,
+    Run,
+    Step,
+)
+from ..stored_prompt import StoredPrompt
 from .batch import Batch
 from .log import route_log
 from .model import Model
@@ -48,6 +63,7 @@ class LlamaEngine:
             num_cells=kv_cells,
             num_holders=llama_cpp.llama_max_parallel_sequences(),
             can_share=model.can_share,
+            can_shift=model.can_share and llama_cpp.llama_memory_can_shift(self._memory),
         )
         self._batch = Batch(self.capacity.batch_size)
         self._samplers: dict[SequenceId, Sampler] = {}
@@ -74,8 +90,9 @@ class LlamaEngine:
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
-        for edit in step.edits:
-            self._edit(edit)
+        not_loaded = [e.slot for e in step.edits if not self._edit(e) and isinstance(e, Load)]
+        if not_loaded:
+            return NotLoaded(tuple(not_loaded))
         if not step.runs:
             return Decoded(())
         self._batch.fill(step.runs)
@@ -101,14 +118,41 @@ class LlamaEngine:
         llama_cpp.llama_free(self._context)
         self._model.free()
 
-    def _edit(self, edit: Edit) -> None:
+    def save(self, slot: int) -> bytes:
+        """What the cells of `slot` hold; empty where llama.cpp cannot say."""
+        size = llama_cpp.llama_state_seq_get_size(self._context, slot)
+        state = ctypes.create_string_buffer(size)
+        pointer = ctypes.cast(state, ctypes.POINTER(ctypes.c_uint8))
+        written = llama_cpp.llama_state_seq_get_data(self._context, pointer, size, slot)
+        return state.raw[:written]
+
+    def _edit(self, edit: Edit) -> bool:
+        """Whether it worked."""
+        memory = self._memory
         match edit:
             case Clear(holder, start):
-                llama_cpp.llama_memory_seq_rm(self._memory, holder, start, _END)
+                llama_cpp.llama_memory_seq_rm(memory, holder, start, _END)
             case Copy(source, holder, length):
-                llama_cpp.llama_memory_seq_cp(self._memory, source, holder, 0, length)
+                llama_cpp.llama_memory_seq_cp(memory, source, holder, 0, length)
+            case Discard(slot, start, count):
+                llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
+                llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
+            case Load(slot, stored, length):
+                return self._load(slot, stored, length)
             case _:
                 assert_never(edit)
+        return True
+
+    def _load(self, slot: int, stored: StoredPrompt, length: int) -> bool:
+        size = len(stored.state)
+        pointer = ctypes.cast(ctypes.c_char_p(stored.state), ctypes.POINTER(ctypes.c_uint8))
+        if llama_cpp.llama_state_seq_set_data(self._context, pointer, size, slot) == size:
+            last = llama_cpp.llama_memory_seq_pos_max(self._memory, slot)
+            if last + 1 == len(stored.tokens):
+                llama_cpp.llama_memory_seq_rm(self._memory, slot, length, _END)
+                return True
+        llama_cpp.llama_memory_seq_rm(self._memory, slot, 0, _END)
+        return False
 
     def _choose(self, runs: tuple[Run, ...]) -> tuple[int, ...]:
         samplers = [self._samplers[run.id] for run in runs if run.samples]

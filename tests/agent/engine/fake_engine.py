@@ -17,13 +17,17 @@ from arriero.agent.engine.step import (
     Clear,
     Copy,
     Decoded,
+    Discard,
     Edit,
     Failed,
+    Load,
     NoRoom,
+    NotLoaded,
     Outcome,
     Run,
     Step,
 )
+from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.shared.messages import ModelInfo
 
 VOCAB_SIZE = 50
@@ -60,16 +64,24 @@ def next_token(history: Sequence[int]) -> int:
 
 def run_alone(sequence: NewSequence, context_size: int) -> tuple[tuple[int, ...], str]:
     """The tokens that `sequence` gets when nobody else is there, and why it ends."""
+    if sequence.prefill_only:
+        return (), "stop"
     history = list(sequence.prompt)
-    limit = context_size
-    if sequence.max_tokens is not None:
-        limit = min(limit, len(history) + sequence.max_tokens)
-    while len(history) < limit:
+    answer: list[int] = []
+    shift = sequence.shift
+    num_tokens = sequence.max_tokens
+    if shift is None:
+        room = context_size - len(history)
+        num_tokens = room if num_tokens is None else min(room, num_tokens)
+    while num_tokens is None or len(answer) < num_tokens:
+        while shift is not None and len(history) >= context_size:
+            del history[shift.num_kept : shift.num_kept + shift.num_discarded]
         token = next_token(history)
         if token == END_TOKEN:
-            return tuple(history[len(sequence.prompt) :]), "stop"
+            return tuple(answer), "stop"
         history.append(token)
-    return tuple(history[len(sequence.prompt) :]), "length"
+        answer.append(token)
+    return tuple(answer), "length"
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +91,11 @@ class Cell:
     token: int
     position: int
     holders: set[int]
+
+
+def state_of(tokens: Sequence[int]) -> bytes:
+    """What an engine hands out of cells with `tokens`."""
+    return b"state of " + bytes(tokens)
 
 
 class FakeEngine:
@@ -97,6 +114,7 @@ class FakeEngine:
         believed_cells: int | None = None,
         num_holders: int = 8,
         can_share: bool = True,
+        can_shift: bool | None = None,
     ) -> None:
         self.num_slots = slots
         self.context_size = context_size
@@ -106,12 +124,14 @@ class FakeEngine:
             num_cells=self.num_cells if believed_cells is None else believed_cells,
             num_holders=num_holders,
             can_share=can_share,
+            can_shift=can_share if can_shift is None else can_shift,
         )
         self.cells: list[Cell] = []
         self.open_sequences: set[SequenceId] = set()
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
+        self._not_loaded: list[int] = []
         self._spoiled: Failed | Aborted | NoRoom | None = None
         self._written = Random(0)
         info = ModelInfo(
@@ -144,6 +164,9 @@ class FakeEngine:
     def close(self, sequence_id: SequenceId) -> None:
         self.open_sequences.discard(sequence_id)
 
+    def save(self, slot: int) -> bytes:
+        return state_of(self.tokens(slot))
+
     def free(self) -> None:
         self.is_freed = True
 
@@ -169,6 +192,9 @@ class FakeEngine:
         for edit in step.edits:
             self._edit(edit)
         self.num_cells_after_edits = len(self.cells)
+        if self._not_loaded:
+            slots, self._not_loaded = tuple(self._not_loaded), []
+            return NotLoaded(slots)
         if not step.runs:
             return Decoded(())
         self._check(step)
@@ -191,6 +217,10 @@ class FakeEngine:
                 self._remove(holder, start)
             case Copy(source, holder, length):
                 self._copy(source, holder, length)
+            case Discard(slot, start, count):
+                self._discard(slot, start, count)
+            case Load(slot, stored, length):
+                self._load(slot, stored, length)
 
     def _remove(self, holder: int, start: int) -> None:
         if start and not self.capacity.can_share:
@@ -200,6 +230,8 @@ class FakeEngine:
         self.cells = [cell for cell in self.cells if cell.holders]
 
     def _copy(self, source: int, holder: int, length: int) -> None:
+        if source in self._not_loaded:  # nothing is there, as the answer will say
+            return
         self._check_holder(source)
         self._check_holder(holder)
         if not self.capacity.can_share:
@@ -211,6 +243,33 @@ class FakeEngine:
             raise RuleBroken(f"{length} cells copied of {len(cells)} of holder {source}")
         for cell in cells:
             cell.holders.add(holder)
+
+    def _discard(self, slot: int, start: int, count: int) -> None:
+        if not self.capacity.can_shift:
+            raise RuleBroken("this model cannot shift")
+        own = self.held(slot)
+        if len(own) < start + count:
+            raise RuleBroken(f"{len(own)} cells cannot lose {count} from {start} on")
+        for cell in own[start : start + count]:
+            cell.holders.remove(slot)
+        for cell in own[start + count :]:
+            if cell.holders != {slot}:
+                raise RuleBroken(f"a cell moves under {cell.holders - {slot}}")
+            cell.position -= count
+        self.cells = [cell for cell in self.cells if cell.holders]
+
+    def _load(self, slot: int, stored: StoredPrompt, length: int) -> None:
+        """All of it is there for a moment, which the cells have to hold."""
+        if self.held(slot):
+            raise RuleBroken(f"slot {slot} has cells already")
+        if len(self.cells) + len(stored.tokens) > self.capacity.num_cells:
+            raise RuleBroken(f"no room to load {len(stored.tokens)} tokens")
+        if stored.state != state_of(stored.tokens):
+            self._not_loaded.append(slot)
+            return
+        if length < len(stored.tokens) and not self.capacity.can_share:
+            raise RuleBroken("what was loaded cannot give up a suffix")
+        self.cells += [Cell(t, i, {slot}) for i, t in enumerate(stored.tokens[:length])]
 
     def _write(self, run: Run, count: int) -> None:
         for index, token in enumerate(run.tokens[:count]):

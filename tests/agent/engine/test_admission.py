@@ -1,16 +1,29 @@
 """Who may begin, who waits for what."""
 
+from dataclasses import replace
+
 from arriero.agent.engine.admission import HEADROOM, WORTH_WAITING, Await, Begin, admit
 from arriero.agent.engine.memory import Memory
 from arriero.agent.engine.prefix_cache import Found
 from arriero.agent.engine.progress import Progress
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.stored_prompt import StoredPrompt
+from arriero.agent.engine.window import Window
 
 
-def make(number: int, *prompt: int, max_tokens: int | None = None) -> Progress:
+def make(
+    number: int,
+    *prompt: int,
+    max_tokens: int | None = None,
+    stored: StoredPrompt | None = None,
+) -> Progress:
     sequence = NewSequence(
-        id=SequenceId(number), prompt=prompt, max_tokens=max_tokens, sampling=Sampling(seed=0)
+        id=SequenceId(number),
+        prompt=prompt,
+        max_tokens=max_tokens,
+        sampling=Sampling(seed=0),
+        stored=stored,
     )
     return Progress(sequence, arrival=number, ceiling=200)
 
@@ -45,7 +58,7 @@ def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> 
     cells = memory(500)
     common = range(1, WORTH_WAITING + 1)
     running = make(1, *common, 99)
-    cells.enter(0, running.history, Found(), most_shared=len(running.history))
+    cells.enter(0, running.history, Found())
     same, other = make(2, *common, 98), make(3, 7)
     assert list(admit([same, other], [running], cells)) == [
         Await(0, WORTH_WAITING),
@@ -58,8 +71,52 @@ def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> 
 def test_shared_cells_need_no_room() -> None:
     cells = memory(60)
     running = make(1, *range(1, 31))
-    cells.enter(0, running.history, Found(), most_shared=30)
+    cells.enter(0, running.history, Found())
     cells.grow(0, 29)
     same = make(2, *range(1, 25), max_tokens=1)
     running.start(29)
     assert list(admit([same], [running], cells)) == [Begin(same, Found(23, 0))]
+
+
+def test_what_is_stored_is_loaded_where_it_is_more_than_what_is_held() -> None:
+    cells = memory(500)
+    held = make(1, *range(1, 11))
+    cells.enter(0, held.history, Found())
+    cells.grow(0, 9)
+    held.start(9)
+    stored = StoredPrompt(tuple(range(1, 21)), b"state")
+    more = make(2, *range(1, 15), stored=stored)
+    less = make(3, *range(1, 9), stored=stored)
+    found = Found(9, 0)
+    assert list(admit([more], [held], cells)) == [
+        Begin(more, replace(found, promised=10, promised_by=0), 13)
+    ]
+    assert list(admit([less], [held], cells)) == [Begin(less, Found(7, 0))]
+
+
+def test_what_is_stored_has_to_fit_whole() -> None:
+    stored = StoredPrompt(tuple(range(1, 100)), b"state")
+    one = make(1, *range(1, 15), stored=stored)
+    assert list(admit([one], [], memory(98))) == [Begin(one, Found())]
+    assert list(admit([one], [], memory(99))) == [Begin(one, Found(), 13)]
+
+
+def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
+    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False)
+    stored = StoredPrompt(tuple(range(1, 10)), b"state")
+    whole, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
+    assert list(admit([whole], [], cells)) == [Begin(whole, Found(), 9)]
+    assert list(admit([part], [], cells)) == [Begin(part, Found())]
+
+
+def test_cells_that_may_move_are_not_shared() -> None:
+    cells = memory(500)
+    held = make(1, *range(1, 41))
+    cells.enter(0, held.history, Found())
+    cells.grow(0, 39)
+    held.start(39)
+    sequence = NewSequence(
+        id=SequenceId(2), prompt=tuple(held.history), max_tokens=None, sampling=Sampling(seed=0)
+    )
+    moving = Progress(sequence, arrival=2, ceiling=200, window=Window(200, 4, 50))
+    assert list(admit([moving], [held], cells)) == [Begin(moving, Found(4, 0))]

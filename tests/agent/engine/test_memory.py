@@ -4,7 +4,8 @@ import pytest
 
 from arriero.agent.engine.memory import Memory
 from arriero.agent.engine.prefix_cache import Found
-from arriero.agent.engine.step import Clear, Copy
+from arriero.agent.engine.step import Clear, Copy, Discard, Load
+from arriero.agent.engine.stored_prompt import StoredPrompt
 
 
 def make(*, num_cells: int = 100, holders: int = 4, can_share: bool = True) -> Memory:
@@ -15,7 +16,7 @@ def run(memory: Memory, slot: int, *tokens: int) -> int:
     """Let a sequence of `tokens` be computed in `slot`; how many of them it shared."""
     history = list(tokens)
     found = memory.find(history, len(history) - 1)
-    memory.enter(slot, history, found, most_shared=len(history))
+    memory.enter(slot, history, found)
     memory.grow(slot, len(history) - found.length)
     memory.check_integrity()
     return found.length
@@ -80,7 +81,7 @@ def test_only_so_much_is_shared_as_is_allowed() -> None:
 def test_tokens_that_were_generated_are_shared_too() -> None:
     memory = make()
     history = [1, 2]
-    memory.enter(0, history, Found(), most_shared=2)
+    memory.enter(0, history, Found())
     memory.grow(0, 2)
     history += [7, 8]
     memory.grow(0, 1)
@@ -119,6 +120,30 @@ def test_unaccounted_cells_are_swept() -> None:
     run(memory, 0, 1, 2, 3)
     memory.sweep(0)
     assert memory.take_edits() == (Clear(0, 3),)
+
+
+def test_what_moves_is_shared_with_nobody() -> None:
+    memory = make()
+    memory.enter(0, [1, 2, 3, 4, 5, 6], Found(), most_shared=2)
+    memory.grow(0, 6)
+    memory.discard(0, 2, 3)
+    assert memory.take_edits() == (Discard(0, 2, 3),)
+    assert (memory.length(0), memory.num_used) == (3, 3)
+    memory.truncate(0, 2)
+    assert memory.take_edits() == (Clear(0, 2),)
+    memory.check_integrity()
+
+
+def test_a_stored_prompt_needs_room_for_all_of_it() -> None:
+    memory = make(num_cells=10)
+    run(memory, 0, *[1] * 4)
+    memory.leave(0)
+    memory.take_edits()
+    stored = StoredPrompt((2,) * 8, b"state")
+    memory.load(0, [2, 2, 2, 3], stored, 3)
+    assert memory.take_edits() == (Clear(3), Load(0, stored, 3))
+    assert memory.num_used == 3
+    memory.check_integrity()
 
 
 def test_a_slot_enters_once() -> None:

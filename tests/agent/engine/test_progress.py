@@ -4,7 +4,8 @@ import pytest
 
 from arriero.agent.engine.progress import Progress
 from arriero.agent.engine.sampling import Sampling
-from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
+from arriero.agent.engine.window import Window
 
 
 def make(*, length: int = 5, max_tokens: int | None = None, priority: int = 0) -> Progress:
@@ -87,9 +88,10 @@ def test_full_at_its_own_limit() -> None:
 
 def test_full_at_the_ceiling() -> None:
     one = make(max_tokens=1000)
-    one.history += [1] * 14
+    for _ in range(14):
+        one.extend(1, 0.0)
     assert not one.is_full
-    one.history += [1]
+    one.extend(1, 0.0)
     assert one.is_full
 
 
@@ -101,3 +103,37 @@ def test_more_than_pending_cannot_be_computed() -> None:
 def test_rank_is_priority_then_arrival() -> None:
     assert make(priority=1).rank < make(priority=0).rank
     assert make().rank == (0, 7)
+
+
+def test_with_a_window_the_ceiling_ends_nothing() -> None:
+    sequence = NewSequence(
+        id=SequenceId(1),
+        prompt=tuple(range(10, 28)),
+        max_tokens=None,
+        sampling=Sampling(seed=0),
+        shift=ContextShift(2, 5),
+    )
+    one = Progress(sequence, arrival=1, ceiling=20, window=Window(20, 2, 5))
+    one.read(18, None)
+    one.extend(98, 0.0)
+    one.decode(0.1)
+    assert not one.must_shift
+    one.extend(99, 0.0)
+    assert one.must_shift
+    assert not one.is_full
+    one.shift(Window(20, 2, 5), is_moved=True)
+    assert one.history == [10, 11, *range(17, 28), 98, 99]
+    assert one.is_generating
+    one.shift(Window(20, 2, 5), is_moved=False)
+    assert one.history == [10, 11, *range(22, 28), 98, 99]
+    assert one.num_computed == 2
+    assert one.end("stop").stats.completion_tokens == 2
+
+
+def test_what_was_not_there_after_all_was_never_begun() -> None:
+    one = make()
+    one.start(3)
+    assert one.begin_anew() == 3
+    one.rewind()
+    assert one.start(2) == 2
+    assert one.num_cached == 2

@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
+from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
-from tests.agent.engine.fake_engine import FakeEngine, run_alone
+from tests.agent.engine.fake_engine import FakeEngine, run_alone, state_of
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -165,6 +168,30 @@ def test_a_failed_step_ends_its_sequences_and_the_next_ones_run() -> None:
         assert reason == EngineFailed("the engine failed: the kernel is gone")
         setup.worker.add(new(2, 6, max_tokens=3))
         assert setup.wait_for_ends(1) == {2: run_alone(new(2, 6, max_tokens=3), 64)}
+
+
+def test_what_the_engine_did_can_be_asked() -> None:
+    with started(FakeEngine()) as setup:
+        assert setup.worker.statistics() == EngineStatistics()
+        setup.worker.add(new(1, 5, 6, max_tokens=3))
+        setup.wait_for_ends(1)
+        setup.worker.stop()
+        statistics = setup.worker.statistics()
+    assert statistics.completion_tokens == 3
+    assert statistics.prompt_tokens_computed == 2
+    assert statistics.num_cells == 128
+    assert statistics.num_cells_kept == 4
+
+
+def test_the_end_brings_what_was_to_be_saved() -> None:
+    with started(FakeEngine()) as setup:
+        setup.worker.add(replace(new(1, 9, 9, 9, max_tokens=2), save_as="key"))
+        outputs: list[SequenceOutput] = []
+        while not outputs or outputs[-1].end is None:
+            outputs += setup.outputs.get(timeout=LONG)
+    tokens = (9, 9, 9, outputs[0].tokens[0])
+    assert outputs[-1].end is not None
+    assert outputs[-1].end.saved == StoredPrompt(tokens, state_of(tokens))
 
 
 def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:

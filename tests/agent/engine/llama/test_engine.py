@@ -10,9 +10,20 @@ from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.scheduler import Scheduler
-from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.step import Clear, Copy, Decoded, Failed, NoRoom, Run, Step
+from arriero.agent.engine.step import (
+    Clear,
+    Copy,
+    Decoded,
+    Failed,
+    Load,
+    NoRoom,
+    NotLoaded,
+    Run,
+    Step,
+)
+from arriero.agent.engine.stored_prompt import StoredPrompt
 
 TEXTS = (
     "What is a slot?",
@@ -223,3 +234,62 @@ def test_loading_says_nothing_when_all_is_well(
     caplog.set_level(logging.INFO)
     load_engine(model_path, slots=4, context_size=512, threads=1, gpu_layers=0).free()
     assert caplog.messages == []
+
+
+def test_a_shift_goes_on_beyond_the_ceiling(engine: LlamaEngine) -> None:
+    sequence = NewSequence(
+        id=SequenceId(1),
+        prompt=prompt(engine, "Hello!"),
+        max_tokens=600,
+        sampling=replace(GREEDY, ignore_eos=True),
+        shift=ContextShift(num_kept=4, num_discarded=100),
+    )
+    assert engine.capacity.can_shift
+    ((tokens, reason),) = generate(engine, [sequence], slots=1)[0].values()
+    assert (len(tokens), reason) == (600, "length")
+
+
+def test_others_do_not_see_a_shift(engine: LlamaEngine, alone: Ended) -> None:
+    wanted = sequences(engine, GREEDY)
+    moving = replace(
+        wanted[0],
+        id=SequenceId(100),
+        max_tokens=600,
+        sampling=replace(GREEDY, ignore_eos=True),
+        shift=ContextShift(num_kept=4, num_discarded=100),
+    )
+    by_itself = generate(engine, [moving], slots=1)[0]
+    ended, _ = generate(engine, [moving, *wanted], slots=4)
+    assert ended == alone | by_itself
+
+
+def test_a_state_that_was_saved_is_loaded_instead_of_computed(engine: LlamaEngine) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
+    stored = StoredPrompt(tokens, engine.save(0))
+    wipe(engine)
+    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
+    assert engine.execute(Step((Load(3, stored, len(tokens) - 1),), (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
+
+
+@pytest.mark.parametrize("damage", ["torn", "empty", "other tokens"])
+def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, damage: str) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    run = Run(SequenceId(1), 0, 0, tokens, False)
+    engine.execute(Step((), (run,), 0, len(tokens)))
+    state = engine.save(0)
+    wipe(engine)
+    stored = {
+        "torn": StoredPrompt(tokens, state[:-1000]),
+        "empty": StoredPrompt(tokens, b""),
+        "other tokens": StoredPrompt(tokens[:-1], state),
+    }[damage]
+    assert engine.execute(Step((Load(0, stored, 3),), (), 0, 0)) == NotLoaded((0,))
+    assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the slot is empty"
+    wipe(engine)

@@ -1,0 +1,105 @@
+"""What the next step computes: who makes room, who joins, how much of each prompt is read.
+
+Relief comes first: every running sequence must be able to gain a token. Then newcomers join, as far
+as there is room for them. Then the step is composed: a token of each generating sequence, and of
+the prompts what the time and the cells allow.
+"""
+
+from typing import assert_never
+
+from .admission import Await, Begin, admit
+from .fair_split import split_fairly
+from .memory import Memory
+from .progress import Progress
+from .prompt_budget import PromptBudget
+from .roster import Roster
+from .statistics import Tally
+from .step import Run, Step
+
+
+class Planner:
+    """Changes the roster and the memory as it plans; the step carries that out."""
+
+    def __init__(self, roster: Roster, memory: Memory, budget: PromptBudget, tally: Tally) -> None:
+        self._roster = roster
+        self._memory = memory
+        self._budget = budget
+        self._tally = tally
+
+    def plan(self) -> Step:
+        """The next step. It fits the free cells."""
+        self._relieve()
+        return self._compose(self._admit())
+
+    def retreat(self, slot: int) -> None:
+        """Its sequence gives up its cells, and waits to compute them again."""
+        self._memory.clear(slot)
+        one = self._roster.leave(slot)
+        one.rewind()
+        self._roster.wait(one)
+
+    def _relieve(self) -> None:
+        """See to it that every running sequence can gain a token."""
+        running = self._roster.running
+        if not running:
+            self._memory.trust()
+        while len(running) > 1 and self._memory.num_available < len(running):
+            self.retreat(self._roster.last())
+            self._tally.preempted()
+
+    def _admit(self) -> dict[int, int]:
+        """Let newcomers begin; by slot, how many computed tokens others wait for."""
+        awaited: dict[int, int] = {}
+        if not self._roster.waiting:
+            return awaited
+        for decision in admit(self._roster.candidates, self._roster.running.values(), self._memory):
+            match decision:
+                case Begin():
+                    self._begin(decision)
+                case Await(slot, length):
+                    awaited[slot] = min(length, awaited.get(slot, length))
+                case _:
+                    assert_never(decision)
+        return awaited
+
+    def _begin(self, decision: Begin) -> None:
+        one = decision.one
+        slot = self._roster.begin(one)
+        if decision.num_loaded and one.stored is not None:
+            self._memory.load(slot, one.history, one.stored, decision.num_loaded)
+            num_shared = decision.num_loaded
+        else:
+            self._memory.enter(slot, one.history, decision.found, most_shared=one.most_shared)
+            num_shared = decision.found.length
+        self._tally.shared(one.start(num_shared))
+
+    def _compose(self, awaited: dict[int, int]) -> Step:
+        reading = {}
+        runs = []
+        for slot, one in self._roster.running.items():
+            if one.is_generating:
+                last = one.num_computed
+                runs.append(Run(one.id, slot, last, (one.history[last],), True))
+            else:
+                reading[slot] = one
+        num_generating = len(runs)
+        num_prompt_tokens = 0
+        if reading:
+            num_prompt_tokens = self._add_chunks(runs, reading, awaited)
+        self._memory.make_room(num_generating + num_prompt_tokens)
+        return Step(self._memory.take_edits(), tuple(runs), num_generating, num_prompt_tokens)
+
+    def _add_chunks(
+        self, runs: list[Run], reading: dict[int, Progress], awaited: dict[int, int]
+    ) -> int:
+        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
+        wants = [
+            awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            for slot, one in reading.items()
+        ]
+        budget = self._budget.prompt_tokens(len(runs), wants)
+        shares = split_fairly(wants, min(budget, self._memory.num_available - len(runs)))
+        for (slot, one), share in zip(reading.items(), shares, strict=True):
+            samples = share == one.num_pending and not one.prefill_only
+            runs.append(Run(one.id, slot, one.num_computed, one.next_tokens(share), samples))
+        return sum(shares)
