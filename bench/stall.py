@@ -11,7 +11,7 @@ from bench.figures import FIRST_TOKEN, LONGEST_GAP, RequestsFailed, check
 from bench.sample import Sample
 
 NUM_STREAMS = 7
-STREAM_WORDS, STREAM_TOKENS = 64, 128
+STREAM_WORDS, STREAM_TOKENS = 64, 256
 PROMPT_WORDS, PROMPT_TOKENS = 1200, 16
 _UNDERWAY_AFTER = 8
 """Arrivals of each stream before the prompt is sent."""
