@@ -15,13 +15,15 @@ from typing import Protocol
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
 from .chat.prepare import Preparer
 from .engine.loaded_model import LoadedModel, ModelError
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
 from .lifeline import Lifeline, Loaded, Ready
 from .link.connection import Connection
+from .link.reporter import Reporter
 from .link.session import Session
 from .link.slots import Slots
 from .link.workshop import Workshop
@@ -37,6 +39,7 @@ class EngineWorker(Protocol):
     def stop(self) -> None: ...
     def add(self, sequence: NewSequence) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
+    def statistics(self) -> EngineStatistics: ...
 
 
 class MakeWorker(Protocol):
@@ -84,6 +87,7 @@ class _Agent:
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
+        self._slots = Slots(settings.slots)
         self._connections: list[Connection] = []
         self._is_ready = False
         self._worker = make_worker(
@@ -96,6 +100,11 @@ class _Agent:
             gpu_layers=settings.gpu_layers,
             on_step=self._on_step,
             on_crash=self._on_crash,
+        )
+        self._reporter = Reporter(
+            read=self._worker.statistics,
+            tell=self._report,
+            call_later=self._loop.call_later,
         )
 
     async def run(self) -> None:
@@ -128,6 +137,7 @@ class _Agent:
         workshop = Workshop(preparer, self._worker)
         try:
             self._connections = self._connect(model, lasting + issues, workshop)
+            self._reporter.look()
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(each)
@@ -144,6 +154,7 @@ class _Agent:
                 for helper in helpers:
                     helper.cancel()
         finally:
+            self._reporter.stop()
             workshop.close()
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
@@ -161,14 +172,13 @@ class _Agent:
             model=model.info,
         )
         status = Status(slots=settings.slots, accepting=True, model=model.info, issues=issues)
-        slots = Slots(settings.slots)
         sequence_ids = map(SequenceId, count(1))
 
         def connect(url: str) -> Connection:
             session = Session(
                 hello=hello,
                 status=status,
-                slots=slots,
+                slots=self._slots,
                 sequence_ids=sequence_ids,
                 piece=model.vocab.piece,
             )
@@ -187,6 +197,7 @@ class _Agent:
             outputs = await self._steps.get()
             for connection in self._connections:
                 connection.stepped(outputs)
+            self._reporter.stir()
 
     async def _tell(self, lasting: tuple[Issue, ...]) -> None:
         while True:
@@ -208,6 +219,12 @@ class _Agent:
     def _slots_changed(self) -> None:
         for connection in self._connections:
             connection.slots_changed()
+        if self._slots.num_busy:
+            self._reporter.stir()
+
+    def _report(self, statistics: Statistics) -> None:
+        for connection in self._connections:
+            connection.report(statistics)
 
     def _ready(self, model: LoadedModel) -> None:
         if not self._is_ready:

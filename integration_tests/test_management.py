@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, until
 
 
 async def metrics(fleet: Fleet) -> dict[str, float]:
@@ -60,6 +63,83 @@ async def test_metrics_count_what_happened(fleet: Fleet) -> None:
     assert after["arriero_between_tokens_seconds_count"] > 8
     assert after["arriero_queue_depth"] == 0
     assert after["arriero_queue_limit"] == 0
+
+
+async def statistics(fleet: Fleet, condition: Callable[[Any], bool] = bool) -> Any:
+    """What the one agent tells of its engine, once it meets `condition`."""
+    found: list[Any] = []
+
+    async def met() -> bool:
+        (agent,) = await fleet.view("agents")
+        found[:] = [agent["statistics"]]
+        return condition(agent["statistics"])
+
+    await until(met, deadline=10.0)
+    return found[0]
+
+
+async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(name="box")
+    before = await statistics(fleet)
+    assert before["prefill_tokens_per_second"] is None
+    assert before["decode_tokens_per_second"] is None
+    assert before["average_sequences"] is None
+    assert before["cells"]["used"] == before["cells"]["kept"] == 0
+
+    body = {"prompt": "The mules walk to the next town. " * 20, "max_tokens": 8, "temperature": 0}
+    first, second = [
+        (await generate(fleet.http, fleet.inference, body)).end["usage"] for _ in range(2)
+    ]
+    assert first["cached_tokens"] == 0
+    assert 0 < second["cached_tokens"] < second["prompt_tokens"] == first["prompt_tokens"]
+    cached, prompt = second["cached_tokens"], first["prompt_tokens"]
+
+    completion = first["completion_tokens"] + second["completion_tokens"]
+    after = await statistics(
+        fleet,
+        lambda each: (
+            each["completion_tokens_total"] == completion and each["sequences"]["running"] == 0
+        ),
+    )
+    assert after["cached_tokens_total"] == cached
+    assert after["computed_tokens_total"] == 2 * prompt - cached
+    assert after["prefill_tokens_per_second"] > 0
+    assert after["decode_tokens_per_second"] > 0
+    assert after["throughput_tokens_per_second"] > 0
+    assert after["average_sequences"] == 1.0
+    assert after["cells"]["used"] == 0
+    assert prompt <= after["cells"]["kept"] < after["cells"]["total"]
+
+    samples = await metrics(fleet)
+    box = 'arriero_agent_{}{{agent="box"{}}}'
+    assert samples[box.format("prompt_tokens_total", ',source="cached"')] == cached
+    assert samples[box.format("prompt_tokens_total", ',source="computed"')] == 2 * prompt - cached
+    assert samples[box.format("kv_cells", ',state="kept"')] == after["cells"]["kept"]
+    assert samples[box.format("decode_tokens_per_second", "")] > 0
+    assert samples[box.format("preemptions_total", "")] == 0
+    assert samples[box.format("stall_seconds_bucket", ',le="+Inf"')] == after["stalls_total"]
+
+
+@pytest.mark.parametrize("ending", ["stop string", "cancel"])
+async def test_cached_tokens_are_told_however_an_answer_ends(fleet: Fleet, ending: str) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    whole = await generate(fleet.http, fleet.inference, ENDLESS | {"max_tokens": 30})
+    if ending == "cancel":
+        running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+        await fleet.until_num_requests(1, "streaming")
+        (request,) = await fleet.view("requests")
+        await fleet.http.delete(f"{fleet.management}/api/v1/requests/{request['id']}")
+        answer = await running
+        assert answer.end["finish_reason"] == "cancelled"
+    else:
+        body = ENDLESS | {"stop": [whole.text[-5:]]}
+        answer = await generate(fleet.http, fleet.inference, body)
+        assert answer.end["finish_reason"] == "stop"
+    usage = answer.end["usage"]
+    assert 0 < usage["cached_tokens"] < usage["prompt_tokens"]
+    assert usage["completion_tokens"] > 0
 
 
 async def next_event(content: Any) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
+from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.lifeline import Lifeline, Loaded, Ready, Report
 from arriero.agent.settings import AgentSettings
 from arriero.shared.inference import AgentId
@@ -154,6 +155,21 @@ async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
         piece, ended = (await peer.output()).items
         assert isinstance(piece, Piece) and isinstance(ended, Ended)
         assert piece.text == "yes"
+
+
+async def test_tells_what_its_engine_did(balancer: FakeBalancer) -> None:
+    async with FakeBalancer.open() as other:
+        agent = Agent(balancer=(balancer.url, other.url))
+        async with agent.running():
+            peers = [await balancer.peer(), await other.peer()]
+            for peer in peers:
+                assert (await peer.statistics()).cells.total == 64
+            await peers[0].start("r", "hi")
+            sequence = await agent.worker.added.get()
+            agent.worker.done = EngineStatistics(num_cells=64, completion_tokens=3)
+            agent.worker.say(sequence, "yes", is_last=True)
+            for peer in peers:
+                assert (await peer.statistics()).completion_tokens == 3
 
 
 async def test_a_template_that_does_not_compile_is_an_issue(
