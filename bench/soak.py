@@ -1,6 +1,6 @@
 """Memory of both daemons over many short requests: `python -m bench.soak`.
 
-Memory is the resident set of a daemon's processes, from /proc. What the agent takes beyond the
+Memory is what a daemon's processes have resident, from /proc. What the agent takes beyond the
 model and its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a
 line fitted to the samples after the first tenth of the requests.
 """
@@ -42,9 +42,12 @@ class Point:
 
 
 def resident_bytes(pid: int) -> int:
-    """The resident sets of a process and all its children, shared pages counted in each."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("VmRSS:"))
+    """What a process and all its children have in memory, pages that they share counted once.
+
+    That is the sum of their proportional set sizes.
+    """
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("Pss:"))
     return int(line.split()[1]) * 1024 + sum(map(resident_bytes, _children(pid)))
 
 
