@@ -101,9 +101,11 @@ class GenerateRequest:
 
     `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
     JSON keys, so strings of digits) to a bias in logits, -100 to 100. `max_tokens` of `None` goes
-    on to the slot's context ceiling. `cache_key` names a prompt stored by the agent, of which the
-    part that this one begins with is not computed again; `save_cache` stores prompt and answer
-    under that name when the request ended well.
+    on to the slot's context ceiling. With `n_discard` it goes on beyond that, and a prompt may be
+    longer: so many of the oldest tokens after the head are discarded each time. `prefill_only`
+    computes the prompt, for later requests that begin with it, and generates nothing. `cache_key`
+    names a prompt stored by the agent, of which the part that this one begins with is not computed
+    again; `save_cache` stores prompt and answer under that name when the request ended well.
     """
 
     __pydantic_config__ = STRICT
@@ -127,6 +129,8 @@ class GenerateRequest:
     thinking: bool | None = None
     tools: tuple[dict[str, Any], ...] | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    prefill_only: bool = False
     cache_key: CacheKey | None = None
     save_cache: bool = False
 

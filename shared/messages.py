@@ -214,7 +214,18 @@ class Busy:
     id: RequestId
 
 
-Item = Annotated[Piece | Ended | Refused | Busy, Field(discriminator="type")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """Something the request's client should know; see `inference.Notice`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["noticed"] = "noticed"
+    id: RequestId
+    code: str
+    message: str
+
+
+Item = Annotated[Piece | Noticed | Ended | Refused | Busy, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

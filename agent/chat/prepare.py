@@ -7,11 +7,13 @@ the event loop, never on the decode thread. A `Preparer` changes nothing after i
 import secrets
 from collections.abc import Callable
 from datetime import datetime
+from itertools import takewhile
 
-from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong
+from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.loaded_model import LoadedModel
 from ..engine.sampling import Sampling
+from ..engine.sequence import ContextShift
 from .prepared import Prepared
 from .template import ChatTemplate, TemplateError
 
@@ -24,6 +26,10 @@ _SAMPLING_FIELDS = (
     "presence_penalty",
     "frequency_penalty",
 )
+
+MIN_KEPT = 4
+"""Tokens that a context shift keeps in any case: attention leans on the first few, whatever they
+say (https://arxiv.org/abs/2309.17453)."""
 
 
 class Preparer:
@@ -63,11 +69,13 @@ class Preparer:
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
                 field="cache_key",
             )
+        prompt = self._prompt(request)
         return Prepared(
-            prompt=self._prompt(request),
+            prompt=prompt,
             sampling=self._sampling(request),
             max_tokens=request.max_tokens,
             stop=request.stop,
+            shift=self._shift(request, prompt),
         )
 
     def _prompt(self, request: GenerateRequest) -> tuple[int, ...]:
@@ -75,7 +83,7 @@ class Preparer:
         tokens = self._tokens(self._text(request))
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
-        if len(tokens) >= self._context_size:
+        if len(tokens) >= self._context_size and request.n_discard is None:
             raise PromptTooLong(
                 f"`{field}`: the prompt is {len(tokens)} tokens long; at most "
                 f"{self._context_size - 1} fit into this agent's context of "
@@ -104,6 +112,29 @@ class Preparer:
         # Many templates write the beginning-of-sequence token themselves; twice confuses models.
         begins = bool(self._vocab.bos_text) and text.startswith(self._vocab.bos_text)
         return self._vocab.tokenize(text, add_special=not begins, parse_special=True)
+
+    def _shift(self, request: GenerateRequest, prompt: tuple[int, ...]) -> ContextShift | None:
+        if request.n_discard is None:
+            return None
+        return ContextShift(max(MIN_KEPT, self._head(request, prompt)), request.n_discard)
+
+    def _head(self, request: GenerateRequest, prompt: tuple[int, ...]) -> int:
+        """How many tokens of `prompt` are the system's, as far as its template tells."""
+        messages = request.messages or ()
+        system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
+        if self._template is None or not system:
+            return 0
+        try:
+            text = self._template.render(
+                system,
+                tools=request.tools,
+                thinking=request.thinking,
+                add_generation_prompt=False,
+            )
+        except RequestError:  # a template may want a user's message after the system's
+            return 0
+        pairs = zip(self._tokens(text), prompt, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _sampling(self, request: GenerateRequest) -> Sampling:
         asked = {name: getattr(request, name) for name in _SAMPLING_FIELDS}

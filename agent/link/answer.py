@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import FinishReason, Rates, RequestId, Usage
-from ...shared.messages import Ended, Item, Piece, Refused
+from ...shared.messages import Ended, Item, Noticed, Piece, Refused
 from ..chat.prepared import Prepared
 from ..chat.transcript import Gain, Transcript
 from ..engine.sequence import SequenceEnd, SequenceOutput
@@ -26,7 +26,8 @@ class Answer:
     def take(self, output: SequenceOutput) -> list[Item]:
         """What a step's output means for the balancer."""
         self._num_cached_tokens = output.cached_tokens
-        items = self._pieces(self._transcript.push(output.tokens))
+        items = self._notices(output)
+        items += self._pieces(self._transcript.push(output.tokens))
         if self._transcript.is_stopped:
             items.append(self._ended("stop", output.end))
         elif output.end is not None:
@@ -36,6 +37,12 @@ class Answer:
     def cancel(self) -> Ended:
         """The end of an answer nobody wants any more; what it gained so far stands."""
         return self._ended("cancelled", None)
+
+    def _notices(self, output: SequenceOutput) -> list[Item]:
+        return [
+            Noticed(id=self._id, code=notice.code, message=notice.message)
+            for notice in output.notices
+        ]
 
     def _end(self, end: SequenceEnd) -> list[Item]:
         if isinstance(end.reason, RequestError):

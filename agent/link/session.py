@@ -230,6 +230,8 @@ class Session:
             max_tokens=prepared.max_tokens,
             sampling=prepared.sampling,
             priority=active.start.request.priority,
+            shift=prepared.shift,
+            prefill_only=active.start.request.prefill_only,
         )
         return [Run(sequence)]
 

@@ -20,8 +20,6 @@ NOT_YET = frozenset(
     {
         "grammar",
         "logprobs",
-        "n_discard",
-        "prefill_only",
         "tool_choice",
     }
 )

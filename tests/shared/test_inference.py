@@ -49,6 +49,8 @@ def test_everything_at_once() -> None:
         "thinking": False,
         "tools": [{"type": "function"}],
         "priority": -100,
+        "n_discard": 256,
+        "prefill_only": True,
         "cache_key": "k" * 256,
         "save_cache": True,
     }

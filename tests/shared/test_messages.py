@@ -23,6 +23,7 @@ from arriero.shared.messages import (
     Histogram,
     Issue,
     ModelInfo,
+    Noticed,
     Output,
     Piece,
     Refused,
@@ -78,6 +79,7 @@ from_agent: list[FromAgent] = [
                     code="prompt_too_long", message="long", retryable=False, field="prompt"
                 ),
             ),
+            Noticed(id=ID, code="n_discard_clamped", message="too many"),
             Busy(id=ID),
         )
     ),

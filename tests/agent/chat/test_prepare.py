@@ -2,9 +2,10 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.prepare import Preparer
+from arriero.agent.chat.prepare import MIN_KEPT, Preparer
 from arriero.agent.chat.prepared import Prepared
 from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import ContextShift
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest
 from tests.agent.fakes import BOS, byte_model
@@ -50,6 +51,9 @@ class TestPrompt:
         assert caught.value.field == field
         assert "16 tokens long" in caught.value.message
         assert "at most 15 fit into this agent's context of 16" in caught.value.message
+
+    def test_one_that_may_be_shifted_is_never_too_long(self) -> None:
+        assert len(prompt(make(), prompt="x" * 30, n_discard=4)) == 31
 
     @pytest.mark.parametrize(
         ("field", "fields"), [("prompt", {"prompt": ""}), ("messages", {"messages": MESSAGES})]
@@ -133,3 +137,29 @@ def test_a_stored_prompt_is_refused_where_none_is_kept() -> None:
     with pytest.raises(NotSupported, match="--cache-dir") as caught:
         prompt(make(), prompt="x", cache_key="k")
     assert caught.value.field == "cache_key"
+
+
+class TestShift:
+    TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}!"
+    CHAT = (
+        ChatMessage(role="system", content="be kind"),
+        ChatMessage(role="user", content="hi"),
+    )
+
+    def shift(self, preparer: Preparer, **fields: Any) -> ContextShift | None:
+        return preparer.prepare(GenerateRequest(**fields)).shift
+
+    def test_none_unless_asked_for(self) -> None:
+        assert self.shift(make(), prompt="hi") is None
+
+    def test_of_a_prompt_the_first_few_tokens_stay(self) -> None:
+        assert self.shift(make(), prompt="hi", n_discard=7) == ContextShift(MIN_KEPT, 7)
+
+    def test_of_a_conversation_what_the_system_said_stays(self) -> None:
+        shift = self.shift(make(self.TEMPLATE), messages=self.CHAT, n_discard=7)
+        assert shift == ContextShift(len(b"<system>be kind") + 1, 7)
+
+    def test_a_template_that_wants_a_user_first_keeps_the_first_few(self) -> None:
+        wants_user = "{% if messages|length < 2 %}{{ raise_exception('no') }}{% endif %}"
+        shift = self.shift(make(wants_user + self.TEMPLATE), messages=self.CHAT, n_discard=7)
+        assert shift == ContextShift(MIN_KEPT, 7)

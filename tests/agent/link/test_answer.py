@@ -5,8 +5,8 @@ from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.link.answer import Answer, rates
 from arriero.shared.errors import EngineFailed, to_wire
-from arriero.shared.inference import Rates, RequestId, Usage
-from arriero.shared.messages import Ended, Piece, Refused
+from arriero.shared.inference import Notice, Rates, RequestId, Usage
+from arriero.shared.messages import Ended, Noticed, Piece, Refused
 
 R = RequestId("r")
 PIECES = [b"Hello", b" w\xc3", b"\xb6rld", b"STOP"]
@@ -90,6 +90,17 @@ def test_an_error_ends_the_answer() -> None:
         Refused(id=R, error=to_wire(error))
     ]
     assert answer.is_over
+
+
+def test_notices_come_before_what_follows_them() -> None:
+    answer = make()
+    noticed = SequenceOutput(
+        SequenceId(1), (0,), notices=(Notice("n_discard_clamped", "too many"),)
+    )
+    assert answer.take(noticed) == [
+        Noticed(id=R, code="n_discard_clamped", message="too many"),
+        Piece(id=R, text="Hello", tokens=(0,)),
+    ]
 
 
 def test_cancelling_keeps_what_was_gained() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from arriero.agent.chat.prepared import Prepared
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import (
+    ContextShift,
     NewSequence,
     SequenceEnd,
     SequenceId,
@@ -57,8 +58,14 @@ STATUS = Status(slots=2, accepting=True)
 WELCOME = Welcome(
     protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=1.0, heartbeat_timeout=5.0
 )
-REQUEST = GenerateRequest(prompt="x", priority=3)
-PREPARED = Prepared(prompt=(1, 2, 3), sampling=Sampling(seed=1), max_tokens=9, stop=("!",))
+REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
+PREPARED = Prepared(
+    prompt=(1, 2, 3),
+    sampling=Sampling(seed=1),
+    max_tokens=9,
+    stop=("!",),
+    shift=ContextShift(4, 5),
+)
 STATS = SequenceStats(
     prompt_tokens=3,
     cached_tokens=0,
@@ -225,6 +232,8 @@ class TestOneRequest:
                     max_tokens=9,
                     sampling=PREPARED.sampling,
                     priority=3,
+                    shift=PREPARED.shift,
+                    prefill_only=True,
                 )
             )
         ]

@@ -18,7 +18,7 @@ from arriero.balancer.fleet.fleet import BUSY_PAUSE, Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
-from arriero.shared.inference import Done, Failed, RequestId, Token
+from arriero.shared.inference import Done, Failed, Notice, RequestId, Token
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Cancel,
@@ -26,6 +26,7 @@ from arriero.shared.messages import (
     Heartbeat,
     Hello,
     Item,
+    Noticed,
     Reject,
     Start,
     Statistics,
@@ -126,6 +127,15 @@ def failure(decisions: list[Decision], id: str) -> RequestError:
 
 
 # ---- a request's way
+
+
+def test_what_a_client_should_know_is_passed_on() -> None:
+    scene = with_agent()
+    scene.open("r")
+    noticed = Noticed(id=RequestId("r"), code="n_discard_clamped", message="too many")
+    assert scene.say(A, noticed) == [
+        Deliver(RequestId("r"), Notice("n_discard_clamped", "too many"))
+    ]
 
 
 def test_a_request_runs_and_is_measured() -> None:
