@@ -42,18 +42,25 @@ class Point:
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process and all its children have in memory, pages that they share counted once.
+    """What a process and its children have in memory together.
 
-    That is the sum of their proportional set sizes.
+    Files are mapped by several of them, so those of the one that maps the most are counted. The
+    proportional set size would say it exactly, but changes with what else maps those files.
     """
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("Pss:"))
-    return int(line.split()[1]) * 1024 + sum(map(resident_bytes, _children(pid)))
+    statuses = [_status(each) for each in (pid, *_descendants(pid))]
+    return sum(each["RssAnon"] for each in statuses) + max(each["RssFile"] for each in statuses)
 
 
-def _children(pid: int) -> list[int]:
+def _status(pid: int) -> dict[str, int]:
+    """Sizes in bytes."""
+    pairs = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) * 1024 for pair in pairs if pair[-1] == "kB"}
+
+
+def _descendants(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [each for child in children for each in (child, *_descendants(child))]
 
 
 def slope(points: list[Point], name: str) -> float:
