@@ -19,7 +19,7 @@ class Progress:
     """`history` is what is left of the prompt and of what was generated since.
 
     `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
-    unless it has a `window`.
+    unless it has a `window`. One that `is_finishing` takes its next token for the end.
     """
 
     __slots__ = (
@@ -32,6 +32,7 @@ class Progress:
         "ceiling",
         "history",
         "id",
+        "is_finishing",
         "last_token_at",
         "num_cached",
         "num_computed",
@@ -54,6 +55,7 @@ class Progress:
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
+        self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = 0

@@ -46,6 +46,11 @@ class Roster:
         """Where it runs, if it does."""
         return next((s for s, one in self.running.items() if one.id == sequence_id), None)
 
+    def find(self, sequence_id: SequenceId) -> Progress | None:
+        """The sequence, if it waits or runs."""
+        everybody = (*self.running.values(), *self.waiting)
+        return next((one for one in everybody if one.id == sequence_id), None)
+
     def stop_waiting(self, sequence_id: SequenceId) -> None:
         """It waits no longer, if it did."""
         self.waiting = [one for one in self.waiting if one.id != sequence_id]

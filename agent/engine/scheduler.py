@@ -1,6 +1,6 @@
 """The planner of the engine: what each step computes, and what came of it.
 
-`plan` and `commit` alternate; `add` and `drop` may come at any time. A sequence waits (best
+`plan` and `commit` alternate; `add`, `finish` and `drop` may come at any time. A sequence waits (best
 priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
 
 When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
@@ -106,6 +106,12 @@ class Scheduler:
             self._unannounced.append(SequenceOutput(one.id, (), one.end("length")))
         else:
             self._roster.wait(one)
+
+    def finish(self, sequence_id: SequenceId) -> None:
+        """Take a sequence's next token for the end, whatever it is. Unknown ids are ignored."""
+        one = self._roster.find(sequence_id)
+        if one is not None:
+            one.is_finishing = True
 
     def drop(self, sequence_id: SequenceId) -> None:
         """Forget a sequence, wherever it is: nothing more comes for it. Unknown ids are ignored."""
@@ -226,7 +232,7 @@ class Scheduler:
         self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
 
     def _extend(self, slot: int, one: Progress, token: int) -> SequenceOutput:
-        if token in self._end_tokens:
+        if one.is_finishing or token in self._end_tokens:
             return self._end(slot, one, "stop")
         one.extend(token, self._tally.now)
         self._tally.gave(1)

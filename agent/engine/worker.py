@@ -32,6 +32,11 @@ class _Add:
 
 
 @dataclass(frozen=True, slots=True)
+class _Finish:
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
 class _Drop:
     id: SequenceId
 
@@ -41,7 +46,7 @@ class _Stop:
     pass
 
 
-_Command = _Add | _Drop | _Stop
+_Command = _Add | _Finish | _Drop | _Stop
 
 
 class Worker:
@@ -93,6 +98,10 @@ class Worker:
         """Run `sequence`. From any thread; never blocks."""
         self._inbox.put(_Add(sequence))
 
+    def finish(self, sequence_id: SequenceId) -> None:
+        """End a sequence well with its next step, and save it if it asked for that. Likewise."""
+        self._inbox.put(_Finish(sequence_id))
+
     def drop(self, sequence_id: SequenceId) -> None:
         """Stop a sequence; its slot serves what is added afterwards. From any thread."""
         self._inbox.put(_Drop(sequence_id))
@@ -121,6 +130,7 @@ class Worker:
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)
             return
+        self._publish(scheduler.statistics())
         self._loaded.set_result(engine.model)
         try:
             _Service(engine, scheduler, self._inbox, self._on_step, self._publish).run()
@@ -153,6 +163,7 @@ class _Service:
     def run(self) -> None:
         while True:
             self._take_commands()
+            self._publish(self._scheduler.statistics())
             if self._is_stopped:
                 return
             self._step()
@@ -168,6 +179,8 @@ class _Service:
             case _Add(sequence):
                 self._scheduler.add(sequence)
                 self._engine.open(sequence)
+            case _Finish(sequence_id):
+                self._scheduler.finish(sequence_id)
             case _Drop(sequence_id):
                 self._scheduler.drop(sequence_id)
                 self._engine.close(sequence_id)

@@ -642,6 +642,36 @@ def test_a_shift_of_more_than_the_window_is_clamped_and_its_client_told() -> Non
     assert [notice.code for notice in outputs[0].notices] == ["n_discard_clamped"]
 
 
+# ---- finishing
+
+
+def test_what_is_finished_ends_with_its_next_step_and_is_saved() -> None:
+    scheduler = make(slots=1)
+    scheduler.add(replace(new(1, (5, 6)), save_as="key"))
+    assert take(scheduler, Decoded((7,))) == [SequenceOutput(SequenceId(1), (7,))]
+    scheduler.finish(SequenceId(1))
+    [output] = take(scheduler, Decoded((8,)))
+    assert output.tokens == ()
+    assert output.end is not None and output.end.reason == "stop"
+    assert output.end.stats.completion_tokens == 1
+    assert scheduler.saves == (Save(SequenceId(1), 0, (5, 6, 7)),)
+
+
+def test_what_waits_is_finished_once_its_prompt_is_read() -> None:
+    scheduler = make(slots=1)
+    scheduler.add(new(1, (5, 6), max_tokens=1))
+    scheduler.add(new(2, (8, 9)))
+    scheduler.finish(SequenceId(2))
+    take(scheduler, Decoded((7,)))
+    [output] = take(scheduler, Decoded((7,)))
+    assert output.id == 2 and not output.tokens
+    assert output.end is not None and output.end.reason == "stop"
+
+
+def test_finishing_what_is_not_here_is_nothing() -> None:
+    make().finish(SequenceId(1))
+
+
 # ---- prefill only
 
 

@@ -55,6 +55,7 @@ class Lives(RuleBasedStateMachine):
         self.tokens: dict[int, list[int]] = defaultdict(list)
         self.ends: dict[int, object] = {}
         self.dropped: set[int] = set()
+        self.finished: set[int] = set()
         self.failed: set[int] = set()
         self.elapsed = 0.01
 
@@ -124,6 +125,14 @@ class Lives(RuleBasedStateMachine):
     def drop_one(self, number: int) -> None:
         self.scheduler.drop(SequenceId(number))
         self.dropped.add(number)
+
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.sequences)))
+        self.scheduler.finish(SequenceId(number))
+        if number not in self.ends:
+            self.finished.add(number)
 
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.4, 3.0]))
     def clock(self, seconds: float) -> None:
@@ -195,6 +204,8 @@ class Lives(RuleBasedStateMachine):
                 assert number in self.failed
             elif isinstance(reason, PromptTooLong):
                 assert len(sequence.prompt) >= self.context_size
+            elif number in self.finished:
+                assert reason in ("stop", "length")
             else:
                 expected = run_alone(sequence, self.context_size)
                 assert (tuple(self.tokens[number]), reason) == expected

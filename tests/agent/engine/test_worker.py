@@ -172,7 +172,7 @@ def test_a_failed_step_ends_its_sequences_and_the_next_ones_run() -> None:
 
 def test_what_the_engine_did_can_be_asked() -> None:
     with started(FakeEngine()) as setup:
-        assert setup.worker.statistics() == EngineStatistics()
+        assert setup.worker.statistics() == EngineStatistics(num_cells=128)
         setup.worker.add(new(1, 5, 6, max_tokens=3))
         setup.wait_for_ends(1)
         setup.worker.stop()
@@ -192,6 +192,32 @@ def test_the_end_brings_what_was_to_be_saved() -> None:
     tokens = (9, 9, 9, outputs[0].tokens[0])
     assert outputs[-1].end is not None
     assert outputs[-1].end.saved == StoredPrompt(tokens, state_of(tokens))
+
+
+def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
+    engine = GatedEngine(slots=1)
+    with started(engine) as setup:
+        setup.worker.add(new(1, 5))
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.drop(SequenceId(1))
+        engine.gate.release(100)
+        setup.worker.stop()
+        assert setup.worker.statistics().num_running == 0
+
+
+def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
+    engine = GatedEngine()
+    with started(engine) as setup:
+        setup.worker.add(replace(new(1, 9, 9, 9), save_as="key"))
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.finish(SequenceId(1))
+        engine.gate.release(100)
+        ((first,), (last,)) = (setup.outputs.get(timeout=LONG) for _ in range(2))
+    tokens = (9, 9, 9, *first.tokens)
+    assert len(tokens) == 4 and not last.tokens
+    assert last.end is not None
+    assert last.end.reason == "stop"
+    assert last.end.saved == StoredPrompt(tokens, state_of(tokens))
 
 
 def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
