@@ -8,6 +8,7 @@ line fitted to the samples after the first tenth of the requests.
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,13 +42,13 @@ class Point:
     balancer: int
 
 
-def resident_bytes(pid: int) -> int:
-    """What a process and its children have in memory together.
+def resident_bytes(pids: Iterable[int]) -> int:
+    """What the processes of a daemon have in memory together.
 
     Files are mapped by several of them, so those of the one that maps the most are counted. The
     proportional set size would say it exactly, but changes with what else maps those files.
     """
-    statuses = [_status(each) for each in (pid, *_descendants(pid))]
+    statuses = [_status(pid) for pid in pids]
     return sum(each["RssAnon"] for each in statuses) + max(each["RssFile"] for each in statuses)
 
 
@@ -55,12 +56,6 @@ def _status(pid: int) -> dict[str, int]:
     """Sizes in bytes."""
     pairs = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return {pair[0].rstrip(":"): int(pair[1]) * 1024 for pair in pairs if pair[-1] == "kB"}
-
-
-def _descendants(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return [each for child in children for each in (child, *_descendants(child))]
 
 
 def slope(points: list[Point], name: str) -> float:
@@ -88,7 +83,7 @@ async def run(arguments: argparse.Namespace) -> list[Point]:
 
 
 def _point(side: Side, num_requests: int) -> Point:
-    balancer, agent = (sum(map(resident_bytes, daemon.pids)) for daemon in side.daemons)
+    balancer, agent = (resident_bytes(daemon.pids) for daemon in side.daemons)
     return Point(num_requests, agent=agent, balancer=balancer)
 
 
