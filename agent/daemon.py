@@ -132,7 +132,7 @@ class _Agent:
     # ---- on the event loop's thread
 
     async def _serve(self, model: LoadedModel, issues: tuple[Issue, ...]) -> None:
-        preparer = Preparer(model, self._settings.context_size)
+        preparer = Preparer(model, self._settings.context_size, family=self._settings.chat_family)
         lasting = _lasting_issues(preparer)
         workshop = Workshop(preparer, self._worker)
         try:

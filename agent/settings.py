@@ -2,13 +2,14 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.quantities import Duration
 from ..shared.settings.declaration import DaemonSettings, Shown
+from .chat.families import ChatFamily, FamilyName
 from .cores import default_threads
 
 MAX_SLOTS = 256
@@ -69,6 +70,11 @@ class AgentSettings(DaemonSettings):
     )
     model: Annotated[Path | None, Shown("FILE")] = Field(
         default=None, description="GGUF file to serve"
+    )
+    chat_family: Annotated[ChatFamily, Shown("FAMILY")] = Field(
+        default="auto",
+        description="whose markers tell reasoning and tool calls from content: "
+        f"{', '.join(get_args(FamilyName))}, or auto for what the model's chat template shows",
     )
     context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
         default=4096, description="ceiling of each slot, prompt and answer together, in tokens"

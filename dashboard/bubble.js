@@ -39,12 +39,13 @@ export class AnswerBubble {
   /** Take in one event of the stream. */
   add(event) {
     if (event.event === "warning") this.warn(event.message);
+    if (event.event === "tool_call") this.#call(event.call);
     if (event.event !== "token") return;
     this.firstAt ??= performance.now();
     this.numPieces += 1;
-    const isThought = event.kind === "reasoning";
-    (isThought ? this.reasoning : this.text).appendData(event.text);
-    if (isThought) show(this.thoughts, true);
+    if (event.kind === "content") this.text.appendData(event.text);
+    if (event.kind === "reasoning") this.reasoning.appendData(event.text);
+    show(this.thoughts, this.reasoning.data !== "");
     setText(this.meta, this.#progress());
   }
 
@@ -84,6 +85,12 @@ export class AnswerBubble {
     this.node.insertBefore(box, this.meta);
     this.#end(error.code, "error");
     return `No answer: ${error.message}`;
+  }
+
+  #call({ name, arguments: given }) {
+    const call = element("p", "call", `${name} ${given}`);
+    call.dataset.testid = "tool-call";
+    this.node.insertBefore(call, this.meta);
   }
 
   #end(text, finish) {

@@ -25,11 +25,13 @@ LONG_CONTEXT = 16384
 
 @dataclass(frozen=True)
 class Case:
-    """One request and the text that must come back for it."""
+    """One request and what must come back for it: content, reasoning, and calls in order."""
 
     id: str
     body: dict[str, Any]
     answer: str
+    reasoning: str
+    calls: tuple[dict[str, str], ...]
 
 
 @cache
@@ -37,9 +39,23 @@ def cases() -> tuple[Case, ...]:
     """Every conversation that the model gives back word for word, by its own report."""
     inexact = set(json.loads(REPORT.read_text())["without_system"]["not_exact"])
     return tuple(
-        Case(conversation.id, _body(conversation), conversation.answer)
+        _case(conversation)
         for conversation in conversations.load_conversations()
         if conversation.id not in inexact
+    )
+
+
+def _case(conversation: conversations.Conversation) -> Case:
+    message = conversation.answer_message
+    return Case(
+        id=conversation.id,
+        body=_body(conversation),
+        answer=message["content"],
+        reasoning=message["reasoning_content"] if conversation.thinking else "",
+        calls=tuple(
+            {"name": call["function"]["name"], "arguments": call["function"]["arguments"]}
+            for call in message.get("tool_calls", ())
+        ),
     )
 
 
@@ -73,7 +89,22 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return "".join(event["text"] for event in self.events if event["event"] == "token")
+        """The content."""
+        return self.of_kind("content")
+
+    @property
+    def reasoning(self) -> str:
+        return self.of_kind("reasoning")
+
+    @property
+    def calls(self) -> tuple[dict[str, str], ...]:
+        """The calls' names and arguments, in order."""
+        calls = [event["call"] for event in self.events if event["event"] == "tool_call"]
+        return tuple({"name": call["name"], "arguments": call["arguments"]} for call in calls)
+
+    def of_kind(self, kind: str) -> str:
+        tokens = [event for event in self.events if event["event"] == "token"]
+        return "".join(event["text"] for event in tokens if event["kind"] == kind)
 
     @property
     def end(self) -> dict[str, Any]:

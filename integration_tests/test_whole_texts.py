@@ -18,12 +18,16 @@ async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
     )
 
     assert [answer.text for answer in answers] == [case.answer for case in asked]
-    for answer in answers:
-        assert [event["event"] for event in answer.events[:-1]] == ["token"] * (
-            len(answer.events) - 1
-        )
+    assert [answer.reasoning for answer in answers] == [case.reasoning for case in asked]
+    assert [answer.calls for answer in answers] == [case.calls for case in asked]
+    assert any(case.reasoning for case in asked)
+    assert any(case.calls for case in asked)
+    for case, answer in zip(asked, answers, strict=True):
+        kinds = {event["event"] for event in answer.events[:-1]}
+        assert kinds == ({"token", "tool_call_started", "tool_call"} if case.calls else {"token"})
         assert answer.end["event"] == "done"
-        assert answer.end["finish_reason"] == "stop"
+        assert answer.end["finish_reason"] == ("tool_calls" if case.calls else "stop")
+        assert bool(answer.end["usage"]["reasoning_tokens"]) == bool(case.reasoning)
         assert answer.end["usage"]["completion_tokens"] > 0
         assert answer.end["usage"]["prompt_tokens"] > 0
         assert {event["id"] for event in answer.events} == {answer.end["id"]}

@@ -1,7 +1,7 @@
 """One neutral request and one neutral stream of events, whatever API the client speaks.
 
 A door validates a body into a `GenerateRequest`; the exchange answers with events: any number of
-`Token` and `Notice`, then exactly one `Done` or `Failed`.
+`Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`.
 """
 
 import re
@@ -28,6 +28,7 @@ Rate = Annotated[float, Field(ge=0)]
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call"]
+ToolChoice = Literal["auto", "none"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 MAX_STOP_STRINGS = 16
@@ -101,11 +102,12 @@ class GenerateRequest:
 
     `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
     JSON keys, so strings of digits) to a bias in logits, -100 to 100. `max_tokens` of `None` goes
-    on to the slot's context ceiling. With `n_discard` it goes on beyond that, and a prompt may be
-    longer: so many of the oldest tokens after the head are discarded each time. `prefill_only`
-    computes the prompt, for later requests that begin with it, and generates nothing. `cache_key`
-    names a prompt stored by the agent, of which the part that this one begins with is not computed
-    again; `save_cache` stores prompt and answer under that name when the request ended well.
+    on to the slot's context ceiling. A `tool_choice` of `none` hides the `tools`. With `n_discard`
+    it goes on beyond that, and a prompt may be longer: so many of the oldest tokens after the head
+    are discarded each time. `prefill_only` computes the prompt, for later requests that begin with
+    it, and generates nothing. `cache_key` names a prompt stored by the agent, of which the part
+    that this one begins with is not computed again; `save_cache` stores prompt and answer under
+    that name when the request ended well.
     """
 
     __pydantic_config__ = STRICT
@@ -128,6 +130,7 @@ class GenerateRequest:
     ignore_eos: bool = False
     thinking: bool | None = None
     tools: tuple[dict[str, Any], ...] | None = None
+    tool_choice: ToolChoice | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     prefill_only: bool = False
@@ -186,12 +189,30 @@ class Token:
     """Some text, whole UTF-8 characters, and the ids of the tokens that made it.
 
     `tokens` may be empty (held-back text that is let go) and may stand for more or less text than
-    `text` shows, since a character can span tokens; over a whole answer they are complete.
+    `text` shows, since a character can span tokens; over a whole answer they are complete. Of the
+    kind `tool_call` the text is JSON: a part of the arguments of the call that started last.
     """
 
     text: str
     kind: TokenKind = "content"
     tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """The model calls the tool `name`; the arguments follow. `id` is the call's own."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call is complete. `arguments` is JSON as the model wrote it, not always valid."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,5 +240,5 @@ class Failed:
     error: RequestError
 
 
-Event = Token | Notice | Done | Failed
+Event = Token | ToolCallStarted | ToolCall | Notice | Done | Failed
 EndEvent = Done | Failed

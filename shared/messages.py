@@ -215,6 +215,29 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """The request's answer calls a tool; see `inference.ToolCallStarted`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["call_started"] = "call_started"
+    id: RequestId
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """The call that started last is complete; see `inference.ToolCall`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["called"] = "called"
+    id: RequestId
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
     """Something the request's client should know; see `inference.Notice`."""
 
@@ -225,7 +248,9 @@ class Noticed:
     message: str
 
 
-Item = Annotated[Piece | Noticed | Ended | Refused | Busy, Field(discriminator="type")]
+Item = Annotated[
+    Piece | CallStarted | Called | Noticed | Ended | Refused | Busy, Field(discriminator="type")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

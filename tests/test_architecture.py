@@ -12,8 +12,19 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard")
 
 PURE = (
+    "agent.chat.calls.gemma_calls",
+    "agent.chat.calls.json_calls",
+    "agent.chat.calls.named_calls",
+    "agent.chat.calls.tagged_calls",
+    "agent.chat.channels",
+    "agent.chat.families",
+    "agent.chat.parts",
+    "agent.chat.reader",
+    "agent.chat.segmenter",
+    "agent.chat.segments",
     "agent.chat.stop_strings",
     "agent.chat.template",
+    "agent.chat.tools",
     "agent.chat.transcript",
     "agent.engine.candidates",
     "agent.engine.admission",
@@ -44,6 +55,7 @@ PURE = (
     "agent.link.reporter",
     "agent.link.session",
     "agent.link.slots",
+    "agent.link.utterance",
     "agent.restarts",
     "balancer.doors.collected",
     "balancer.doors.native_events",

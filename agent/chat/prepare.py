@@ -8,14 +8,17 @@ import secrets
 from collections.abc import Callable
 from datetime import datetime
 from itertools import takewhile
+from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.loaded_model import LoadedModel
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
-from .prepared import Prepared
+from .families import ChatFamily, Family, family_named, family_of
+from .prepared import Prepared, Reading
 from .template import ChatTemplate, TemplateError
+from .tools import Tools
 
 _SAMPLING_FIELDS = (
     "temperature",
@@ -40,12 +43,20 @@ class Preparer:
         model: LoadedModel,
         context_size: int,
         *,
+        family: ChatFamily = "auto",
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
         self._vocab = model.vocab
         self._context_size = context_size
         self._draw_seed = draw_seed
+        self._family = (
+            family_of(model.chat_template or "") if family == "auto" else family_named(family)
+        )
+        self._shown = {
+            has_tools: self.markers(self._family, has_tools=has_tools)
+            for has_tools in (False, True)
+        }
         self._template: ChatTemplate | None = None
         self.template_issue: str | None = None
         """Why conversations cannot be prepared, where they cannot."""
@@ -69,18 +80,41 @@ class Preparer:
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
                 field="cache_key",
             )
-        prompt = self._prompt(request)
+        text = self._text(request)
+        prompt = self._prompt(request, text)
         return Prepared(
             prompt=prompt,
             sampling=self._sampling(request),
             max_tokens=request.max_tokens,
             stop=request.stop,
             shift=self._shift(request, prompt),
+            reading=self._reading(request, text),
         )
 
-    def _prompt(self, request: GenerateRequest) -> tuple[int, ...]:
+    def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
+        if request.messages is None or self._family.name == "plain":
+            return None
+        tools = _tools(request)
+        thoughts = self._family.thoughts
+        return Reading(
+            family=self._family,
+            is_thinking=thoughts is not None and text.rstrip().endswith(thoughts.opening),
+            tools=Tools(tools) if tools else None,
+            shown=self._shown[bool(tools)],
+        )
+
+    def markers(self, family: Family, *, has_tools: bool) -> dict[int, bytes]:
+        """The control tokens among a family's markers, which have no text of their own."""
+        shown = {}
+        for marker in family.markers(has_tools=has_tools):
+            tokens = self._vocab.tokenize(marker, add_special=False, parse_special=True)
+            if len(tokens) == 1 and not self._vocab.piece(tokens[0]):
+                shown[tokens[0]] = marker.encode()
+        return shown
+
+    def _prompt(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
         field = "messages" if request.prompt is None else "prompt"
-        tokens = self._tokens(self._text(request))
+        tokens = self._tokens(text)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
         if len(tokens) >= self._context_size and request.n_discard is None:
@@ -98,12 +132,12 @@ class Preparer:
         if self._template is None:
             raise NotSupported(f"`messages`: {self.template_issue}", field="messages")
         return self._template.render(
-            request.messages or (), tools=request.tools, thinking=request.thinking
+            request.messages or (), tools=_tools(request), thinking=request.thinking
         )
 
     @staticmethod
     def _raw(request: GenerateRequest, prompt: str) -> str:
-        for field in ("tools", "thinking"):
+        for field in ("tools", "tool_choice", "thinking"):
             if getattr(request, field) is not None:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
         return prompt
@@ -127,7 +161,7 @@ class Preparer:
         try:
             text = self._template.render(
                 system,
-                tools=request.tools,
+                tools=_tools(request),
                 thinking=request.thinking,
                 add_generation_prompt=False,
             )
@@ -155,3 +189,7 @@ class Preparer:
                     field="logit_bias",
                 )
         return biases
+
+
+def _tools(request: GenerateRequest) -> tuple[dict[str, Any], ...] | None:
+    return None if request.tool_choice == "none" else request.tools

@@ -1,21 +1,42 @@
-"""What preparation makes of a request: all that the engine and the transcript need to know."""
+"""What preparation makes of a request: all that the engine and the answer need to know."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
+from .families import Family
+from .tools import Tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to tell an answer's reasoning and calls from its content.
+
+    `is_thinking`: the prompt left reasoning open. Without `tools` there are no calls. `shown` are
+    the control tokens that the family's markers need to see in the text, with their bytes.
+    """
+
+    family: Family
+    is_thinking: bool
+    tools: Tools | None
+    shown: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's."""
+    """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's.
+
+    Without a `reading` the answer is plain text.
+    """
 
     prompt: tuple[int, ...]
     sampling: Sampling
     max_tokens: int | None
     stop: tuple[str, ...]
     shift: ContextShift | None = None
+    reading: Reading | None = None
 
 
 Outcome = Prepared | RequestError

@@ -6,11 +6,12 @@ Invariant: `take` and `cancel` give at most one end, and after it they are not c
 from collections.abc import Callable
 
 from ...shared.errors import RequestError, to_wire
-from ...shared.inference import FinishReason, Rates, RequestId, Usage
-from ...shared.messages import Ended, Item, Noticed, Piece, Refused
-from ..chat.prepared import Prepared
-from ..chat.transcript import Gain, Transcript
+from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
+from ...shared.messages import Ended, Item, Noticed, Refused
+from ..chat.prepared import Prepared, Reading
+from ..chat.transcript import Transcript
 from ..engine.sequence import SequenceEnd, SequenceOutput
+from .utterance import Utterance
 
 
 class Answer:
@@ -20,15 +21,17 @@ class Answer:
         self._id = id
         self._num_prompt_tokens = len(prepared.prompt)
         self._num_cached_tokens = 0
-        self._transcript = Transcript(piece, prepared.stop)
+        self._transcript = Transcript(_showing(piece, prepared.reading), prepared.stop)
+        self._utterance = Utterance(id, prepared.reading)
         self.is_over = False
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """What a step's output means for the balancer."""
         self._num_cached_tokens = output.cached_tokens
-        items = self._notices(output)
-        items += self._pieces(self._transcript.push(output.tokens))
+        items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
+        items += self._utterance.take(self._transcript.push(output.tokens))
         if self._transcript.is_stopped:
+            items += self._utterance.flush()
             items.append(self._ended("stop", output.end))
         elif output.end is not None:
             items += self._end(output.end)
@@ -38,33 +41,39 @@ class Answer:
         """The end of an answer nobody wants any more; what it gained so far stands."""
         return self._ended("cancelled", None)
 
-    def _notices(self, output: SequenceOutput) -> list[Item]:
-        return [
-            Noticed(id=self._id, code=notice.code, message=notice.message)
-            for notice in output.notices
-        ]
-
     def _end(self, end: SequenceEnd) -> list[Item]:
         if isinstance(end.reason, RequestError):
             self.is_over = True
             return [Refused(id=self._id, error=to_wire(end.reason))]
-        items = self._pieces(self._transcript.flush())
+        items = self._utterance.take(self._transcript.flush())
+        items += self._utterance.flush()
         reason = "stop" if self._transcript.is_stopped else end.reason
         return [*items, self._ended(reason, end)]
 
-    def _pieces(self, gain: Gain) -> list[Item]:
-        if gain == Gain():
-            return []
-        return [Piece(id=self._id, text=gain.text, tokens=gain.tokens)]
-
     def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
         self.is_over = True
+        if reason == "stop" and self._utterance.num_calls:
+            reason = "tool_calls"
         usage = Usage(
             prompt_tokens=self._num_prompt_tokens,
             cached_tokens=self._num_cached_tokens,
             completion_tokens=self._transcript.num_tokens,
+            reasoning_tokens=self._utterance.num_reasoning_tokens,
         )
         return Ended(id=self._id, finish_reason=reason, usage=usage, rates=rates(end))
+
+
+def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable[[int], bytes]:
+    """`piece`, and also the control tokens that the reading has to see."""
+    if reading is None or not reading.shown:
+        return piece
+    shown = reading.shown
+    return lambda token: shown.get(token) or piece(token)
+
+
+def noticed(id: RequestId, notice: Notice) -> Noticed:
+    """`notice` for the client of the request `id`."""
+    return Noticed(id=id, code=notice.code, message=notice.message)
 
 
 def rates(end: SequenceEnd | None) -> Rates:

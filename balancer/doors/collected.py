@@ -2,7 +2,17 @@
 
 from typing import assert_never
 
-from ...shared.inference import Done, EndEvent, Event, Failed, Notice, Token, TokenKind
+from ...shared.inference import (
+    Done,
+    EndEvent,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    TokenKind,
+    ToolCall,
+    ToolCallStarted,
+)
 
 
 class Collected:
@@ -10,6 +20,7 @@ class Collected:
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
+        self.calls: list[ToolCall] = []
         self._texts: dict[TokenKind, list[str]] = {}
         self._end: EndEvent | None = None
 
@@ -20,6 +31,10 @@ class Collected:
         match event:
             case Token():
                 self._texts.setdefault(event.kind, []).append(event.text)
+            case ToolCallStarted():
+                pass  # what is gathered is the whole call
+            case ToolCall():
+                self.calls.append(event)
             case Notice():
                 self.notices.append(event)
             case Done() | Failed():

@@ -12,7 +12,17 @@ from typing import assert_never
 from pydantic_core import to_json
 
 from ...shared.errors import public_body
-from ...shared.inference import Done, EndEvent, Event, Failed, Notice, Token, TokenKind
+from ...shared.inference import (
+    Done,
+    EndEvent,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    TokenKind,
+    ToolCall,
+    ToolCallStarted,
+)
 from .collected import Collected
 
 
@@ -43,6 +53,10 @@ class EventWriter:
             start = self._token_starts.get(event.kind) or self._token_start(event.kind)
             return b"%b%b}%b" % (start, to_json(event.text), self._framing.after)
         match event:
+            case ToolCallStarted():
+                return self._event("tool_call_started", {"call": asdict(event)})
+            case ToolCall():
+                return self._event("tool_call", {"call": asdict(event)})
             case Notice():
                 return self._event("warning", {"code": event.code, "message": event.message})
             case Done():
@@ -87,7 +101,7 @@ def end_fields(end: EndEvent) -> dict[str, object]:
 
 
 def answer_fields(collected: Collected) -> dict[str, object]:
-    """A whole answer: the `done` fields and `text`; where any, `reasoning` and `warnings`.
+    """A whole answer: the `done` fields and `text`; `reasoning`, `tool_calls`, `warnings` if any.
 
     If the request failed, only `error`.
     """
@@ -96,6 +110,8 @@ def answer_fields(collected: Collected) -> dict[str, object]:
     answer = done_fields(collected.end) | {"text": collected.text()}
     if reasoning := collected.text("reasoning"):
         answer["reasoning"] = reasoning
+    if collected.calls:
+        answer["tool_calls"] = [asdict(call) for call in collected.calls]
     if collected.notices:
         answer["warnings"] = [asdict(notice) for notice in collected.notices]
     return answer

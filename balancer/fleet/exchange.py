@@ -20,15 +20,19 @@ from ...shared.errors import (
 from ...shared.inference import (
     AgentId,
     Done,
+    Event,
     Failed,
     GenerateRequest,
+    Notice,
     Rates,
     RequestId,
     Timings,
     Token,
+    ToolCall,
+    ToolCallStarted,
     Usage,
 )
-from ...shared.messages import Ended, Piece
+from ...shared.messages import Called, CallStarted, Ended, Noticed, Piece
 from .decisions import BetweenTokens, Decision, Deliver, Finish, FirstToken, LinkId
 from .limits import Limits
 from .recorder import Ending
@@ -139,6 +143,18 @@ class Exchange:
         self._last_token_at = now
         self.num_tokens += len(piece.tokens)
         return Deliver(self.id, Token(piece.text, piece.kind, piece.tokens)), measured
+
+    def told(self, item: CallStarted | Called | Noticed) -> Deliver:
+        """The agent said something about the answer: deliver it."""
+        event: Event
+        match item:
+            case CallStarted():
+                event = ToolCallStarted(item.call_id, item.name)
+            case Called():
+                event = ToolCall(item.call_id, item.name, item.arguments)
+            case Noticed():
+                event = Notice(item.code, item.message)
+        return Deliver(self.id, event)
 
     # ---- the end
 

@@ -27,10 +27,12 @@ from dataclasses import fields
 from typing import assert_never
 
 from ...shared.errors import ShuttingDown, from_wire
-from ...shared.inference import GenerateRequest, Notice, RequestId
+from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,
     Busy,
+    Called,
+    CallStarted,
     Ended,
     FromAgent,
     Goodbye,
@@ -46,7 +48,7 @@ from ...shared.messages import (
     Status,
     Welcome,
 )
-from .decisions import Decision, Deliver, Disconnect, LinkId, Send
+from .decisions import Decision, Disconnect, LinkId, Send
 from .exchange import Exchange
 from .limits import Limits
 from .requests import Requests, refuse
@@ -227,8 +229,8 @@ class Fleet:
                 agent.num_tokens += len(item.tokens)
                 self._tokens_total += len(item.tokens)
                 return requests.gained(exchange, item, now)
-            case Noticed():
-                return (Deliver(exchange.id, Notice(item.code, item.message)),)
+            case CallStarted() | Called() | Noticed():
+                return (exchange.told(item),)
             case Ended():
                 return requests.done(exchange, item, now)
             case Refused() if item.error.code != ShuttingDown.code or exchange.has_streamed:

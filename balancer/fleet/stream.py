@@ -19,7 +19,7 @@ MAX_PENDING = 32
 
 
 class Stream:
-    """Yields any number of `Token` and `Notice`, then one `Done` or `Failed`, then stops.
+    """Yields any number of other events, then one `Done` or `Failed`, then stops.
 
     One task reads it, in a `with`: leaving that before the end cancels the request.
     """

@@ -24,6 +24,7 @@ def test_defaults() -> None:
         "name": socket.gethostname(),
         "slots": 4,
         "model": None,
+        "chat_family": "auto",
         "context_size": 4096,
         "kv_cells": None,
         "threads": default_threads(),
@@ -60,6 +61,11 @@ def test_the_cache_holds_a_slot_at_least() -> None:
     complaint = refused("--context-size", "512", "--kv-cells", "500")
     assert "--kv-cells" in complaint
     assert "must hold one slot at least, which is 512" in complaint
+
+
+def test_chat_families() -> None:
+    assert load(AgentSettings, ["--chat-family", "gpt-oss"], {}).chat_family == "gpt-oss"
+    assert "--chat-family" in refused("--chat-family", "nobody")
 
 
 def test_several_balancers() -> None:

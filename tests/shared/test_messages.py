@@ -12,6 +12,8 @@ from arriero.shared.errors import WireError
 from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import (
     Busy,
+    Called,
+    CallStarted,
     Cancel,
     Cells,
     Ended,
@@ -79,6 +81,8 @@ from_agent: list[FromAgent] = [
                     code="prompt_too_long", message="long", retryable=False, field="prompt"
                 ),
             ),
+            CallStarted(id=ID, call_id="c", name="f"),
+            Called(id=ID, call_id="c", name="f", arguments="{}"),
             Noticed(id=ID, code="n_discard_clamped", message="too many"),
             Busy(id=ID),
         )

@@ -5,6 +5,8 @@ changes the answer and is not to be had is refused with the field as `param`, un
 for nothing (`"logprobs": false`). Beyond OpenAI's there are llama.cpp's `top_k`, `min_p`,
 `repeat_penalty`, `ignore_eos`, and `chat_template_kwargs: {"enable_thinking": bool}`.
 
+Of `tool_choice` there are `"auto"` and `"none"`.
+
 Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/completions` too; other
 defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 """
@@ -28,6 +30,7 @@ from ....shared.inference import (
     StopString,
     Temperature,
     TokenPenalty,
+    ToolChoice,
     TopK,
     TopP,
 )
@@ -48,7 +51,7 @@ IGNORED = frozenset(
     }
 )
 
-# Each with the values, as JSON, that ask for nothing and are therefore let through.
+# Each with the values, as JSON, that are let through; but for `_SERVED` they ask for nothing.
 _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "audio": frozenset(),
     "function_call": frozenset(),
@@ -59,7 +62,7 @@ _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "prediction": frozenset(),
     "reasoning_effort": frozenset(),
     "response_format": frozenset({b'{"type":"text"}'}),
-    "tool_choice": frozenset(),
+    "tool_choice": frozenset({b'"auto"', b'"none"'}),
     "top_logprobs": frozenset({b"0"}),
     "verbosity": frozenset(),
     "web_search_options": frozenset(),
@@ -70,6 +73,8 @@ _REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {
     "logprobs": frozenset(),
     "suffix": frozenset({b'""'}),
 }
+
+_SERVED = frozenset({"tool_choice"})
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -118,6 +123,7 @@ class _ChatBody(_Body):
     messages: Messages
     max_completion_tokens: MaxTokens | None = None
     tools: tuple[dict[str, Any], ...] | None = None
+    tool_choice: ToolChoice | None = None
     chat_template_kwargs: _TemplateOptions | None = None
 
 
@@ -155,6 +161,7 @@ def parse_chat(body: bytes) -> Wanted:
     conversation = {
         "messages": parsed.messages,
         "tools": parsed.tools or None,
+        "tool_choice": parsed.tool_choice,
         "thinking": options.enable_thinking if options else None,
         "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
     }
@@ -189,13 +196,19 @@ def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, An
     for name, value in raw.items():
         if value is None or name in IGNORED:
             continue
-        if name not in refused:
+        if name in refused and to_json(value) not in refused[name]:
+            raise InvalidRequest(_refusal(name, refused[name]), field=name)
+        if name not in refused or name in _SERVED:
             given[name] = value
-        elif to_json(value) not in refused[name]:
-            raise InvalidRequest(f"`{name}` is not supported; leave it out", field=name)
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given
+
+
+def _refusal(name: str, served: frozenset[bytes]) -> str:
+    if name not in _SERVED:
+        return f"`{name}` is not supported; leave it out"
+    return f"`{name}` is not supported but for {', '.join(sorted(map(bytes.decode, served)))}"
 
 
 def _prompts(value: object) -> object:

@@ -1,20 +1,32 @@
 """The neutral events in OpenAI's words: chunks of a stream, and whole answers.
 
 A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients
-know no other word for an end that is no error. Reasoning goes to `reasoning_content`. A prompt
+know no other word for an end that is no error. Reasoning goes to `reasoning_content`; an answer of
+calls alone has the content `null`. A prompt
 counts once in `usage`, however many choices it has.
 
 A token's chunk is put together by hand from bytes that were made once for each choice.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from pydantic_core import to_json
 
 from ....shared.errors import RequestError
-from ....shared.inference import Done, Event, Failed, FinishReason, Notice, Token, TokenKind
+from ....shared.inference import (
+    Done,
+    Event,
+    Failed,
+    FinishReason,
+    Notice,
+    Token,
+    TokenKind,
+    ToolCall,
+    ToolCallStarted,
+)
 from ..collected import Collected
 from .errors import openai_error
 
@@ -48,10 +60,11 @@ class Shape(Protocol):
     def opening(self) -> dict[str, object] | None:
         """What a choice's first chunk carries, if there is one before its text."""
 
-    def text_start(self, kind: TokenKind) -> bytes:
-        """JSON from after the choice's index up to the text."""
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """JSON from after the choice's index up to a token's text, and from there to its end."""
 
-    text_end: bytes
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """What the first chunk of a choice's call carries."""
 
     def closing(self) -> dict[str, object]:
         """What the chunk with a choice's `finish_reason` carries."""
@@ -63,23 +76,35 @@ class Chat:
     id_prefix = "chatcmpl-"
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
-    text_end = b"}"
 
     def choice(self, collected: Collected) -> dict[str, object]:
         """A whole message."""
-        message: dict[str, object] = {"role": "assistant", "content": collected.text()}
+        text = collected.text()
+        content = text if text or not collected.calls else None
+        message: dict[str, object] = {"role": "assistant", "content": content}
         if reasoning := collected.text("reasoning"):
             message["reasoning_content"] = reasoning
+        if collected.calls:
+            message["tool_calls"] = [
+                _call(call.id, call.name, call.arguments) for call in collected.calls
+            ]
         return {"message": message}
 
     def opening(self) -> dict[str, object] | None:
         """The role comes first."""
         return {"delta": {"role": "assistant", "content": ""}}
 
-    def text_start(self, kind: TokenKind) -> bytes:
-        """Content or reasoning."""
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """Content, reasoning, or a part of a call's arguments."""
+        if kind == "tool_call":
+            start = b'"delta":{"tool_calls":[{"index":%d,"function":{"arguments":' % call_index
+            return start, b"}}]}"
         name = b"reasoning_content" if kind == "reasoning" else b"content"
-        return b'"delta":{"%b":' % name
+        return b'"delta":{"%b":' % name, b"}"
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """All of the call but its arguments."""
+        return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
 
     def closing(self) -> dict[str, object]:
         """Nothing more is added."""
@@ -92,7 +117,6 @@ class Completion:
     id_prefix = "cmpl-"
     object_name = "text_completion"
     chunk_name = "text_completion"
-    text_end = b""
 
     def choice(self, collected: Collected) -> dict[str, object]:
         """The text."""
@@ -102,9 +126,13 @@ class Completion:
         """The text comes first."""
         return None
 
-    def text_start(self, kind: TokenKind) -> bytes:
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
         """Raw text has one kind only."""
-        return b'"text":'
+        return b'"text":', b""
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """Raw text has no calls."""
+        raise RuntimeError(f"a raw prompt's answer calls {call.name}")
 
     def closing(self) -> dict[str, object]:
         """Nothing more is added."""
@@ -123,25 +151,29 @@ class ChunkWriter:
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
         no_usage = b',"usage":null' if include_usage else b""
         self._start = b'data: %b%b,"choices":[' % (head_json, no_usage)
-        self._text_starts: dict[tuple[int, TokenKind], bytes] = {}
-        self._text_end = shape.text_end + b',"logprobs":null,"finish_reason":null}]}\n\n'
+        self._text_frames: dict[tuple[int, TokenKind], tuple[bytes, bytes]] = {}
+        self._num_calls: Counter[int] = Counter()
         self._begun: set[int] = set()
         self._ends: dict[int, Done] = {}
 
     def render(self, number: int, event: Event) -> bytes:
         """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
         if isinstance(event, Token):
-            start = self._text_starts.get((number, event.kind))
-            if start is None:
-                return self._opening(number) + self._first_text(number, event)
-            return start + to_json(event.text) + self._text_end
-        if isinstance(event, Failed):
-            raise event.error
-        if isinstance(event, Notice):
-            return b""
-        self._ends[number] = event
-        finish_reason = _FINISH_REASONS[event.finish_reason]
-        return self._opening(number) + self._chunk(number, self._shape.closing(), finish_reason)
+            frame = self._text_frames.get((number, event.kind))
+            opening = b"" if frame else self._opening(number)
+            start, end = frame or self._text_frame(number, event.kind)
+            return b"%b%b%b%b" % (opening, start, to_json(event.text), end)
+        match event:
+            case Failed():
+                raise event.error
+            case Notice() | ToolCall():  # of a call, all has been said
+                return b""
+            case ToolCallStarted():
+                return self._opening(number) + self._call_started(number, event)
+            case Done():
+                return self._opening(number) + self._end(number, event)
+            case _:
+                assert_never(event)
 
     def tail(self) -> bytes:
         """The stream's last bytes, once all choices have ended."""
@@ -158,18 +190,32 @@ class ChunkWriter:
         opening = self._shape.opening()
         return b"" if opening is None else self._chunk(number, opening, None)
 
-    def _first_text(self, number: int, token: Token) -> bytes:
-        start = b'%b{"index":%d,%b' % (
-            self._start,
-            number,
-            self._shape.text_start(token.kind),
+    def _text_frame(self, number: int, kind: TokenKind) -> tuple[bytes, bytes]:
+        start, end = self._shape.text_frame(kind, self._num_calls[number] - 1)
+        frame = (
+            b'%b{"index":%d,%b' % (self._start, number, start),
+            end + b',"logprobs":null,"finish_reason":null}]}\n\n',
         )
-        self._text_starts[number, token.kind] = start
-        return start + to_json(token.text) + self._text_end
+        self._text_frames[number, kind] = frame
+        return frame
+
+    def _call_started(self, number: int, call: ToolCallStarted) -> bytes:
+        content = self._shape.call_started(call, self._num_calls[number])
+        self._num_calls[number] += 1
+        self._text_frames.pop((number, "tool_call"), None)
+        return self._chunk(number, content, None)
+
+    def _end(self, number: int, done: Done) -> bytes:
+        self._ends[number] = done
+        return self._chunk(number, self._shape.closing(), _FINISH_REASONS[done.finish_reason])
 
     def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
         choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
         return b"%b%b]}\n\n" % (self._start, to_json(choice))
+
+
+def _call(id: str, name: str, arguments: str) -> dict[str, object]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def error_chunk(error: RequestError) -> bytes:

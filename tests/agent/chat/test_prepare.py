@@ -1,9 +1,11 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from arriero.agent.chat.families import ChatFamily, family_named
 from arriero.agent.chat.prepare import MIN_KEPT, Preparer
-from arriero.agent.chat.prepared import Prepared
+from arriero.agent.chat.prepared import Prepared, Reading
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
@@ -163,3 +165,43 @@ class TestShift:
         wants_user = "{% if messages|length < 2 %}{{ raise_exception('no') }}{% endif %}"
         shift = self.shift(make(wants_user + self.TEMPLATE), messages=self.CHAT, n_discard=7)
         assert shift == ContextShift(MIN_KEPT, 7)
+
+
+class TestReading:
+    def reading(self, template: str, *, family: ChatFamily = "auto", **fields: Any) -> Reading:
+        model = byte_model(template)
+        preparer = Preparer(model, 1000, family=family)
+        found = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields)).reading
+        assert found is not None
+        return found
+
+    def test_the_template_shows_the_family(self) -> None:
+        assert self.reading("{% if false %}<tool_call>{% endif %}x").family.name == "qwen"
+
+    def test_the_family_can_be_named(self) -> None:
+        assert self.reading("<tool_call>", family="mistral").family.name == "mistral"
+
+    @pytest.mark.parametrize(
+        ("end", "is_thinking"), [("<think>\n", True), ("<think>\n</think>\n", False), ("x", False)]
+    )
+    def test_the_prompt_shows_whether_reasoning_is_open(self, end: str, is_thinking: bool) -> None:
+        template = f"{{# <think> #}}{{{{ {end!r} }}}}"
+        assert self.reading(template).is_thinking == is_thinking
+
+    def test_tools_are_seen_unless_they_must_not_be_called(self) -> None:
+        tools = ({"type": "function", "function": {"name": "f"}},)
+        template = "<tool_call>{{ tools }}"
+        seen = self.reading(template, tools=tools, tool_choice="auto").tools
+        assert seen is not None
+        assert seen.is_known("f")
+        assert self.reading(template, tools=tools, tool_choice="none").tools is None
+
+    def test_control_tokens_that_are_markers_show(self) -> None:
+        """The vocabulary's only control token that has a text is made a marker here."""
+        family = replace(family_named("command-r"), wrappers=("<s>", "ab"))
+        preparer = Preparer(byte_model("x"), 100)
+        assert preparer.markers(family, has_tools=False) == {BOS: b"<s>"}
+
+    def test_raw_prompts_and_plain_models_are_not_read(self) -> None:
+        assert make("<think>").prepare(GenerateRequest(prompt="x")).reading is None
+        assert make("x").prepare(GenerateRequest(messages=MESSAGES)).reading is None

@@ -1,6 +1,10 @@
+from typing import Any
+
 import pytest
 
-from arriero.agent.chat.prepared import Prepared
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.prepared import Prepared, Reading
+from arriero.agent.chat.tools import Tools
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.link.answer import Answer, rates
@@ -143,3 +147,45 @@ def test_rates_without_such_steps_are_not_available() -> None:
     )
     assert rates(SequenceEnd("length", nothing)) == Rates()
     assert rates(None) == Rates()
+
+
+QWEN = Reading(
+    family=family_named("qwen"),
+    is_thinking=False,
+    tools=Tools([{"type": "function", "function": {"name": "now"}}]),
+    shown={7: b"<think>"},
+)
+SPOKEN = {1: b"hm", 2: b"</think>", 3: b'<tool_call>{"name": "now"}', 7: b"", 8: b"STOP"}
+
+
+def reading_answer(*stop: str) -> Answer:
+    prepared = Prepared(
+        prompt=(0,), sampling=Sampling(seed=1), max_tokens=None, stop=stop, reading=QWEN
+    )
+    return Answer(R, prepared, SPOKEN.__getitem__)
+
+
+def test_control_tokens_show_where_they_are_markers_and_reasoning_is_counted() -> None:
+    answer = reading_answer()
+    items = [item for token in (7, 1, 2) for item in answer.take(output(token))]
+    assert "".join(item.text for item in items if item.kind == "reasoning") == "hm"
+    (end,) = answer.take(output(end=SequenceEnd("stop", stats(3))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"
+    assert end.usage.reasoning_tokens == 3
+
+
+@pytest.mark.parametrize(("reason", "finish"), [("stop", "tool_calls"), ("length", "length")])
+def test_an_answer_that_calls_ends_with_its_calls(reason: Any, finish: str) -> None:
+    answer = reading_answer()
+    *_, end = answer.take(output(3, end=SequenceEnd(reason, stats(1))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == finish
+
+
+def test_what_a_marker_might_have_been_comes_before_a_stop_strings_end() -> None:
+    answer = reading_answer("STOP")
+    *_, held, end = answer.take(output(1, 8))
+    assert isinstance(held, Piece)
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"

@@ -2,7 +2,7 @@ import pytest
 
 from arriero.balancer.doors.collected import Collected
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Event, Failed, Notice, Token
+from arriero.shared.inference import Event, Failed, Notice, Token, ToolCall, ToolCallStarted
 from tests.balancer.doors.fake_switchboard import done
 
 
@@ -23,6 +23,12 @@ def test_texts_by_kind() -> None:
 
 def test_notices_are_kept() -> None:
     assert collected(Notice("a", "b")).notices == [Notice("a", "b")]
+
+
+def test_calls_are_kept_whole() -> None:
+    call = ToolCall("c", "f", "{}")
+    events = (ToolCallStarted("c", "f"), Token("{}", "tool_call"), call)
+    assert collected(*events).calls == [call]
 
 
 def test_the_end_is_the_only_one() -> None:

@@ -3,15 +3,17 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.balancer.doors.collected import Collected
 from arriero.balancer.doors.native_events import (
     NDJSON_LINES,
     RPC_NOTIFICATIONS,
     SERVER_SENT_EVENTS,
     EventWriter,
+    answer_fields,
     end_fields,
 )
 from arriero.shared.errors import PromptTooLong
-from arriero.shared.inference import Failed, Notice, Token
+from arriero.shared.inference import Failed, Notice, Token, ToolCall, ToolCallStarted
 from tests.balancer.doors.fake_switchboard import done
 
 # Text that reached us as UTF-8 has no lone surrogates.
@@ -43,6 +45,20 @@ def test_notifications_for_an_entry_of_a_batch() -> None:
         "params": {"event": "token", "id": 7, "item": "a", "kind": "content", "text": "x"},
     }
     assert json.loads(writer.render(done()))["params"]["finish_reason"] == "stop"
+
+
+def test_calls() -> None:
+    writer = EventWriter({"id": "r"}, NDJSON_LINES)
+    started, call = ToolCallStarted("c", "f"), ToolCall("c", "f", '{"a": 1}')
+    whole = {"id": "c", "name": "f", "arguments": '{"a": 1}'}
+    assert [json.loads(writer.render(event)) for event in (started, call)] == [
+        {"event": "tool_call_started", "id": "r", "call": {"id": "c", "name": "f"}},
+        {"event": "tool_call", "id": "r", "call": whole},
+    ]
+    answer = Collected()
+    for event in (started, call, done("tool_calls")):
+        answer.add(event)
+    assert answer_fields(answer)["tool_calls"] == [whole]
 
 
 def test_warnings_and_errors() -> None:

@@ -18,9 +18,19 @@ from arriero.balancer.fleet.fleet import BUSY_PAUSE, Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
-from arriero.shared.inference import Done, Failed, Notice, RequestId, Token
+from arriero.shared.inference import (
+    Done,
+    Failed,
+    Notice,
+    RequestId,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+)
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
+    Called,
+    CallStarted,
     Cancel,
     Goodbye,
     Heartbeat,
@@ -135,6 +145,18 @@ def test_what_a_client_should_know_is_passed_on() -> None:
     noticed = Noticed(id=RequestId("r"), code="n_discard_clamped", message="too many")
     assert scene.say(A, noticed) == [
         Deliver(RequestId("r"), Notice("n_discard_clamped", "too many"))
+    ]
+
+
+def test_calls_are_passed_on() -> None:
+    scene = with_agent()
+    scene.open("r")
+    id = RequestId("r")
+    started = CallStarted(id=id, call_id="c", name="f")
+    called = Called(id=id, call_id="c", name="f", arguments="{}")
+    assert scene.say(A, started, called) == [
+        Deliver(id, ToolCallStarted("c", "f")),
+        Deliver(id, ToolCall("c", "f", "{}")),
     ]
 
 

@@ -147,7 +147,8 @@ def test_hints_are_ignored(name: str) -> None:
         ("prediction", {}),
         ("reasoning_effort", "low"),
         ("response_format", {"type": "json_object"}),
-        ("tool_choice", "auto"),
+        ("tool_choice", "required"),
+        ("tool_choice", {"type": "function", "function": {"name": "now"}}),
         ("top_logprobs", 2),
         ("verbosity", "low"),
         ("web_search_options", {}),
@@ -169,8 +170,16 @@ def test_what_completions_cannot_have(name: str, value: Any) -> None:
 def test_what_asks_for_nothing_is_let_through() -> None:
     assert chat(logprobs=False, top_logprobs=0, response_format={"type": "text"}) == chat()
     assert chat(modalities=["text"], parallel_tool_calls=True, tool_choice=None) == chat()
+
     assert completion(echo=False, best_of=1, suffix="", logprobs=None) == completion()
     assert chat(temperature=None, stop=None, n=None, tools=[], stream=None) == chat()
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
+    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    assert request.tool_choice == choice
+    assert request.tools == ({"type": "function"},)
 
 
 @pytest.mark.parametrize(

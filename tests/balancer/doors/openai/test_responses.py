@@ -17,7 +17,16 @@ from arriero.balancer.doors.openai.responses import (
     whole_answer,
 )
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Done, Event, Failed, Notice, Token, Usage
+from arriero.shared.inference import (
+    Done,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
 from tests.balancer.doors.fake_switchboard import TIMINGS, done
 
 HEAD = Head(id="x-1", created=5, model="m")
@@ -61,6 +70,58 @@ def test_chat_chunks() -> None:
     ]
     head = {"id": "x-1", "object": "chat.completion.chunk", "created": 5, "model": "m"}
     assert chunks == [head] * 5
+
+
+def test_chunks_of_calls() -> None:
+    chunks = written(
+        writer(Chat()),
+        *(
+            (0, event)
+            for number in range(2)
+            for event in (
+                ToolCallStarted(f"c{number}", "f"),
+                Token('{"a"', "tool_call"),
+                Token(": 1}", "tool_call"),
+                ToolCall(f"c{number}", "f", '{"a": 1}'),
+            )
+        ),
+        (0, done("tool_calls")),
+    )
+
+    def calls(index: int) -> list[list[dict[str, Any]]]:
+        begin = {"id": f"c{index}", "type": "function", "function": {"name": "f", "arguments": ""}}
+        parts = [{"function": {"arguments": part}} for part in ('{"a"', ": 1}")]
+        return [
+            choice(0, delta={"tool_calls": [{"index": index} | each]}) for each in (begin, *parts)
+        ]
+
+    assert [chunk["choices"] for chunk in chunks] == [
+        choice(0, delta={"role": "assistant", "content": ""}),
+        *calls(0),
+        *calls(1),
+        choice(0, "tool_calls", delta={}),
+    ]
+
+
+@pytest.mark.parametrize(("text", "content"), [("", None), ("Look:", "Look:")])
+def test_a_whole_answer_that_calls(text: str, content: str | None) -> None:
+    answer = Collected()
+    for event in (Token(text), ToolCall("c", "f", "{}"), done("tool_calls")):
+        answer.add(event)
+    (only,) = whole_answer(Chat(), HEAD, [answer], 1)["choices"]
+    assert only["finish_reason"] == "tool_calls"
+    assert only["message"] == {
+        "role": "assistant",
+        "content": content,
+        "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ],
+    }
+
+
+def test_completions_have_no_calls() -> None:
+    with pytest.raises(RuntimeError, match="calls f"):
+        writer(Completion()).render(0, ToolCallStarted("c", "f"))
 
 
 def test_completion_chunks() -> None:

@@ -1,0 +1,183 @@
+"""Calls written as JSON: an object with a name and arguments, or a list of such objects.
+
+The name comes under `name` or `tool_name`, the arguments under `arguments`, `args` or `parameters`;
+other members are passed over. A call begins once its name is known and its arguments begin; until
+then at most `MAX_HELD` characters are held back.
+"""
+
+import json
+import re
+from collections.abc import Callable
+
+from ..reader import UNLIMITED, Parse, Reader
+
+MAX_HELD = 8192
+"""Characters of what may be a call and shows no name yet; beyond, it is none."""
+
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'["\\]')
+_SCALAR = re.compile(r"[^\s,;\]}]*")
+_NAMES = ("name", "tool_name")
+_ARGUMENTS = ("arguments", "args", "parameters")
+
+Give = Callable[[], None]
+
+
+def json_calls(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
+    """One object, or several: in a list, or one after the other. False if not even one was read."""
+    is_list = yield from reader.literal(("[",))
+    has_begun = False
+    while True:
+        yield from reader.space()
+        if not (yield from _call(reader, accepts)):
+            break
+        has_begun = True
+        yield from reader.space()
+        yield from reader.literal((",", ";"))
+    if not has_begun:
+        return False
+    reader.back()
+    if is_list:
+        yield from reader.space()
+        yield from reader.literal(("]",))
+    return True
+
+
+def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
+    """An object that is a call. False, with what was read still held, if it is none."""
+    if not (yield from reader.literal(("{",))):
+        return False
+    name: str | None = None
+    early: str | None = None  # arguments that come before the name
+    has_begun = False
+    while (key := (yield from _key(reader))) is not None:
+        if key in _NAMES and name is None:
+            name = yield from _string(reader)
+            if name is None or not accepts(name):
+                return False
+        elif key in _ARGUMENTS and name is not None and not has_begun:
+            has_begun = True
+            reader.begin_call(name)
+            yield from _arguments(reader)
+        elif key in _ARGUMENTS and not has_begun:
+            early = yield from _captured(reader)
+        else:
+            yield from json_value(reader)
+        yield from reader.space()
+        if reader.num_held >= MAX_HELD or not (yield from reader.literal((",",))):
+            break
+    is_whole = yield from reader.literal(("}",))
+    if name is None or not (is_whole or has_begun):
+        return False
+    if not has_begun:
+        reader.begin_call(name)
+        reader.give_arguments(early or "{}")
+    reader.end_call()
+    return True
+
+
+def json_value(reader: Reader, give: Give | None = None) -> Parse[bool]:
+    """Read a value; `give` is called as it comes. False where it breaks off.
+
+    Without `give` it is held, and breaks off where it grows too long.
+    """
+    first = yield from reader.peek()
+    if first == '"':
+        reader.skip()
+        is_whole = yield from _rest_of_string(reader, give)
+    elif first and first in "{[":
+        is_whole = yield from _nested(reader, give)
+    else:
+        is_whole = bool((yield from reader.run(_SCALAR, MAX_HELD)))
+    if give:
+        give()
+    return is_whole
+
+
+def _nested(reader: Reader, give: Give | None) -> Parse[bool]:
+    depth = 0
+    while reader.num_held < _most_held(give):
+        mark = reader.scan(_STRUCTURE, _most_held(give))
+        if mark == '"':
+            if not (yield from _rest_of_string(reader, give)):
+                return False
+        elif mark:
+            depth += 1 if mark in "{[" else -1
+            if depth == 0:
+                return True
+        elif not (yield from _more(reader, give)):
+            return False
+    return False
+
+
+def _rest_of_string(reader: Reader, give: Give | None) -> Parse[bool]:
+    while reader.num_held < _most_held(give):
+        mark = reader.scan(_IN_STRING, _most_held(give))
+        if mark == '"':
+            return True
+        if mark:
+            if not (yield from reader.peek()):
+                return False
+            reader.skip()
+        elif not (yield from _more(reader, give)):
+            return False
+    return False
+
+
+def _more(reader: Reader, give: Give | None) -> Parse[bool]:
+    if give:
+        give()
+    return bool((yield from reader.peek()))
+
+
+def _most_held(give: Give | None) -> int:
+    return UNLIMITED if give else MAX_HELD
+
+
+def _arguments(reader: Reader) -> Parse[None]:
+    """Arguments are an object; some models write it within a string, or `null` for none."""
+    first = yield from reader.peek()
+    if first and first in "{[":
+        yield from json_value(reader, reader.give_verbatim)
+        return
+    text = yield from _captured(reader, _hold)
+    reader.give_arguments("{}" if text == "null" else text)
+
+
+def _hold() -> None:
+    """For values that have to be whole."""
+
+
+def _captured(reader: Reader, give: Give | None = None) -> Parse[str]:
+    """A value that is held: the text of a string, or the JSON of anything else."""
+    begin = reader.num_held
+    yield from json_value(reader, give)
+    raw = reader.held_from(begin)
+    text = _decoded(raw) if raw.startswith('"') else raw
+    return raw if text is None else text
+
+
+def _key(reader: Reader) -> Parse[str | None]:
+    yield from reader.space()
+    key = yield from _string(reader)
+    yield from reader.space()
+    if key is None or not (yield from reader.literal((":",))):
+        return None
+    yield from reader.space()
+    return key
+
+
+def _string(reader: Reader) -> Parse[str | None]:
+    begin = reader.num_held
+    if (yield from reader.peek()) != '"' or not (yield from json_value(reader)):
+        return None
+    return _decoded(reader.held_from(begin))
+
+
+def _decoded(raw: str) -> str | None:
+    try:
+        text = json.loads(raw, strict=False)
+    except ValueError:
+        return None
+    # Half a surrogate pair can be escaped in JSON, and is no character.
+    return str(text).encode("utf-8", "replace").decode()

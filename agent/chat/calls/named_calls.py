@@ -1,0 +1,23 @@
+"""Calls written as a header that names the function, and then the arguments as a JSON object."""
+
+import re
+
+from ..reader import Parse, Reader
+from .json_calls import json_value
+
+MAX_HEADER = 256
+"""Characters of a header; what goes on without arguments is no call."""
+
+_UP_TO_BRACE = re.compile(r"[^{]*")
+
+
+def named_call(reader: Reader, header: re.Pattern[str]) -> Parse[bool]:
+    """`header` has a group `name`, and `id` where the model writes one. False if it is no call."""
+    text = yield from reader.run(_UP_TO_BRACE, MAX_HEADER)
+    found = header.fullmatch(text.strip())
+    if not found or not (yield from reader.peek()):
+        return False
+    reader.begin_call(found["name"], found.groupdict().get("id"))
+    yield from json_value(reader, reader.give_verbatim)
+    reader.end_call()
+    return True

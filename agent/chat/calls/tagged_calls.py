@@ -1,0 +1,123 @@
+"""Calls written as tags: one for the function, one for each argument, whose value is plain text.
+
+A value becomes a JSON string as it streams if the tool's schema says it is one, or says nothing;
+otherwise it is held until it is whole, and is taken for JSON if it is JSON.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from ..reader import Markers, Parse, Reader
+
+IsText = Callable[[str, str], bool]
+"""Whether the tool `name` takes a string for its argument `key`."""
+
+_NAME = re.compile(r"[\w.:-]*")
+_KEY = re.compile(r"[^<>\"\n]*")
+_MAX_NAME = 256
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """`<name_start>NAME<name_end>`, then for each argument
+    `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. Some may be empty.
+    """
+
+    name_start: str
+    name_end: str
+    key_start: str
+    key_end: str
+    value_start: str
+    value_end: str
+    end: str
+
+
+@cache
+def _value_ends(tags: Tags) -> Markers:
+    """A new line right before the end is the notation's, and the end may be forgotten."""
+    ends = (tags.value_end, tags.end, tags.key_start)
+    return Markers(newline + end for newline in ("\n", "") for end in ends)
+
+
+def tagged_call(reader: Reader, tags: Tags, is_text: IsText) -> Parse[bool]:
+    """False if it is no call."""
+    name = yield from _name(reader, tags)
+    if not name:
+        return False
+    mark = reader.num_held
+    yield from reader.space()
+    tag = yield from reader.literal((tags.key_start, tags.end))
+    if tag is None:
+        return False
+    reader.back(mark)
+    reader.begin_call(name)
+    has_arguments = False
+    while True:
+        yield from reader.space()
+        tag = yield from reader.literal((tags.key_start, tags.end))
+        if tag != tags.key_start:
+            break
+        key = yield from _argument_key(reader, tags)
+        if key is None:
+            break
+        reader.give_arguments((", " if has_arguments else "{") + f"{_quoted(key)}: ")
+        has_arguments = True
+        yield from _value(reader, tags, is_text(name, key))
+    if tag == tags.end or not reader.is_over:
+        reader.give_arguments("}" if has_arguments else "{}")
+    reader.end_call()
+    return True
+
+
+def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
+    if tags.name_start and not (yield from reader.literal((tags.name_start,))):
+        return None
+    name = yield from reader.run(_NAME, _MAX_NAME)
+    if tags.name_end and not (yield from reader.literal((tags.name_end,))):
+        return None
+    return name
+
+
+def _argument_key(reader: Reader, tags: Tags) -> Parse[str | None]:
+    key = yield from reader.run(_KEY, _MAX_NAME)
+    if not (yield from reader.literal((tags.key_end,))):
+        return None
+    if tags.value_start:
+        yield from reader.space()
+        if not (yield from reader.literal((tags.value_start,))):
+            return None
+    yield from reader.literal(("\n",))
+    return key
+
+
+def _value(reader: Reader, tags: Tags, is_text: bool) -> Parse[None]:
+    ends = _value_ends(tags)
+    if is_text:
+        reader.give_arguments('"')
+        found = yield from reader.translate(ends, lambda text: _quoted(text)[1:-1])
+        rest = '"'
+    else:
+        text, found = yield from reader.collect(ends)
+        rest = _as_json(text)
+    end = (found or "").removeprefix("\n")
+    if end != tags.value_end:  # it was forgotten, and this is the next tag
+        reader.back(reader.num_held - len(end))
+    reader.give_arguments(rest if found else "")
+
+
+def _as_json(text: str) -> str:
+    stripped = text.strip()
+    stripped = _PYTHON_WORDS.get(stripped, stripped)
+    try:
+        json.loads(stripped)
+    except (ValueError, RecursionError):
+        return _quoted(text)
+    return stripped
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,125 @@
+"""What one answer says: text and tokens in, the items for the balancer out.
+
+Invariants: every token is in exactly one `Piece`; a step's tokens are in its first one. Between a
+`CallStarted` and its `Called` come that call's arguments and nothing else. Every call that started
+is `Called`, unless the answer is cancelled.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+
+from ...shared.inference import RequestId, TokenKind
+from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
+from ..chat.prepared import Reading
+from ..chat.segmenter import Segmenter
+from ..chat.segments import CallBegan, CallEnded, Said, Segment
+from ..chat.tools import Tools
+from ..chat.transcript import Gain
+
+_ID_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH = 9
+"""Mistral's templates refuse a conversation with a call whose id is of another length."""
+
+
+class Utterance:
+    """The answer to the request `id`; without a `reading` all of it is content."""
+
+    def __init__(self, id: RequestId, reading: Reading | None) -> None:
+        self._id = id
+        self._tools = Tools(())
+        self._segmenter: Segmenter | None = None
+        if reading is not None:
+            self._tools = reading.tools or self._tools
+            self._segmenter = Segmenter(
+                reading.family, is_thinking=reading.is_thinking, tools=reading.tools
+            )
+        self._call: CallStarted | None = None
+        self._arguments: list[str] = []
+        self.num_calls = 0
+        self.num_reasoning_tokens = 0
+
+    def take(self, gain: Gain) -> list[Item]:
+        """What a step gained."""
+        if self._segmenter is None:
+            return self._plain(gain)
+        was_thinking = self._kind == "reasoning"
+        items = self._items(self._segmenter.push(gain.text))
+        if was_thinking or self._kind == "reasoning":
+            self.num_reasoning_tokens += len(gain.tokens)
+        return self._with_tokens(items, gain.tokens)
+
+    def flush(self) -> list[Item]:
+        """What was held back; the answer is over."""
+        return self._items(self._segmenter.flush()) if self._segmenter else []
+
+    @property
+    def _kind(self) -> TokenKind:
+        return self._segmenter.kind if self._segmenter else "content"
+
+    def _plain(self, gain: Gain) -> list[Item]:
+        if gain == Gain():
+            return []
+        return [Piece(id=self._id, text=gain.text, tokens=gain.tokens)]
+
+    def _with_tokens(self, items: list[Item], tokens: tuple[int, ...]) -> list[Item]:
+        if not tokens:
+            return items
+        for position, item in enumerate(items):
+            if isinstance(item, Piece):
+                items[position] = replace(item, tokens=tokens)
+                return items
+        # Nothing is to be shown of them, and still they are progress.
+        return [Piece(id=self._id, text="", kind=self._kind, tokens=tokens), *items]
+
+    def _items(self, segments: Iterable[Segment]) -> list[Item]:
+        items: list[Item] = []
+        for segment in segments:
+            match segment:
+                case Said():
+                    self._say(segment, items)
+                case CallBegan():
+                    items.append(self._begin(segment))
+                case CallEnded():
+                    items += self._end()
+        return items
+
+    def _say(self, said: Said, items: list[Item]) -> None:
+        if said.kind == "markup" or not said.text:
+            return
+        if said.kind == "tool_call":
+            self._arguments.append(said.text)
+        last = items[-1] if items else None
+        if isinstance(last, Piece) and last.kind == said.kind:
+            items[-1] = replace(last, text=last.text + said.text)
+        else:
+            items.append(Piece(id=self._id, text=said.text, kind=said.kind))
+
+    def _begin(self, began: CallBegan) -> CallStarted:
+        call_id = began.id or _call_id(self._id, self.num_calls)
+        self.num_calls += 1
+        self._arguments.clear()
+        self._call = CallStarted(id=self._id, call_id=call_id, name=began.name)
+        return self._call
+
+    def _end(self) -> list[Item]:
+        if self._call is None:
+            raise RuntimeError("a call ended that did not begin")
+        call, self._call = self._call, None
+        arguments = "".join(self._arguments)
+        items: list[Item] = [
+            Called(id=self._id, call_id=call.call_id, name=call.name, arguments=arguments)
+        ]
+        if complaint := self._tools.complaint(call.name, arguments):
+            message = f"call {call.call_id}: {complaint}"
+            items.append(Noticed(id=self._id, code="tool_call_mismatch", message=message))
+        return items
+
+
+def _call_id(id: RequestId, number: int) -> str:
+    value = int.from_bytes(sha256(f"{id}:{number}".encode()).digest())
+    characters = []
+    for _ in range(_ID_LENGTH):
+        value, digit = divmod(value, len(_ID_CHARACTERS))
+        characters.append(_ID_CHARACTERS[digit])
+    return "".join(characters)

@@ -1,0 +1,197 @@
+"""Reasoning and tool calls of the demo model, by the native API and the official client."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+
+from integration_tests.corpus import Case, cases, generate
+from integration_tests.daemons import Fleet
+
+MODEL = "arriero-demo"
+
+
+@pytest.fixture
+async def fleet_of_one(fleet: Fleet) -> Fleet:
+    await fleet.start_balancer()
+    await fleet.start_agent(slots=4, context_size=2048)
+    return fleet
+
+
+@pytest.fixture
+async def client(fleet_of_one: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(
+        base_url=f"{fleet_of_one.inference}/v1", api_key="none", max_retries=0
+    ) as client:
+        yield client
+
+
+def calling(*, thinking: bool, num: int = 6) -> list[Case]:
+    return [case for case in cases() if case.calls and bool(case.reasoning) == thinking][:num]
+
+
+def thoughtful(num: int = 6) -> list[Case]:
+    return [case for case in cases() if case.reasoning and not case.calls][:num]
+
+
+def chat_body(case: Case) -> dict[str, Any]:
+    body = {"model": MODEL, **case.body}
+    if body.pop("thinking", False):
+        body["extra_body"] = {"chat_template_kwargs": {"enable_thinking": True}}
+    return body
+
+
+async def test_native_streams(fleet_of_one: Fleet) -> None:
+    asked = [*thoughtful(), *calling(thinking=False), *calling(thinking=True)]
+    assert len(asked) == 18
+    answers = await asyncio.gather(
+        *(generate(fleet_of_one.http, fleet_of_one.inference, case.body) for case in asked)
+    )
+    for case, answer in zip(asked, answers, strict=True):
+        assert (answer.text, answer.reasoning) == (case.answer, case.reasoning), case.id
+        assert answer.calls == case.calls, case.id
+        assert answer.of_kind("tool_call") == "".join(call["arguments"] for call in case.calls)
+        started = [e["call"] for e in answer.events if e["event"] == "tool_call_started"]
+        called = [e["call"] for e in answer.events if e["event"] == "tool_call"]
+        assert started == [{"id": call["id"], "name": call["name"]} for call in called]
+        assert answer.end["finish_reason"] == ("tool_calls" if case.calls else "stop")
+        usage = answer.end["usage"]
+        assert 0 < usage["reasoning_tokens"] < usage["completion_tokens"] or not case.reasoning
+
+
+async def test_native_in_one_piece(fleet_of_one: Fleet) -> None:
+    case = calling(thinking=True)[0]
+    async with fleet_of_one.http.post(
+        f"{fleet_of_one.inference}/api/v1/generate", json=case.body | {"stream": False}
+    ) as response:
+        answer = await response.json()
+    assert answer["text"] == case.answer
+    assert answer["reasoning"] == case.reasoning
+    calls = [{"name": c["name"], "arguments": c["arguments"]} for c in answer["tool_calls"]]
+    assert tuple(calls) == case.calls
+    assert answer["finish_reason"] == "tool_calls"
+
+
+async def test_raw_prompts_are_not_told_apart(fleet_of_one: Fleet) -> None:
+    """What the template leaves out of the prompt, the model writes itself."""
+    case = thoughtful()[0]
+    question = case.body["messages"][0]["content"]
+    prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    answer = await generate(
+        fleet_of_one.http, fleet_of_one.inference, {"prompt": prompt, "temperature": 0}
+    )
+    assert answer.text.startswith(f"{case.reasoning}\n</think>")
+    assert answer.reasoning == ""
+
+
+async def test_tools_that_must_not_be_called_are_not_shown(fleet_of_one: Fleet) -> None:
+    case = calling(thinking=False)[0]
+    hidden = {key: value for key, value in case.body.items() if key != "tools"}
+    refused = case.body | {"tool_choice": "none"}
+    first, second = [
+        await generate(fleet_of_one.http, fleet_of_one.inference, body)
+        for body in (hidden, refused)
+    ]
+    assert first.calls == second.calls == ()
+    assert first.text == second.text
+
+
+async def test_openai_chat(client: openai.AsyncOpenAI) -> None:
+    for case in [*thoughtful(2), *calling(thinking=False, num=2), *calling(thinking=True, num=2)]:
+        answer = await client.chat.completions.create(**chat_body(case))
+        choice = answer.choices[0]
+        message = choice.message
+        assert (message.content or "") == case.answer
+        assert getattr(message, "reasoning_content", "") == case.reasoning
+        functions = [call.function for call in message.tool_calls or ()]
+        assert tuple({"name": f.name, "arguments": f.arguments} for f in functions) == case.calls
+        assert choice.finish_reason == ("tool_calls" if case.calls else "stop")
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens_details is not None
+        assert bool(answer.usage.completion_tokens_details.reasoning_tokens) == bool(case.reasoning)
+
+
+async def test_openai_chat_streamed(client: openai.AsyncOpenAI) -> None:
+    for case in [*thoughtful(2), *calling(thinking=True, num=2)]:
+        body = chat_body(case)
+        content = reasoning = ""
+        async with client.chat.completions.stream(**body) as stream:
+            async for event in stream:
+                if event.type == "chunk" and event.chunk.choices:
+                    delta = event.chunk.choices[0].delta
+                    content += delta.content or ""
+                    reasoning += getattr(delta, "reasoning_content", None) or ""
+            final = await stream.get_final_completion()
+        assert (content, reasoning) == (case.answer, case.reasoning)
+        calls = final.choices[0].message.tool_calls or []
+        functions = [call.function for call in calls]
+        assert tuple({"name": f.name, "arguments": f.arguments} for f in functions) == case.calls
+        assert all(call.id and call.type == "function" for call in calls)
+        assert final.choices[0].finish_reason == ("tool_calls" if case.calls else "stop")
+
+
+async def test_arguments_stream_as_they_come(client: openai.AsyncOpenAI) -> None:
+    case = next(
+        case for case in calling(thinking=False, num=999) if len(case.calls[0]["arguments"]) > 12
+    )
+    stream = await client.chat.completions.create(**chat_body(case), stream=True)
+    deltas = [
+        call
+        async for chunk in stream
+        for choice in chunk.choices
+        for call in choice.delta.tool_calls or ()
+    ]
+    assert deltas[0].id
+    assert deltas[0].function is not None
+    assert deltas[0].function.name == case.calls[0]["name"]
+    parts = [each.function.arguments for each in deltas if each.function]
+    assert len([part for part in parts if part]) > 2
+    assert "".join(part or "" for part in parts) == case.calls[0]["arguments"]
+
+
+async def test_a_conversation_goes_on_after_the_tools_result(client: openai.AsyncOpenAI) -> None:
+    """The model's own call is sent back as the client gave it, with the result."""
+    later = next(
+        case
+        for case in cases()
+        if [m["role"] for m in case.body["messages"]] == ["user", "assistant", "tool"]
+        and "tools" in case.body
+        and case.answer
+    )
+    question, earlier, result = later.body["messages"]
+    tools = later.body["tools"]
+    first = await client.chat.completions.create(
+        model=MODEL, messages=[question], tools=tools, temperature=0
+    )
+    message = first.choices[0].message
+    assert message.tool_calls
+    expected = earlier["tool_calls"][0]["function"]
+    assert message.tool_calls[0].function.name == expected["name"]
+    assert json.loads(message.tool_calls[0].function.arguments) == json.loads(expected["arguments"])
+    second = await client.chat.completions.create(
+        model=MODEL,
+        messages=[
+            question,
+            message.model_dump(),
+            {**result, "tool_call_id": message.tool_calls[0].id},
+        ],
+        tools=tools,
+        tool_choice="auto",
+        parallel_tool_calls=True,
+        temperature=0,
+    )
+    assert second.choices[0].message.content == later.answer
+    assert second.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "list_agents"}}]
+)
+async def test_forced_calls_are_refused_by_name(client: openai.AsyncOpenAI, choice: Any) -> None:
+    case = calling(thinking=False)[0]
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.chat.completions.create(**chat_body(case), tool_choice=choice)
+    assert caught.value.param == "tool_choice"

@@ -1,0 +1,80 @@
+import pytest
+
+from arriero.agent.chat.calls.tagged_calls import Tags, tagged_call
+from arriero.agent.chat.reader import Reader
+from tests.agent.chat.recorded import call
+from tests.agent.chat.telling import Piece, parsed
+
+FUNCTION = Tags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>")
+ARG = Tags("", "", "<key>", "</key>", "<value>", "</value>", "</call>")
+
+
+def read(text: str, tags: Tags = FUNCTION) -> tuple[bool, list[Piece], str]:
+    reader = Reader()
+    return parsed(tagged_call(reader, tags, lambda _, key: key.startswith("s")), reader, text)
+
+
+def parameter(key: str, value: str) -> str:
+    return f"<parameter={key}>\n{value}\n</parameter>\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain", '"plain"'),
+        ('"quoted"\n\tand\n', '"\\"quoted\\"\\n\\tand\\n"'),
+        ("12", '"12"'),
+        ("a < b </param>", '"a < b </param>"'),
+        ("é☃", '"é☃"'),
+        ("", '""'),
+    ],
+)
+def test_values_that_are_text(value: str, text: str) -> None:
+    _, said, left = read(f"<function=f>\n{parameter('s', value)}</function>")
+    assert (said, left) == (call("f", f'{{"s": {text}}}'), "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("12", "12"), (" [1, 2] ", "[1, 2]"), ("True", "true"), ("None", "null"), ("x", '"x"')],
+)
+def test_values_that_may_be_json(value: str, text: str) -> None:
+    _, said, _ = read(f"<function=f>{parameter('n', value)}</function>")
+    assert said == call("f", f'{{"n": {text}}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("<function=f></function>", "{}"),
+        ("<function=f><parameter=s>a<parameter=n>1</function>", '{"s": "a", "n": 1}'),
+        ("<function=f><parameter=s>a\n</function>", '{"s": "a"}'),
+        ("<function=f><parameter=s>a</parameter> junk", '{"s": "a"}'),
+        ("<function=f><parameter=s>a", '{"s": "a'),
+        ("<function=f><parameter=n>1", '{"n": '),
+        ("<function=f><parameter=s", "{}"),
+    ],
+)
+def test_calls_that_are_not_whole(text: str, arguments: str) -> None:
+    is_call, said, _ = read(text)
+    assert is_call
+    if text.endswith("=s"):
+        arguments = ""
+    assert "".join(each for kind, each in said if kind == "tool_call") == arguments
+
+
+def test_another_set_of_tags() -> None:
+    text = "f\n<key>s</key>\n<value>a</value>\n<key>n</key><value>2</value></call>"
+    assert read(text, ARG) == (True, call("f", '{"s": "a", "n": 2}'), "")
+    assert read("f</call>", ARG) == (True, call("f", "{}"), "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f", "<function=", "<function=>", "<function=f", "<function=f> and so on"]
+)
+def test_what_is_no_call_is_left(text: str) -> None:
+    assert read(text) == (False, [], text)
+
+
+def test_a_word_is_no_call() -> None:
+    assert read("is used", ARG) == (False, [], "is used")

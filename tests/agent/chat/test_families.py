@@ -1,0 +1,52 @@
+from itertools import permutations
+from typing import get_args
+
+import pytest
+
+from arriero.agent.chat.families import FAMILIES, FamilyName, family_named, family_of
+
+
+@pytest.mark.parametrize("name", get_args(FamilyName))
+def test_every_name_has_its_family(name: FamilyName) -> None:
+    assert family_named(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("{{ '<tool_call>' }}", "qwen"),
+        ("{{ '<think>' }}", "qwen"),
+        ("<tool_call>{{ n }}<arg_key>", "glm"),
+        ("<|start_header_id|>{{ '<|python_tag|>' }}", "llama"),
+        ("<|start_header_id|>", "llama"),
+        ("<|start_header_id|><tool_call>", "qwen"),
+        ("[INST] [TOOL_CALLS]", "mistral"),
+        ("<｜Assistant｜><think>", "deepseek"),
+        ("<|im_middle|><|tool_calls_section_begin|>", "kimi"),
+        ("<|turn><|channel>thought <|tool_call>", "gemma"),
+        ("<start_of_turn>", "plain"),
+        ("<|start|>assistant<|channel|>final<|message|>", "gpt-oss"),
+        ("<|start_of_role|> <|tool_call|>", "granite"),
+        ("<|start_of_role|> <tool_call>", "granite"),
+        ("<|user|> <|end|> <|assistant|>", "phi"),
+        ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|> Action:", "command-r"),
+        ("<minimax:tool_call><think>", "minimax"),
+        ("{{ messages[0].content }}", "plain"),
+        ("", "plain"),
+    ],
+)
+def test_templates_show_their_family(source: str, name: str) -> None:
+    assert family_of(source).name == name
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_no_marker_begins_with_another(family: object) -> None:
+    for marker, other in permutations(family.markers(has_tools=True), 2):
+        assert not marker.startswith(other), (marker, other)
+
+
+def test_markers_of_calls_show_only_if_there_are_tools() -> None:
+    llama = family_named("llama")
+    assert "<|python_tag|>" in llama.markers(has_tools=True)
+    assert llama.markers(has_tools=False) == ("<think>", "</think>")
+    assert "[ARGS]" in family_named("mistral").markers(has_tools=True)

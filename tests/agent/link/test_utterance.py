@@ -1,0 +1,93 @@
+import re
+
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.prepared import Reading
+from arriero.agent.chat.tools import Tools
+from arriero.agent.chat.transcript import Gain
+from arriero.agent.link.utterance import Utterance
+from arriero.shared.inference import RequestId
+from arriero.shared.messages import Called, CallStarted, Noticed, Piece
+
+R = RequestId("r")
+TOOLS = Tools([{"type": "function", "function": {"name": "now"}}])
+
+
+def make(
+    *, is_thinking: bool = False, tools: Tools | None = TOOLS, family: str = "qwen"
+) -> Utterance:
+    reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=tools)
+    return Utterance(R, reading)
+
+
+def test_without_a_reading_all_is_content() -> None:
+    utterance = Utterance(R, None)
+    assert utterance.take(Gain("<think>", (1,))) == [Piece(id=R, text="<think>", tokens=(1,))]
+    assert utterance.take(Gain("", (2,))) == [Piece(id=R, text="", tokens=(2,))]
+    assert utterance.take(Gain()) == []
+    assert utterance.flush() == []
+
+
+def test_reasoning_is_told_apart_and_counted() -> None:
+    utterance = make()
+    assert utterance.take(Gain("<think>", (1,))) == [
+        Piece(id=R, text="", kind="reasoning", tokens=(1,))
+    ]
+    assert utterance.take(Gain("hm", (2,))) == [
+        Piece(id=R, text="hm", kind="reasoning", tokens=(2,))
+    ]
+    assert utterance.take(Gain("</think>a", (3,))) == [Piece(id=R, text="a", tokens=(3,))]
+    assert utterance.take(Gain("b", (4,))) == [Piece(id=R, text="b", tokens=(4,))]
+    assert utterance.num_reasoning_tokens == 3
+
+
+def test_a_call() -> None:
+    utterance = make()
+    started, piece, called = utterance.take(
+        Gain('<tool_call>{"name": "now", "arguments": {}}</tool_call>', (1, 2))
+    )
+    assert isinstance(started, CallStarted)
+    assert re.fullmatch("[0-9A-Za-z]{9}", started.call_id)
+    assert started.name == "now"
+    assert piece == Piece(id=R, text="{}", kind="tool_call", tokens=(1, 2))
+    assert called == Called(id=R, call_id=started.call_id, name="now", arguments="{}")
+    assert utterance.num_calls == 1
+
+
+def test_calls_have_ids_of_their_own() -> None:
+    text = '<tool_call>{"name": "now"}{"name": "now"}</tool_call>'
+    ids = [item.call_id for item in make().take(Gain(text)) if isinstance(item, Called)]
+    assert len(set(ids)) == 2
+    again = [item.call_id for item in make().take(Gain(text)) if isinstance(item, Called)]
+    assert ids == again
+
+
+def test_an_id_that_the_model_writes_is_kept() -> None:
+    text = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    called = make(family="kimi").take(Gain(text))[-1]
+    assert isinstance(called, Called)
+    assert called.call_id == "functions.now:0"
+
+
+def test_a_call_that_does_not_fit_is_passed_on_with_a_notice() -> None:
+    _, _, called, noticed = make().take(Gain('<tool_call>{"name": "then", "arguments": {}}'))
+    assert isinstance(called, Called)
+    assert noticed == Noticed(
+        id=R,
+        code="tool_call_mismatch",
+        message=f"call {called.call_id}: there is no tool 'then'",
+    )
+
+
+def test_a_call_that_breaks_off_is_passed_on_as_far_as_it_came() -> None:
+    utterance = make()
+    utterance.take(Gain('<tool_call>{"name": "now", "arguments": {"a', (1,)))
+    called, noticed = utterance.flush()
+    assert isinstance(called, Called)
+    assert called.arguments == '{"a'
+    assert isinstance(noticed, Noticed)
+
+
+def test_held_text_comes_at_the_end() -> None:
+    utterance = make()
+    assert utterance.take(Gain("a <tool", (1,))) == [Piece(id=R, text="a", tokens=(1,))]
+    assert utterance.flush() == [Piece(id=R, text=" <tool")]
