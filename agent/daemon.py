@@ -18,9 +18,12 @@ from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
 from .chat.prepare import Preparer
 from .engine.loaded_model import LoadedModel, ModelError
+from .engine.origin import origin_of
+from .engine.prompt_store import PromptStore
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
+from .engine.writers import Writers
 from .lifeline import Lifeline, Loaded, Ready
 from .link.connection import Connection
 from .link.reporter import Reporter
@@ -38,6 +41,7 @@ class EngineWorker(Protocol):
     def start(self) -> LoadedModel: ...
     def stop(self) -> None: ...
     def add(self, sequence: NewSequence) -> None: ...
+    def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
     def statistics(self) -> EngineStatistics: ...
 
@@ -88,6 +92,7 @@ class _Agent:
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._slots = Slots(settings.slots)
+        self._writers = Writers()
         self._connections: list[Connection] = []
         self._is_ready = False
         self._worker = make_worker(
@@ -114,10 +119,11 @@ class _Agent:
         except ModelError as error:
             raise StartupError(str(error)) from error
         try:
+            store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
             self._lifeline.report(Loaded())
             issues = await self._lifeline.issues.get()
             if not self._shutdown.requested.is_set():
-                await self._serve(model, issues)
+                await self._serve(model, store, issues)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
 
@@ -131,10 +137,14 @@ class _Agent:
 
     # ---- on the event loop's thread
 
-    async def _serve(self, model: LoadedModel, issues: tuple[Issue, ...]) -> None:
-        preparer = Preparer(model, self._settings.context_size, family=self._settings.chat_family)
+    async def _serve(
+        self, model: LoadedModel, store: PromptStore | None, issues: tuple[Issue, ...]
+    ) -> None:
+        preparer = Preparer(
+            model, self._settings.context_size, family=self._settings.chat_family, store=store
+        )
         lasting = _lasting_issues(preparer)
-        workshop = Workshop(preparer, self._worker)
+        workshop = Workshop(preparer, self._worker, store)
         try:
             self._connections = self._connect(model, lasting + issues, workshop)
             self._reporter.look()
@@ -179,6 +189,7 @@ class _Agent:
                 hello=hello,
                 status=status,
                 slots=self._slots,
+                writers=self._writers,
                 sequence_ids=sequence_ids,
                 piece=model.vocab.piece,
             )
@@ -230,6 +241,19 @@ class _Agent:
         if not self._is_ready:
             self._is_ready = True
             self._lifeline.report(Ready(model=model.info.name))
+
+
+def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
+    if settings.cache_dir is None or settings.model is None:
+        return None
+    try:
+        return PromptStore(
+            settings.cache_dir,
+            limit_bytes=settings.cache_limit,
+            origin=origin_of(model.info, settings.model),
+        )
+    except OSError as error:
+        raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
 
 
 def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from ..shared.quantities import Duration
+from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, Shown
 from .chat.families import ChatFamily, FamilyName
 from .cores import default_threads
@@ -90,6 +90,13 @@ class AgentSettings(DaemonSettings):
     )
     max_stall: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
         default=0.5, description="longest pause of a running stream while prompts are read"
+    )
+    cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
+        default=None,
+        description="folder for prompts that requests save (`cache_key`); agents may share it",
+    )
+    cache_limit: Annotated[Size, Field(gt=0), Shown("SIZE", "10GiB")] = Field(
+        default=10 * 2**30, description="most that the files in the cache folder may take"
     )
     gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
         default=-1, description="layers to offload, where the build can; -1 offloads all"

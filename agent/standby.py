@@ -10,10 +10,12 @@ from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
-from ..shared.inference import AgentId, GenerateRequest
+from ..shared.inference import AgentId, GenerateRequest, Notice
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from .chat.prepared import Outcome
 from .engine.sequence import NewSequence, SequenceId
+from .engine.stored_prompt import StoredPrompt
+from .engine.writers import Writers
 from .link.connection import Connection
 from .link.session import Session
 from .link.slots import Slots
@@ -60,6 +62,7 @@ class Standby:
             hello=self._hello,
             status=Status(slots=0, accepting=True, issues=issues),
             slots=Slots(0),
+            writers=Writers(),
             sequence_ids=map(SequenceId, count(1)),
             piece=_no_engine,
         )
@@ -79,6 +82,14 @@ class _NoWorkshop:
 
     def run(self, sequence: NewSequence) -> NoReturn:
         _no_engine(sequence)
+
+    def finish(self, id: SequenceId) -> NoReturn:
+        _no_engine(id)
+
+    def save(
+        self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]
+    ) -> NoReturn:
+        _no_engine(key)
 
     def drop(self, id: SequenceId) -> NoReturn:
         _no_engine(id)

@@ -86,6 +86,7 @@ async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
     assert before["decode_tokens_per_second"] is None
     assert before["average_sequences"] is None
     assert before["cells"]["used"] == before["cells"]["kept"] == 0
+    assert before["cells"]["total"] > 0
 
     body = {"prompt": "The mules walk to the next town. " * 20, "max_tokens": 8, "temperature": 0}
     first, second = [
@@ -133,6 +134,8 @@ async def test_cached_tokens_are_told_however_an_answer_ends(fleet: Fleet, endin
         await fleet.http.delete(f"{fleet.management}/api/v1/requests/{request['id']}")
         answer = await running
         assert answer.end["finish_reason"] == "cancelled"
+        idle = await statistics(fleet, lambda each: each["sequences"]["running"] == 0)
+        assert idle["cells"]["used"] == 0
     else:
         body = ENDLESS | {"stop": [whole.text[-5:]]}
         answer = await generate(fleet.http, fleet.inference, body)

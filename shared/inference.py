@@ -143,6 +143,13 @@ class GenerateRequest:
             raise ValueError("give exactly one of `prompt` and `messages`")
         return self
 
+    @field_validator("prefill_only", "cache_key")
+    @classmethod
+    def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
+        if value and info.data.get("n_discard") is not None:
+            raise ValueError("must not stand beside `n_discard`: what moves is not kept")
+        return value
+
     @field_validator("save_cache")
     @classmethod
     def _under_a_key(cls, value: bool, info: ValidationInfo) -> bool:

@@ -13,8 +13,10 @@ from typing import Any
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.loaded_model import LoadedModel
+from ..engine.prompt_store import Ignored, PromptStore, ignored
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
+from ..engine.stored_prompt import StoredPrompt
 from .families import ChatFamily, Family, family_named, family_of
 from .prepared import Prepared, Reading
 from .template import ChatTemplate, TemplateError
@@ -44,11 +46,13 @@ class Preparer:
         context_size: int,
         *,
         family: ChatFamily = "auto",
+        store: PromptStore | None = None,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
         self._vocab = model.vocab
         self._context_size = context_size
+        self._store = store
         self._draw_seed = draw_seed
         self._family = (
             family_of(model.chat_template or "") if family == "auto" else family_named(family)
@@ -75,21 +79,36 @@ class Preparer:
 
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
-        if request.cache_key is not None:
+        if request.cache_key is not None and self._store is None:
             raise NotSupported(
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
                 field="cache_key",
             )
         text = self._text(request)
         prompt = self._prompt(request, text)
+        sampling = self._sampling(request)
+        loaded = self._load(request.cache_key)
         return Prepared(
             prompt=prompt,
-            sampling=self._sampling(request),
+            sampling=sampling,
             max_tokens=request.max_tokens,
             stop=request.stop,
             shift=self._shift(request, prompt),
+            stored=None if isinstance(loaded, Ignored) else loaded,
+            notices=(loaded.notice,) if isinstance(loaded, Ignored) else (),
             reading=self._reading(request, text),
         )
+
+    def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
+        if key is None or self._store is None:
+            return None
+        loaded = self._store.load(key)
+        if isinstance(loaded, StoredPrompt) and len(loaded.tokens) > self._context_size:
+            return ignored(
+                f"the prompt that is stored has {len(loaded.tokens)} tokens, more than this "
+                f"agent's context of {self._context_size}; it is ignored"
+            )
+        return loaded
 
     def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
         if request.messages is None or self._family.name == "plain":

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
+from ...shared.inference import Notice
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
+from ..engine.stored_prompt import StoredPrompt
 from .families import Family
 from .tools import Tools
 
@@ -28,7 +30,7 @@ class Reading:
 class Prepared:
     """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's.
 
-    Without a `reading` the answer is plain text.
+    Without a `reading` the answer is plain text. `notices` are for the client.
     """
 
     prompt: tuple[int, ...]
@@ -36,6 +38,8 @@ class Prepared:
     max_tokens: int | None
     stop: tuple[str, ...]
     shift: ContextShift | None = None
+    stored: StoredPrompt | None = None
+    notices: tuple[Notice, ...] = ()
     reading: Reading | None = None
 
 

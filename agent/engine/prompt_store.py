@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from ...shared.inference import Notice
 from .stored_prompt import Origin, StoredPrompt, UnusableFile, pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,11 @@ class Ignored:
     """Nothing was loaded, or nothing saved, and why; for the client."""
 
     reason: str
+
+    @property
+    def notice(self) -> Notice:
+        """What the client is told."""
+        return Notice("prompt_cache", self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +63,16 @@ class PromptStore:
         except FileNotFoundError:
             return None
         except UnusableFile as error:
-            return _ignored(f"prompt cache file {path.name} {error}; it is ignored")
+            return ignored(f"prompt cache file {path.name} {error}; it is ignored")
         except OSError as error:
-            return _ignored(f"prompt cache file {path.name} cannot be read: {error.strerror}")
+            return ignored(f"prompt cache file {path.name} cannot be read: {error.strerror}")
 
     def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
         """Store `prompt` under `key`, in place of what was there; `None` when it is done."""
         parts = pack(key, self._origin, prompt)
         size = sum(map(len, parts))
         if size > self._limit_bytes:
-            return _ignored(
+            return ignored(
                 f"the prompt takes {size} bytes and is not saved: the whole cache may take "
                 f"{self._limit_bytes} (--cache-limit)"
             )
@@ -76,7 +82,7 @@ class PromptStore:
             _write(path, parts)
             self._make_room(size, but=path)  # another agent may have saved meanwhile
         except OSError as error:
-            return _ignored(f"prompt cache file {path.name} cannot be saved: {error.strerror}")
+            return ignored(f"prompt cache file {path.name} cannot be saved: {error.strerror}")
         return None
 
     def _path(self, key: str) -> Path:
@@ -142,6 +148,7 @@ def _sync(folder: Path) -> None:
         os.close(number)
 
 
-def _ignored(reason: str) -> Ignored:
+def ignored(reason: str) -> Ignored:
+    """Say so in the log, too."""
     logger.warning("%s", reason)
     return Ignored(reason)

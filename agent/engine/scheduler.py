@@ -1,7 +1,7 @@
 """The planner of the engine: what each step computes, and what came of it.
 
-`plan` and `commit` alternate; `add`, `finish` and `drop` may come at any time. A sequence waits (best
-priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
+`plan` and `commit` alternate; `add`, `finish` and `drop` may come at any time. A sequence waits
+(best priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
 
 When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
 its cells go, it waits at the head of its rank and is computed again), and newcomers wait.

@@ -15,22 +15,25 @@ from typing import Protocol, assert_never
 from websockets.exceptions import WebSocketException
 
 from ...shared.errors import RequestError
-from ...shared.inference import GenerateRequest
+from ...shared.inference import GenerateRequest, Notice
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.messages import Issue, Statistics, encode_from_agent
 from ..chat.prepared import Outcome
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
+from ..engine.stored_prompt import StoredPrompt
 from .backoff import Backoff
 from .decisions import (
     Abandon,
     Close,
     Decision,
     Drop,
+    Finish,
     GiveUp,
     MarkConnected,
     Prepare,
     Run,
+    Save,
     Send,
 )
 from .session import Session
@@ -49,6 +52,10 @@ class Workshop(Protocol):
     ) -> None: ...
     def abandon(self, id: SequenceId, /) -> None: ...
     def run(self, sequence: NewSequence, /) -> None: ...
+    def finish(self, id: SequenceId, /) -> None: ...
+    def save(
+        self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None], /
+    ) -> None: ...
     def drop(self, id: SequenceId, /) -> None: ...
 
 
@@ -151,7 +158,11 @@ class Connection:
         if isinstance(outcome, RequestError):
             self._carry_out(self._session.preparation_failed(id, outcome, self._clock()))
         else:
-            self._carry_out(self._session.prepared(id, outcome))
+            self._carry_out(self._session.prepared(id, outcome, self._clock()))
+
+    def _saved(self, id: SequenceId, failure: Notice | None) -> None:
+        self._carry_out(self._session.saved(id, failure, self._clock()))
+        self._on_change()  # it held a slot, even if nobody waits for it any more
 
     def _tick(self) -> None:
         self._carry_out(self._session.tick(self._clock()))
@@ -177,8 +188,12 @@ class Connection:
                 self._workshop.abandon(id)
             case Run(sequence):
                 self._workshop.run(sequence)
+            case Finish(id):
+                self._workshop.finish(id)
             case Drop(id):
                 self._workshop.drop(id)
+            case Save(id, key, prompt):
+                self._workshop.save(key, prompt, partial(self._saved, id))
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ...shared.inference import GenerateRequest
 from ...shared.messages import Heartbeat, Hello, Output, Statistics, Status
 from ..engine.sequence import NewSequence, SequenceId
+from ..engine.stored_prompt import StoredPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,22 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Finish:
+    """Let the engine end this sequence well: the client has its answer, the state is wanted."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Store `prompt` under `key`, then report `saved` under the same id, whatever came of it."""
+
+    id: SequenceId
+    key: str
+    prompt: StoredPrompt
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Send what was to be sent, then close the socket. The session is over by then already."""
 
@@ -62,4 +79,4 @@ class GiveUp:
     reason: str
 
 
-Decision = Send | MarkConnected | Prepare | Abandon | Run | Drop | Close | GiveUp
+Decision = Send | MarkConnected | Prepare | Abandon | Run | Finish | Drop | Save | Close | GiveUp

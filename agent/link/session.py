@@ -1,9 +1,11 @@
 """One balancer's session with this agent: messages and outcomes in, decisions out.
 
 Start → prepare → run → pieces → end, for as many requests at once as the agent has free slots.
+A request with `save_cache` ends when its save is written, so that whoever asks next finds it.
 Invariants: every `Start` on a live connection is answered exactly once, with `Ended`, `Refused` or
-`Busy`, and nothing comes after; each request that was not answered yet holds one slot, and nothing
-else does; a sequence is in the engine, or being prepared, exactly as long as its request holds one.
+`Busy`, and nothing comes after; each request that was not answered yet holds one slot, and besides
+only a save does that goes on without its connection; a sequence is being prepared or in the engine
+exactly as long as its request is neither answered nor being saved.
 
 Every method answers with what to do about the event, in order. A session outlives its connections:
 after `Close` or `disconnected` it is offline, with nothing held, until `connected`.
@@ -15,8 +17,8 @@ from typing import Literal, assert_never
 
 from pydantic import ValidationError
 
-from ...shared.errors import RequestError, ShuttingDown, to_wire
-from ...shared.inference import Rates, RequestId, Usage
+from ...shared.errors import InvalidRequest, RequestError, ShuttingDown, to_wire
+from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
 from ...shared.messages import (
     PROTOCOL_VERSION,
     Busy,
@@ -40,16 +42,19 @@ from ...shared.messages import (
 from ...shared.validation import invalid
 from ..chat.prepared import Prepared
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .answer import Answer
+from ..engine.writers import Writers
+from .answer import Answer, noticed
 from .decisions import (
     Abandon,
     Close,
     Decision,
     Drop,
+    Finish,
     GiveUp,
     MarkConnected,
     Prepare,
     Run,
+    Save,
     Send,
 )
 from .pulse import Pulse
@@ -58,17 +63,24 @@ from .slots import Slots
 HANDSHAKE_TIMEOUT = 10.0
 """Longest wait for the answer to `Hello`, in seconds."""
 
+_NOT_SAVED = Notice("prompt_cache", "the engine failed before the prompt could be saved")
+
 
 @dataclass(slots=True)
 class _Active:
-    """A request that holds a slot; without an answer as long as it is being prepared."""
+    """A request that holds a slot; without an answer as long as it is being prepared.
+
+    `ended` is its answer's end, which is told once it `is_saving` no longer.
+    """
 
     start: Start
     answer: Answer | None = None
+    ended: Ended | None = None
+    is_saving: bool = False
 
 
 class Session:
-    """`sequence_ids` and `slots` are shared with the sessions of the agent's other balancers."""
+    """`sequence_ids`, `slots` and `writers` are shared with the agent's other sessions."""
 
     def __init__(
         self,
@@ -76,6 +88,7 @@ class Session:
         hello: Hello,
         status: Status,
         slots: Slots,
+        writers: Writers,
         sequence_ids: Iterator[SequenceId],
         piece: Callable[[int], bytes],
     ) -> None:
@@ -84,6 +97,7 @@ class Session:
         self._status = status
         self._statistics: Statistics | None = None
         self._slots = slots
+        self._writers = writers
         self._sequence_ids = sequence_ids
         self._piece = piece
         self._state: Literal["offline", "greeting", "live"] = "offline"
@@ -105,7 +119,7 @@ class Session:
 
     @property
     def num_active(self) -> int:
-        """Requests that hold a slot."""
+        """Requests that hold a slot, those included that are only being saved."""
         return len(self._active)
 
     # ---- the connection
@@ -118,7 +132,10 @@ class Session:
 
     def disconnected(self) -> list[Decision]:
         """The connection is gone: drop what it asked for."""
-        decisions: list[Decision] = [self._release(id) for id in list(self._active)]
+        decisions: list[Decision] = [
+            self._release(id) for id, each in list(self._active.items()) if not each.is_saving
+        ]
+        self._sequences.clear()
         self._state = "offline"
         self._pulse = None
         self._was_busy = False
@@ -202,6 +219,10 @@ class Session:
         if self._drain_deadline is not None or not self._slots.take():
             self._was_busy = True
             return [self._output([Busy(id=start.id)], now)]
+        key = _saves_as(start.request)
+        if key is not None and not self._writers.claim(key):
+            self._slots.free()
+            return [self._output([_key_is_taken(start.id, key)], now)]
         id = next(self._sequence_ids)
         self._active[id] = _Active(start)
         self._sequences[start.id] = id
@@ -211,29 +232,37 @@ class Session:
         id = self._sequences.get(request_id)
         if id is None:
             return []
-        answer = self._active[id].answer
+        active = self._active[id]
+        if active.ended is not None:
+            return []  # it has ended already, and says so when it is saved
+        answer = active.answer
         ended = _never_ran(request_id) if answer is None else answer.cancel()
         release = self._release(id)
         return self._settle([self._output([ended], now), release])
 
     # ---- what becomes of requests
 
-    def prepared(self, id: SequenceId, prepared: Prepared) -> list[Decision]:
+    def prepared(self, id: SequenceId, prepared: Prepared, now: float) -> list[Decision]:
         """A preparation succeeded; ignored when its request is over."""
         active = self._active.get(id)
         if active is None:
             return []
+        request = active.start.request
         active.answer = Answer(active.start.id, prepared, self._piece)
         sequence = NewSequence(
             id=id,
             prompt=prepared.prompt,
             max_tokens=prepared.max_tokens,
             sampling=prepared.sampling,
-            priority=active.start.request.priority,
+            priority=request.priority,
             shift=prepared.shift,
-            prefill_only=active.start.request.prefill_only,
+            prefill_only=request.prefill_only,
+            stored=prepared.stored,
+            save_as=_saves_as(request),
         )
-        return [Run(sequence)]
+        notices = [noticed(active.start.id, each) for each in prepared.notices]
+        told: list[Decision] = [self._output(notices, now)] if notices else []
+        return [*told, Run(sequence)]
 
     def preparation_failed(self, id: SequenceId, error: RequestError, now: float) -> list[Decision]:
         """A preparation failed; ignored when its request is over."""
@@ -247,19 +276,47 @@ class Session:
     def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
         """The engine made a step; outputs of sequences that are not this session's are ignored."""
         items: list[Item] = []
-        drops: list[Decision] = []
+        further: list[Decision] = []
         for output in outputs:
             active = self._active.get(output.id)
-            if active is None or active.answer is None:
+            if active is None or active.answer is None or active.is_saving:
                 continue
-            items += active.answer.take(output)
+            if active.ended is None:
+                items += active.answer.take(output)
             if active.answer.is_over:
-                self._forget(output.id)
-                if output.end is None:
-                    drops.append(Drop(output.id))
-        if not items:
+                further += self._over(active, output, items)
+        told: list[Decision] = [self._output(items, now)] if items else []
+        return self._settle(told + further) if told or further else []
+
+    def saved(self, id: SequenceId, failure: Notice | None, now: float) -> list[Decision]:
+        """A save was written, or was not; whoever still waits for its end is told."""
+        active = self._active[id]
+        is_awaited = self._sequences.get(active.start.id) == id
+        self._forget(id)
+        if active.ended is None or not is_awaited:
             return []
-        return self._settle([self._output(items, now), *drops])
+        notices = [] if failure is None else [noticed(active.start.id, failure)]
+        return self._settle([self._output([*notices, active.ended], now)])
+
+    def _over(self, active: _Active, output: SequenceOutput, items: list[Item]) -> list[Decision]:
+        """The answer is complete. From `items` an end is taken that has to wait for a save."""
+        key = _saves_as(active.start.request)
+        if active.ended is None and key is not None and isinstance(end := items[-1], Ended):
+            active.ended = end
+            items.pop()
+            if output.end is None:
+                return [Finish(output.id)]
+        if key is None or active.ended is None:
+            self._forget(output.id)
+            return [] if output.end else [Drop(output.id)]
+        if output.end is None:
+            return []  # of what follows a stop string
+        if output.end.saved is not None:
+            active.is_saving = True
+            return [Save(output.id, key, output.end.saved)]
+        items += [noticed(active.start.id, _NOT_SAVED), active.ended]
+        self._forget(output.id)
+        return []
 
     def slots_changed(self, now: float) -> list[Decision]:
         """A slot may have become free: a balancer that was told `Busy` is told to try again."""
@@ -293,16 +350,21 @@ class Session:
         if self.is_offline:
             return []
         wire = to_wire(error)
-        refused: list[Item] = [Refused(id=each, error=wire) for each in self._sequences]
-        sends: list[Decision] = [self._output(refused, now)] if refused else []
+        ends: list[Item] = [
+            self._active[id].ended or Refused(id=request_id, error=wire)
+            for request_id, id in self._sequences.items()
+        ]
+        sends: list[Decision] = [self._output(ends, now)] if ends else []
         return sends + self._leave(error.message)
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        by_request = {active.start.id: id for id, active in self._active.items()}
-        if by_request != self._sequences:
+        awaited = set(self._sequences.values())
+        if any(self._active[id].start.id != name for name, id in self._sequences.items()):
             raise RuntimeError("requests and sequences do not match")
-        if self._active and not self.is_live:
+        if any(id not in awaited and not each.is_saving for id, each in self._active.items()):
+            raise RuntimeError("a request that nobody waits for goes on")
+        if self._sequences and not self.is_live:
             raise RuntimeError("requests are held without a live connection")
         if (self._pulse is None) != self.is_offline:
             raise RuntimeError("a pulse without a connection, or the other way round")
@@ -310,7 +372,7 @@ class Session:
             raise RuntimeError("more requests are active than slots are busy")
 
     def _settle(self, decisions: list[Decision]) -> list[Decision]:
-        if self._drain_deadline is None or self._active:
+        if self._drain_deadline is None or self._sequences:
             return decisions
         return decisions + self._leave("the agent is shutting down")
 
@@ -326,8 +388,12 @@ class Session:
         return Drop(id) if is_running else Abandon(id)
 
     def _forget(self, id: SequenceId) -> None:
-        del self._sequences[self._active.pop(id).start.id]
+        start = self._active.pop(id).start
+        if self._sequences.get(start.id) == id:
+            del self._sequences[start.id]
         self._slots.free()
+        if (key := _saves_as(start.request)) is not None:
+            self._writers.release(key)
 
     def _output(self, items: Sequence[Item], now: float) -> Send:
         return self._send(Output(items=tuple(items)), now)
@@ -336,6 +402,15 @@ class Session:
         if self._pulse is not None:
             self._pulse.sent(now)
         return Send(message)
+
+
+def _saves_as(request: GenerateRequest) -> str | None:
+    return request.cache_key if request.save_cache else None
+
+
+def _key_is_taken(id: RequestId, key: str) -> Refused:
+    message = f"`save_cache`: a request that runs will save under the key {key!r}; wait for its end"
+    return Refused(id=id, error=to_wire(InvalidRequest(message, field="save_cache")))
 
 
 def _never_ran(id: RequestId) -> Ended:

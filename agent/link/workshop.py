@@ -1,4 +1,4 @@
-"""Where the sessions' requests are prepared, on a few threads, and handed to the engine's worker.
+"""Where requests are prepared and prompts stored, on a few threads; and the way to the worker.
 
 Called on the event loop's thread only, and replies there.
 """
@@ -11,10 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from ...shared.errors import InternalError, RequestError
-from ...shared.inference import GenerateRequest
+from ...shared.inference import GenerateRequest, Notice
 from ..chat.prepare import Preparer
 from ..chat.prepared import Outcome
+from ..engine.prompt_store import Ignored, PromptStore
 from ..engine.sequence import NewSequence, SequenceId
+from ..engine.stored_prompt import StoredPrompt
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +28,20 @@ class Worker(Protocol):
     """What is needed of the engine's worker."""
 
     def add(self, sequence: NewSequence) -> None: ...
+    def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
 
 
 class Workshop:
-    """Preparation threads before `worker`. At most as many wait as requests hold slots."""
+    """Preparation threads around `worker`. At most as many wait as requests hold slots."""
 
-    def __init__(self, preparer: Preparer, worker: Worker) -> None:
+    def __init__(
+        self, preparer: Preparer, worker: Worker, store: PromptStore | None = None
+    ) -> None:
+        """Without a `store` nothing may be saved, and the preparer says so to clients."""
         self._preparer = preparer
         self._worker = worker
+        self._store = store
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
@@ -54,6 +61,17 @@ class Workshop:
     def run(self, sequence: NewSequence) -> None:
         """Run `sequence`."""
         self._worker.add(sequence)
+
+    def finish(self, id: SequenceId) -> None:
+        """End a sequence well."""
+        self._worker.finish(id)
+
+    def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
+        """Store `prompt` under `key`; `reply` hears when it is done, or why it is not."""
+        if self._store is None:
+            raise RuntimeError("a prompt came to be stored where there is no store")
+        future = self._threads.submit(_saved, self._store, key, prompt)
+        asyncio.wrap_future(future).add_done_callback(partial(_reply, reply))
 
     def drop(self, id: SequenceId) -> None:
         """Stop a sequence."""
@@ -79,3 +97,17 @@ def _outcome(preparer: Preparer, request: GenerateRequest) -> Outcome:
     except Exception:  # the boundary of preparation: everything is logged and the client answered
         logger.exception("a request could not be prepared")
         return InternalError("the agent failed to prepare the request; its log has the rest")
+
+
+def _saved(store: PromptStore, key: str, prompt: StoredPrompt) -> Notice | None:
+    try:
+        ignored = store.save(key, prompt)
+    except Exception:  # the boundary of storing: everything is logged and the client told
+        logger.exception("a prompt could not be stored")
+        ignored = Ignored("the agent failed to save the prompt; its log has the rest")
+    return None if ignored is None else ignored.notice
+
+
+def _reply(reply: Callable[[Notice | None], None], future: asyncio.Future[Notice | None]) -> None:
+    if not future.cancelled():
+        reply(future.result())

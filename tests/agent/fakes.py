@@ -16,6 +16,7 @@ from arriero.agent.engine.sequence import (
     SequenceStats,
 )
 from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
@@ -80,6 +81,7 @@ class FakeWorker:
         self.model = byte_model()
         self.error: Exception | None = None
         self.added: asyncio.Queue[NewSequence] = asyncio.Queue()
+        self.finished: asyncio.Queue[SequenceId] = asyncio.Queue()
         self.dropped: asyncio.Queue[SequenceId] = asyncio.Queue()
         self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
@@ -95,6 +97,9 @@ class FakeWorker:
     def add(self, sequence: NewSequence) -> None:
         self.added.put_nowait(sequence)
 
+    def finish(self, sequence_id: SequenceId) -> None:
+        self.finished.put_nowait(sequence_id)
+
     def drop(self, sequence_id: SequenceId) -> None:
         self.dropped.put_nowait(sequence_id)
 
@@ -105,7 +110,14 @@ class FakeWorker:
         assert self.on_step is not None
         self.on_step(outputs)
 
-    def say(self, sequence: NewSequence, text: str, *, is_last: bool = False) -> None:
+    def say(
+        self,
+        sequence: NewSequence,
+        text: str,
+        *,
+        is_last: bool = False,
+        saved: StoredPrompt | None = None,
+    ) -> None:
         """A step in which `sequence` gained `text`."""
         tokens = tuple(text.encode())
         stats = SequenceStats(
@@ -116,9 +128,8 @@ class FakeWorker:
             prefill_seconds=0.5,
             decode_seconds=0.25,
         )
-        self.step(
-            SequenceOutput(sequence.id, tokens, SequenceEnd("stop", stats) if is_last else None)
-        )
+        end = SequenceEnd("stop", stats, saved) if is_last else None
+        self.step(SequenceOutput(sequence.id, tokens, end))
 
     def crash(self, error: BaseException) -> None:
         assert self.on_crash is not None

@@ -10,11 +10,12 @@ import pytest
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
 from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.lifeline import Lifeline, Loaded, Ready, Report
 from arriero.agent.settings import AgentSettings
-from arriero.shared.inference import AgentId
+from arriero.shared.inference import AgentId, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import Ended, Hello, Issue, Piece, Refused, Reject, Status
+from arriero.shared.messages import Ended, Hello, Issue, Piece, Refused, Reject, Start, Status
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, FakeWorker, byte_model
 
 MODEL = Path("m.gguf")
@@ -157,6 +158,32 @@ async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
         assert piece.text == "yes"
 
 
+async def test_a_prompt_is_saved_before_the_end_is_told(
+    balancer: FakeBalancer, tmp_path: Path
+) -> None:
+    model, folder = tmp_path / "m.gguf", tmp_path / "cache"
+    model.write_bytes(b"GGUF")
+    agent = Agent(model=model, balancer=(balancer.url,), cache_dir=folder)
+    async with agent.running():
+        peer = await balancer.peer()
+        request = GenerateRequest(prompt="x", stop=("!",), cache_key="k", save_cache=True)
+        await peer.say(Start(id=RequestId("r"), request=request))
+        sequence = await agent.worker.added.get()
+        assert sequence.save_as == "k"
+        agent.worker.say(sequence, "yes!")
+        [piece] = (await peer.output()).items
+        assert isinstance(piece, Piece) and piece.text == "yes"
+        assert await agent.worker.finished.get() == sequence.id
+        saved = StoredPrompt(sequence.prompt, b"state")
+        agent.worker.say(sequence, "", is_last=True, saved=saved)
+        [ended] = (await peer.output()).items
+        assert isinstance(ended, Ended) and ended.finish_reason == "stop"
+        assert len(list(folder.iterdir())) == 1
+
+        await peer.say(Start(id=RequestId("s"), request=GenerateRequest(prompt="x", cache_key="k")))
+        assert (await agent.worker.added.get()).stored == saved
+
+
 async def test_tells_what_its_engine_did(balancer: FakeBalancer) -> None:
     async with FakeBalancer.open() as other:
         agent = Agent(balancer=(balancer.url, other.url))
@@ -196,6 +223,16 @@ class TestItCannotStart:
         agent.worker.error = ModelError("m.gguf: not a GGUF file")
         with pytest.raises(StartupError, match=r"^m.gguf: not a GGUF file$"):
             await agent.run()
+
+    async def test_with_a_cache_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
+        model, folder = tmp_path / "m.gguf", tmp_path / "file" / "folder"
+        model.write_bytes(b"GGUF")
+        folder.parent.write_bytes(b"")
+        agent = Agent(model=model, cache_dir=folder)
+        with pytest.raises(StartupError, match=r"--cache-dir .*folder cannot be used"):
+            await agent.run()
+        assert agent.worker.is_stopped
+        assert agent.reports == []
 
     async def test_where_its_balancer_speaks_another_version(self, balancer: FakeBalancer) -> None:
         agent = Agent(balancer=(balancer.url,))

@@ -29,6 +29,8 @@ def test_defaults() -> None:
         "kv_cells": None,
         "threads": default_threads(),
         "max_stall": 0.5,
+        "cache_dir": None,
+        "cache_limit": 10 * 2**30,
         "gpu_layers": -1,
         "drain_timeout": 30.0,
         "log_format": "auto",
@@ -61,6 +63,13 @@ def test_the_cache_holds_a_slot_at_least() -> None:
     complaint = refused("--context-size", "512", "--kv-cells", "500")
     assert "--kv-cells" in complaint
     assert "must hold one slot at least, which is 512" in complaint
+
+
+def test_where_prompts_are_stored() -> None:
+    settings = load(AgentSettings, ["--cache-dir", "/c", "--cache-limit", "500MB"], {})
+    assert (settings.cache_dir, settings.cache_limit) == (Path("/c"), 500_000_000)
+    assert "--cache-limit" in refused("--cache-limit", "0")
+    assert "--cache-limit" in refused("--cache-limit", "much")
 
 
 def test_chat_families() -> None:

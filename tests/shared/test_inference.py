@@ -49,7 +49,6 @@ def test_everything_at_once() -> None:
         "thinking": False,
         "tools": [{"type": "function"}],
         "priority": -100,
-        "n_discard": 256,
         "prefill_only": True,
         "cache_key": "k" * 256,
         "save_cache": True,
@@ -72,9 +71,19 @@ def test_a_cache_is_saved_under_a_key(key: dict[str, Any]) -> None:
     assert parse(prompt="a", save_cache=False, **key).cache_key is None
 
 
+@pytest.mark.parametrize(("field", "value"), [("prefill_only", True), ("cache_key", "k")])
+def test_what_moves_is_not_kept(field: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match="must not stand beside `n_discard`") as refused:
+        parse(prompt="a", n_discard=256, **{field: value})
+    assert refused.value.field == field
+    assert parse(prompt="a", n_discard=256, prefill_only=False).n_discard == 256
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("n_discard", 0),
+        ("prefill_only", 1),
         ("cache_key", ""),
         ("cache_key", "k" * 257),
         ("cache_key", 1),

@@ -1,4 +1,6 @@
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,8 +8,10 @@ import pytest
 from arriero.agent.chat.families import ChatFamily, family_named
 from arriero.agent.chat.prepare import MIN_KEPT, Preparer
 from arriero.agent.chat.prepared import Prepared, Reading
+from arriero.agent.engine.prompt_store import PromptStore
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
+from arriero.agent.engine.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest
 from tests.agent.fakes import BOS, byte_model
@@ -139,6 +143,58 @@ def test_a_stored_prompt_is_refused_where_none_is_kept() -> None:
     with pytest.raises(NotSupported, match="--cache-dir") as caught:
         prompt(make(), prompt="x", cache_key="k")
     assert caught.value.field == "cache_key"
+
+
+class TestStored:
+    ORIGIN = Origin(
+        model=ModelIdentity(architecture="none", parameters=0, size_bytes=0, digest="d"),
+        engine="e",
+        cache="c",
+    )
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> PromptStore:
+        return PromptStore(tmp_path, limit_bytes=10_000, origin=self.ORIGIN)
+
+    def prepared(self, store: PromptStore, **fields: Any) -> Prepared:
+        preparer = Preparer(byte_model(), 16, store=store)
+        return preparer.prepare(GenerateRequest(prompt="hi", **fields))
+
+    def test_what_is_stored_under_the_key_is_loaded(self, store: PromptStore) -> None:
+        stored = StoredPrompt((BOS, *b"hi"), b"state")
+        store.save("k", stored)
+        assert self.prepared(store, cache_key="k").stored == stored
+        assert self.prepared(store, cache_key="other").stored is None
+        assert self.prepared(store).stored is None
+        assert self.prepared(store, cache_key="k").notices == ()
+
+    def test_what_cannot_be_used_is_told(self, store: PromptStore, tmp_path: Path) -> None:
+        store.save("k", StoredPrompt((1,), b"state"))
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(path.read_bytes()[:-1])
+        prepared = self.prepared(store, cache_key="k")
+        assert prepared.stored is None
+        (notice,) = prepared.notices
+        assert notice.code == "prompt_cache"
+        assert "damaged" in notice.message
+
+    def test_what_does_not_fit_into_the_context_is_told(self, store: PromptStore) -> None:
+        store.save("k", StoredPrompt((1,) * 16, b"state"))
+        assert self.prepared(store, cache_key="k").stored is not None
+        store.save("k", StoredPrompt((1,) * 17, b"state"))
+        prepared = self.prepared(store, cache_key="k")
+        assert prepared.stored is None
+        assert "17 tokens, more than this agent's context of 16" in prepared.notices[0].message
+
+    def test_nothing_is_loaded_for_what_is_refused(
+        self, store: PromptStore, tmp_path: Path
+    ) -> None:
+        store.save("k", StoredPrompt((1,), b"state"))
+        (path,) = tmp_path.iterdir()
+        os.utime(path, (5, 5))
+        with pytest.raises(InvalidRequest):
+            self.prepared(store, cache_key="k", logit_bias={"999": 1.0})
+        assert path.stat().st_mtime == 5
 
 
 class TestShift:

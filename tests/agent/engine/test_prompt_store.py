@@ -10,6 +10,7 @@ import pytest
 
 from arriero.agent.engine.prompt_store import SUFFIX, UNFINISHED_SUFFIX, Ignored, PromptStore
 from arriero.agent.engine.stored_prompt import ModelIdentity, Origin, StoredPrompt, pack
+from arriero.shared.inference import Notice
 
 ORIGIN = Origin(
     model=ModelIdentity(architecture="qwen3", parameters=7, size_bytes=14, digest="abc"),
@@ -46,6 +47,10 @@ def test_what_was_saved_is_loaded(folder: Path) -> None:
     assert store.load("a") == PROMPT
     assert store_in(folder).load("a") == PROMPT
     assert store.load("b") is None
+
+
+def test_what_is_ignored_is_for_the_client() -> None:
+    assert Ignored("torn").notice == Notice("prompt_cache", "torn")
 
 
 def test_a_key_is_overwritten(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from arriero.agent.chat.prepare import Preparer
 from arriero.agent.engine.sequence import SequenceId, SequenceOutput
+from arriero.agent.engine.writers import Writers
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
@@ -49,6 +50,7 @@ class House:
 
     def __init__(self) -> None:
         self.slots = Slots(2)
+        self.writers = Writers()
         self.worker = FakeWorker(Path("m.gguf"))
         self.worker.on_step = self.stepped
         self.workshop = Workshop(Preparer(byte_model(), 16), self.worker)
@@ -62,6 +64,7 @@ class House:
             hello=HELLO,
             status=Status(slots=2, accepting=True, model=BYTES_INFO),
             slots=self.slots,
+            writers=self.writers,
             sequence_ids=self.numbers,
             piece=byte_model().vocab.piece,
         )

@@ -17,21 +17,25 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
+from arriero.agent.engine.stored_prompt import StoredPrompt
+from arriero.agent.engine.writers import Writers
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
     Decision,
     Drop,
+    Finish,
     GiveUp,
     MarkConnected,
     Prepare,
     Run,
+    Save,
     Send,
 )
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest, ShuttingDown, to_wire
-from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference import AgentId, GenerateRequest, Notice, Rates, RequestId, Usage
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Busy,
@@ -42,6 +46,7 @@ from arriero.shared.messages import (
     Heartbeat,
     Hello,
     Issue,
+    Noticed,
     Output,
     Piece,
     Refused,
@@ -86,6 +91,7 @@ def ids() -> Iterator[SequenceId]:
 def make(
     *,
     slots: Slots | None = None,
+    writers: Writers | None = None,
     numbers: Iterator[SequenceId] | None = None,
     status: Status = STATUS,
 ) -> Session:
@@ -93,13 +99,18 @@ def make(
         hello=HELLO,
         status=status,
         slots=slots or Slots(2),
+        writers=writers or Writers(),
         sequence_ids=numbers or ids(),
         piece=lambda token: bytes([token]),
     )
 
 
-def live(slots: Slots | None = None, numbers: Iterator[SequenceId] | None = None) -> Session:
-    session = make(slots=slots, numbers=numbers)
+def live(
+    slots: Slots | None = None,
+    numbers: Iterator[SequenceId] | None = None,
+    writers: Writers | None = None,
+) -> Session:
+    session = make(slots=slots, numbers=numbers, writers=writers)
     session.connected(0.0)
     session.received(WELCOME, 0.0)
     return session
@@ -116,7 +127,7 @@ def cancel(name: str) -> Cancel:
 def running(name: str = "r", *, slots: Slots | None = None) -> Session:
     session = live(slots)
     session.received(start(name), 0.0)
-    session.prepared(ONE, PREPARED)
+    session.prepared(ONE, PREPARED, 0.0)
     return session
 
 
@@ -124,7 +135,7 @@ def gained(text: str, id: SequenceId = ONE, *, end: SequenceEnd | None = None) -
     return SequenceOutput(id, tuple(text.encode()), end)
 
 
-def output(*items: Piece | Ended | Refused | Busy) -> Send:
+def output(*items: Piece | Ended | Noticed | Refused | Busy) -> Send:
     return Send(Output(items=items))
 
 
@@ -224,7 +235,7 @@ class TestOneRequest:
         session = live(slots)
         assert session.received(start("r"), 0.0) == [Prepare(ONE, REQUEST)]
         assert slots.num_busy == 1
-        assert session.prepared(ONE, PREPARED) == [
+        assert session.prepared(ONE, PREPARED, 0.0) == [
             Run(
                 NewSequence(
                     id=ONE,
@@ -279,7 +290,7 @@ class TestManyRequests:
         session = live()
         for name, id in (("r", ONE), ("s", TWO)):
             session.received(start(name), 0.0)
-            session.prepared(id, PREPARED)
+            session.prepared(id, PREPARED, 0.0)
         error = EngineFailed("lost")
         failed = gained("", TWO, end=SequenceEnd(error, STATS))
         assert session.stepped([gained("a"), failed], 0.1) == [
@@ -321,7 +332,7 @@ class TestCancel:
         session.received(start("r"), 0.0)
         ended = Ended(id=RequestId("r"), finish_reason="cancelled", usage=Usage(), rates=Rates())
         assert session.received(cancel("r"), 0.1) == [output(ended), Abandon(ONE)]
-        assert session.prepared(ONE, PREPARED) == []
+        assert session.prepared(ONE, PREPARED, 0.0) == []
         assert session.preparation_failed(ONE, InvalidRequest("no"), 0.2) == []
 
     def test_of_nothing_is_nothing(self) -> None:
@@ -407,6 +418,142 @@ class TestSharedSlots:
         assert second.received(start("r"), 0.0) == [Prepare(TWO, REQUEST)]
 
 
+class TestStored:
+    def test_what_preparation_found_goes_to_the_engine_and_what_it_noticed_to_the_client(
+        self,
+    ) -> None:
+        session = live()
+        session.received(start("r"), 0.0)
+        stored = StoredPrompt((1, 2), b"state")
+        notice = Notice("prompt_cache", "torn")
+        prepared = replace(PREPARED, stored=stored, notices=(notice,))
+        told, run = session.prepared(ONE, prepared, 0.5)
+        assert told == output(Noticed(id=RequestId("r"), code="prompt_cache", message="torn"))
+        assert isinstance(run, Run)
+        assert (run.sequence.stored, run.sequence.save_as) == (stored, None)
+
+
+class TestSaving:
+    REQUEST = replace(REQUEST, cache_key="k", save_cache=True)
+    SAVED = StoredPrompt((1, 2, 3), b"state")
+    ENDED = Ended(id=RequestId("r"), finish_reason="stop", usage=USAGE, rates=ENDED_RATES)
+
+    def start(self, name: str) -> Start:
+        return Start(id=RequestId(name), request=self.REQUEST)
+
+    def running(self, slots: Slots | None = None, writers: Writers | None = None) -> Session:
+        session = live(slots, writers=writers)
+        session.received(self.start("r"), 0.0)
+        [run] = session.prepared(ONE, PREPARED, 0.0)
+        assert isinstance(run, Run) and run.sequence.save_as == "k"
+        return session
+
+    def saving(self, slots: Slots | None = None, writers: Writers | None = None) -> Session:
+        session = self.running(slots, writers)
+        end = SequenceEnd("stop", STATS, self.SAVED)
+        assert session.stepped([gained("a", end=end)], 1.0) == [
+            output(piece("r", "a")),
+            Save(ONE, "k", self.SAVED),
+        ]
+        return session
+
+    def test_the_end_waits_for_the_save(self) -> None:
+        session = self.saving()
+        assert session.num_active == 1
+        assert session.saved(ONE, None, 2.0) == [output(self.ENDED)]
+        assert session.num_active == 0
+
+    def test_a_save_that_failed_is_a_notice(self) -> None:
+        notice = Noticed(id=RequestId("r"), code="prompt_cache", message="disk full")
+        session = self.saving()
+        assert session.saved(ONE, Notice("prompt_cache", "disk full"), 2.0) == [
+            output(notice, self.ENDED)
+        ]
+
+    def test_an_answer_that_a_stop_string_ends_is_finished_and_saved(self) -> None:
+        session = self.running()
+        told, finish = session.stepped([gained("a!")], 1.0)
+        assert isinstance(told, Send) and finish == Finish(ONE)
+        assert session.stepped([gained("b")], 1.1) == [], "nothing of what follows is told"
+        end = SequenceEnd("stop", STATS, self.SAVED)
+        assert session.stepped([gained("", end=end)], 1.2) == [Save(ONE, "k", self.SAVED)]
+        [send] = session.saved(ONE, None, 2.0)
+        assert isinstance(send, Send) and isinstance(send.message, Output)
+        [ended] = send.message.items
+        assert isinstance(ended, Ended)
+        assert (ended.finish_reason, ended.usage.completion_tokens) == ("stop", 2)
+
+    def test_an_engine_that_fails_before_it_could_save_is_a_notice(self) -> None:
+        session = self.running()
+        session.stepped([gained("a!")], 1.0)
+        failed = SequenceEnd(EngineFailed("no"), STATS)
+        [send] = session.stepped([gained("", end=failed)], 1.1)
+        assert isinstance(send, Send) and isinstance(send.message, Output)
+        assert [item.type for item in send.message.items] == ["noticed", "ended"]
+        assert session.num_active == 0
+
+    def test_an_answer_that_failed_is_not_saved(self) -> None:
+        session = self.running()
+        [send] = session.stepped([gained("", end=SequenceEnd(EngineFailed("no"), STATS))], 1.1)
+        assert send == output(Refused(id=RequestId("r"), error=to_wire(EngineFailed("no"))))
+        assert session.num_active == 0
+
+    def test_a_key_has_one_writer_at_a_time_whatever_the_balancer(self) -> None:
+        slots, writers = Slots(2), Writers()
+        session, other = self.running(slots, writers), live(slots, writers=writers)
+        [send] = other.received(self.start("s"), 0.0)
+        assert isinstance(send, Send) and isinstance(send.message, Output)
+        [refused] = send.message.items
+        assert isinstance(refused, Refused)
+        assert (refused.error.code, refused.error.field) == ("invalid_request", "save_cache")
+        assert slots.num_free == 1
+        session.received(cancel("r"), 0.0)
+        assert isinstance(other.received(self.start("s"), 0.0)[0], Prepare)
+
+    def test_the_key_is_held_until_it_is_written(self) -> None:
+        writers = Writers()
+        session = self.saving(writers=writers)
+        assert not writers.claim("k")
+        session.saved(ONE, None, 2.0)
+        assert writers.claim("k")
+
+    def test_those_that_only_load_may_be_several(self) -> None:
+        session = self.running()
+        request = replace(self.REQUEST, save_cache=False)
+        [decision] = session.received(Start(id=RequestId("s"), request=request), 0.0)
+        assert decision == Prepare(TWO, request)
+
+    def test_cancelling_what_is_complete_changes_nothing(self) -> None:
+        session = self.saving()
+        assert session.received(cancel("r"), 1.5) == []
+        assert session.saved(ONE, None, 2.0) == [output(self.ENDED)]
+
+    def test_a_save_goes_on_without_its_connection_and_holds_slot_and_key(self) -> None:
+        slots, writers = Slots(2), Writers()
+        session = self.saving(slots, writers)
+        assert session.disconnected() == []
+        session.connected(2.0)
+        session.received(WELCOME, 2.0)
+        session.received(start("r"), 2.0)
+        assert slots.num_free == 0
+        assert session.saved(ONE, None, 3.0) == [], "another request goes by that name now"
+        assert (slots.num_free, session.num_active) == (1, 1)
+        assert writers.claim("k")
+
+    def test_at_the_deadline_a_complete_answer_ends_well(self) -> None:
+        session = self.saving()
+        session.drain(1.0, 1.5)
+        send, *rest = session.tick(1.5)
+        assert send == output(self.ENDED)
+        assert isinstance(rest[0], Close)
+        assert session.saved(ONE, None, 2.0) == []
+
+    def test_the_drain_waits_for_it(self) -> None:
+        session = self.saving()
+        session.drain(1.0, 31.0)
+        assert isinstance(session.saved(ONE, None, 2.0)[-1], Close)
+
+
 class TestDrain:
     NOT_ACCEPTING = Send(replace(STATUS, accepting=False))
     LEAVE = Close("the agent is shutting down")
@@ -436,7 +583,7 @@ class TestDrain:
         session = live()
         session.received(start("r"), 0.0)
         session.drain(1.0, 31.0)
-        assert isinstance(session.prepared(ONE, PREPARED)[0], Run)
+        assert isinstance(session.prepared(ONE, PREPARED, 0.0)[0], Run)
 
     def test_the_rest_ends_at_the_deadline(self) -> None:
         session = running()

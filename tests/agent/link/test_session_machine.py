@@ -17,21 +17,25 @@ from hypothesis.stateful import (
 from arriero.agent.chat.prepared import Prepared
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
+from arriero.agent.engine.stored_prompt import StoredPrompt
+from arriero.agent.engine.writers import Writers
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
     Decision,
     Drop,
+    Finish,
     GiveUp,
     MarkConnected,
     Prepare,
     Run,
+    Save,
     Send,
 )
 from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest
-from arriero.shared.inference import AgentId, GenerateRequest, RequestId
+from arriero.shared.inference import AgentId, GenerateRequest, Notice, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Busy,
@@ -42,6 +46,7 @@ from arriero.shared.messages import (
     Heartbeat,
     Hello,
     Item,
+    Noticed,
     Output,
     Piece,
     Refused,
@@ -66,13 +71,23 @@ HELLO = Hello(
 WELCOME = Welcome(
     protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=1.0, heartbeat_timeout=TIMEOUT
 )
-PREPARED = Prepared(prompt=(1, 2), sampling=Sampling(seed=1), max_tokens=None, stop=(STOP,))
+PREPARED = Prepared(
+    prompt=(1, 2),
+    sampling=Sampling(seed=1),
+    max_tokens=None,
+    stop=(STOP,),
+    notices=(Notice("prompt_cache", "torn"),),
+)
+KEYS = ("k", "l")
+NOT_SAVED = Notice("prompt_cache", "disk full")
+SAVED = StoredPrompt((1, 2), b"state")
 
 
 @dataclass
 class Asked:
-    """A request as its balancer knows it: not answered yet."""
+    """A request as its balancer knows it: not answered yet. `key`: it is to be saved."""
 
+    key: str | None = None
     sequence: SequenceId | None = None
     tokens: list[int] = field(default_factory=list)
     text: str = ""
@@ -82,7 +97,11 @@ class Balancer:
     """One balancer's view, and the shell of its session: checks every decision it carries out."""
 
     def __init__(
-        self, slots: Slots, numbers: Iterator[SequenceId], given: dict[SequenceId, list[int]]
+        self,
+        slots: Slots,
+        writers: Writers,
+        numbers: Iterator[SequenceId],
+        given: dict[SequenceId, list[int]],
     ) -> None:
         self.slots = slots
         self.given = given  # all tokens the engine ever yielded, by sequence
@@ -90,12 +109,16 @@ class Balancer:
             hello=HELLO,
             status=Status(slots=NUM_SLOTS, accepting=True),
             slots=slots,
+            writers=writers,
             sequence_ids=numbers,
             piece=lambda token: TEXTS[token].encode(),
         )
         self.open: dict[RequestId, Asked] = {}
         self.preparing: set[SequenceId] = set()
         self.running: set[SequenceId] = set()
+        self.finishing: set[SequenceId] = set()  # of those that run
+        self.saving: dict[SequenceId, str] = {}
+        self.orphans: dict[SequenceId, str] = {}  # of those, what nobody waits for any more
         self.is_connected = False
         self.drained_at: float | None = None
         self.heard_at = 0.0
@@ -106,6 +129,16 @@ class Balancer:
         """When its connection ends, at the latest."""
         lost_at = self.heard_at + TIMEOUT
         return lost_at if self.drained_at is None else min(lost_at, self.drained_at)
+
+    @property
+    def keys(self) -> set[str]:
+        """Those that its requests are going to save, or are saving."""
+        asked = {asked.key for asked in self.open.values() if asked.sequence and asked.key}
+        return asked | set(self.orphans.values())
+
+    def keyed(self, id: SequenceId) -> str | None:
+        """Under which key the sequence is to be saved."""
+        return next((one.key for one in self.open.values() if one.sequence == id), None)
 
     def carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
@@ -131,8 +164,17 @@ class Balancer:
             case Run(sequence):
                 self.preparing.remove(sequence.id)
                 self.running.add(sequence.id)
+                assert sequence.save_as == self.keyed(sequence.id)
+            case Finish(id):
+                assert id in self.running - self.finishing and self.keyed(id)
+                self.finishing.add(id)
             case Drop(id):
                 self.running.remove(id)
+                self.finishing.discard(id)
+            case Save(id, key, prompt):
+                assert id not in self.running and id not in self.saving
+                assert (key, prompt) == (self.keyed(id), SAVED)
+                self.saving[id] = key
             case Close() | GiveUp():
                 self.lose()
 
@@ -148,8 +190,10 @@ class Balancer:
                 del self.open[item.id]
             case Refused():
                 del self.open[item.id]
+            case Noticed():
+                assert asked.sequence is not None
             case Busy():
-                assert asked == Asked()
+                assert asked == Asked(asked.key)
                 assert self.drained_at is not None or self.slots.num_free == 0
                 del self.open[item.id]
 
@@ -165,6 +209,7 @@ class Balancer:
         """The connection is over, so what was asked on it will never be answered."""
         self.is_connected = False
         self.unanswered = set(self.open)
+        self.orphans = dict(self.saving)
         self.open.clear()
 
 
@@ -173,9 +218,10 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = 0.0
         self.slots = Slots(NUM_SLOTS)
+        self.writers = Writers()
         numbers = map(SequenceId, count(1))
         self.given: dict[SequenceId, list[int]] = {}
-        self.balancers = [Balancer(self.slots, numbers, self.given) for _ in range(2)]
+        self.balancers = [Balancer(self.slots, self.writers, numbers, self.given) for _ in range(2)]
         self.past: list[SequenceId] = [SequenceId(999)]
 
     def say(self, which: int, message: FromBalancer) -> None:
@@ -193,17 +239,24 @@ class Machine(RuleBasedStateMachine):
                 balancer.carry_out(balancer.session.connected(self.now))
                 self.say(which, WELCOME)
 
-    @rule(which=st.integers(0, 1), name=NAMES)
-    def start(self, which: int, name: RequestId) -> None:
+    @rule(which=st.integers(0, 1), name=NAMES, key=st.none() | st.sampled_from(KEYS))
+    def start(self, which: int, name: RequestId, key: str | None) -> None:
         balancer = self.balancers[which]
         if balancer.is_connected and name not in balancer.open:
-            balancer.open[name] = Asked()
-            self.say(which, Start(id=name, request=GenerateRequest(prompt="x")))
+            taken = {key for each in self.balancers for key in each.keys}
+            can_start = self.slots.num_free and balancer.drained_at is None
+            request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
+            balancer.open[name] = Asked(key)
+            self.say(which, Start(id=name, request=request))
+            assert (name in balancer.open) == bool(can_start and key not in taken)
 
     @rule(which=st.integers(0, 1), name=NAMES)
     def cancel(self, which: int, name: RequestId) -> None:
+        balancer = self.balancers[which]
+        asked = balancer.open.get(name, Asked())
+        is_complete = asked.sequence in balancer.finishing or asked.sequence in balancer.saving
         self.say(which, Cancel(id=name))
-        assert name not in self.balancers[which].open
+        assert (name in balancer.open) == is_complete
 
     @rule(which=st.integers(0, 1), message=st.sampled_from([Heartbeat(), Goodbye()]))
     def nod(self, which: int, message: FromBalancer) -> None:
@@ -214,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         id = data.draw(self._tickets())
         for balancer in self.balancers:
             was_awaited = id in balancer.preparing
-            balancer.carry_out(balancer.session.prepared(id, PREPARED))
+            balancer.carry_out(balancer.session.prepared(id, PREPARED, self.now))
             assert id in balancer.running or not was_awaited
 
     @rule(data=st.data())
@@ -238,6 +291,7 @@ class Machine(RuleBasedStateMachine):
         ended = {output.id for output in outputs if output.end is not None}
         for balancer in self.balancers:
             balancer.running -= ended  # before its session hears of it: it must not drop these
+            balancer.finishing -= ended
             balancer.carry_out(balancer.session.stepped(outputs, self.now))
         self.past += ended
 
@@ -255,7 +309,24 @@ class Machine(RuleBasedStateMachine):
             prefill_seconds=0.1,
             decode_seconds=0.1,
         )
-        return SequenceOutput(id, tuple(tokens), SequenceEnd(reason, stats))
+        is_saved = isinstance(reason, str) and any(each.keyed(id) for each in self.balancers)
+        saved = SAVED if is_saved else None
+        return SequenceOutput(id, tuple(tokens), SequenceEnd(reason, stats, saved))
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def a_save_is_done(self, data: st.DataObject, which: int) -> None:
+        balancer = self.balancers[which]
+        if balancer.saving:
+            id = data.draw(st.sampled_from(sorted(balancer.saving)))
+            self.save(balancer, id, data.draw(st.sampled_from([None, NOT_SAVED])))
+
+    def save(self, balancer: Balancer, id: SequenceId, failure: Notice | None) -> None:
+        num_open = len(balancer.open)
+        del balancer.saving[id]
+        is_orphan = balancer.orphans.pop(id, None) is not None
+        balancer.carry_out(balancer.session.saved(id, failure, self.now))
+        if balancer.is_connected:
+            assert len(balancer.open) == num_open - (not is_orphan)
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
     def time_passes(self, seconds: float) -> None:
@@ -318,8 +389,9 @@ class Machine(RuleBasedStateMachine):
         assert held == self.slots.num_busy <= NUM_SLOTS
         for balancer in self.balancers:
             balancer.session.check_integrity()
-            assert balancer.session.num_active == len(balancer.open)
-            assert len(balancer.preparing) + len(balancer.running) == len(balancer.open)
+            assert balancer.session.num_active == len(balancer.open) + len(balancer.orphans)
+            num_in_engine = len(balancer.preparing) + len(balancer.running)
+            assert num_in_engine + len(balancer.saving) == balancer.session.num_active
             assert balancer.session.is_offline == (not balancer.is_connected)
             if balancer.drained_at is not None:
                 assert balancer.open or not balancer.is_connected
@@ -331,6 +403,9 @@ class Machine(RuleBasedStateMachine):
             balancer.lose()
             balancer.carry_out(balancer.session.disconnected())
             assert not balancer.preparing and not balancer.running
+            for id in sorted(balancer.saving):
+                self.save(balancer, id, None)
+        assert all(self.writers.claim(key) for key in KEYS)
         assert self.slots.num_busy == 0
 
 

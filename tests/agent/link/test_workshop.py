@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +9,13 @@ import pytest
 
 from arriero.agent.chat.prepare import Preparer
 from arriero.agent.chat.prepared import Outcome, Prepared
+from arriero.agent.engine.prompt_store import Ignored, PromptStore
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.agent.link.workshop import NUM_THREADS, Workshop
 from arriero.shared.errors import InternalError, PromptTooLong
-from arriero.shared.inference import GenerateRequest
+from arriero.shared.inference import GenerateRequest, Notice
 from tests.agent.fakes import BOS, FakeWorker, byte_model
 
 ONE = SequenceId(1)
@@ -112,6 +115,53 @@ async def test_sequences_go_to_the_worker(worker: FakeWorker) -> None:
     workshop = Workshop(Preparer(byte_model(), 16), worker)
     sequence = NewSequence(id=ONE, prompt=(1,), max_tokens=None, sampling=Sampling(seed=1))
     workshop.run(sequence)
+    workshop.finish(ONE)
     workshop.drop(ONE)
     assert worker.added.get_nowait() == sequence
+    assert worker.finished.get_nowait() == ONE
     assert worker.dropped.get_nowait() == ONE
+
+
+class FullStore(PromptStore):
+    def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
+        return Ignored(f"no room for {key}")
+
+
+class BrokenStore(PromptStore):
+    def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
+        raise ValueError("a mistake of ours")
+
+
+async def outcome_of_save(
+    store_type: type[PromptStore], folder: Path, worker: FakeWorker
+) -> Notice | None:
+    origin = Origin(
+        model=ModelIdentity(architecture="none", parameters=0, size_bytes=0, digest="d"),
+        engine="e",
+        cache="c",
+    )
+    store = store_type(folder, limit_bytes=10_000, origin=origin)
+    workshop = Workshop(Preparer(byte_model(), 16, store=store), worker, store)
+    replied: asyncio.Future[Notice | None] = asyncio.get_running_loop().create_future()
+    workshop.save("k", StoredPrompt((1,), b"state"), replied.set_result)
+    return await replied
+
+
+async def test_a_prompt_is_stored(worker: FakeWorker, tmp_path: Path) -> None:
+    assert await outcome_of_save(PromptStore, tmp_path, worker) is None
+    (_,) = await asyncio.to_thread(os.listdir, tmp_path)
+
+
+async def test_a_prompt_that_cannot_be_stored_is_told(worker: FakeWorker, tmp_path: Path) -> None:
+    assert await outcome_of_save(FullStore, tmp_path, worker) == Notice(
+        "prompt_cache", "no room for k"
+    )
+
+
+async def test_a_mistake_in_storing_is_logged_and_told(
+    worker: FakeWorker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        failure = await outcome_of_save(BrokenStore, tmp_path, worker)
+    assert failure is not None and "a mistake of ours" not in failure.message
+    assert "a mistake of ours" in caplog.text
