@@ -243,9 +243,9 @@ class Session:
     # ---- what becomes of requests
 
     def prepared(self, id: SequenceId, prepared: Prepared, now: float) -> list[Decision]:
-        """A preparation succeeded; ignored when its request is over."""
+        """A preparation succeeded; ignored when nobody waits for it."""
         active = self._active.get(id)
-        if active is None:
+        if active is None or active.answer is not None:
             return []
         request = active.start.request
         active.answer = Answer(active.start.id, prepared, self._piece)
@@ -265,9 +265,9 @@ class Session:
         return [*told, Run(sequence)]
 
     def preparation_failed(self, id: SequenceId, error: RequestError, now: float) -> list[Decision]:
-        """A preparation failed; ignored when its request is over."""
+        """A preparation failed; ignored when nobody waits for it."""
         active = self._active.get(id)
-        if active is None:
+        if active is None or active.answer is not None:
             return []
         self._forget(id)
         refused = Refused(id=active.start.id, error=to_wire(error))
