@@ -10,7 +10,8 @@ class Capacity:
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
-    `can_shift` says whether cells can move to other positions.
+    `can_shift` says whether cells can move to other positions. Computing a token costs as much as
+    `keep_for` generated tokens pay for passing over one cell more.
     """
 
     batch_size: int
@@ -18,3 +19,4 @@ class Capacity:
     num_holders: int
     can_share: bool
     can_shift: bool
+    keep_for: int

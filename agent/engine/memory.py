@@ -4,8 +4,11 @@ Everything that changes cells is recorded as an edit, to be carried out before t
 the order in which it happened here.
 
 A prefix is shared by reference. Kept prefixes go when cells or holders are needed, the one that was
-not used for the longest time first. A model that cannot share (it cannot give up a suffix of a
-sequence, or may have lost the start of one) keeps nothing.
+not used for the longest time first. They also go in time, for they are not free: every token that
+is generated passes over every cell in use, whoever holds it. After `keep_for` generated tokens an
+unused prefix has cost as much as computing it again; keeping it for so long and no longer is never
+worse than twice the best that could be done by knowing the future. A model that cannot share (it
+cannot give up a suffix of a sequence, or may have lost the start of one) keeps nothing.
 
 Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
 """
@@ -21,7 +24,9 @@ from .stored_prompt import StoredPrompt
 class Memory:
     """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves."""
 
-    def __init__(self, *, slots: int, holders: int, num_cells: int, can_share: bool) -> None:
+    def __init__(
+        self, *, slots: int, holders: int, num_cells: int, can_share: bool, keep_for: int
+    ) -> None:
         self.can_share = can_share
         self.num_cells = num_cells
         self._slots = slots
@@ -29,7 +34,10 @@ class Memory:
         self._cells = Cells(slots=slots)
         self._prefixes = PrefixCache()
         self._histories: dict[int, list[int]] = {}  # of slots whose tokens may all be shared
-        self._kept: set[int] = set()
+        self._keep_for = keep_for
+        self._num_generated = 0
+        self._next_look = keep_for
+        self._kept: dict[int, int] = {}  # with the number of generated tokens at the last use
         self._shelf = list(range(slots, holders)) if can_share else []
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
@@ -111,6 +119,12 @@ class Memory:
         self._cells.truncate(slot, length)
         self._edits.append(Clear(slot, length))
 
+    def generated(self, count: int) -> None:
+        """`count` tokens were generated, by whomever."""
+        self._num_generated += count
+        if self._num_generated >= self._next_look:
+            self._drop_stale()
+
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
         if not self.can_share or not self._shelf_has_room():
@@ -169,7 +183,8 @@ class Memory:
         _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
         _check(self._limit <= self.num_cells, f"limit {self._limit}")
         _check(self._histories.keys() <= self._used_at.keys(), "histories")
-        _check(not self._kept & {*self._shelf}, "kept prefixes")
+        _check(not self._kept.keys() & {*self._shelf}, "kept prefixes")
+        _check(self._num_generated < self._next_look, "prefixes kept too long")
         for holder in self._kept:
             equal = self._cells.length(holder) == self._prefixes.length(holder)
             _check(equal and holder in self._used_at, f"kept prefix {holder}")
@@ -186,25 +201,29 @@ class Memory:
             return
         holder = self._shelf.pop()
         self._prefixes.insert(holder, tokens)
-        if covering := self._prefixes.others_with_all_of(holder) & self._kept:
+        if covering := self._prefixes.others_with_all_of(holder) & self._kept.keys():
             self._prefixes.remove(holder)
             self._shelf.append(holder)
             self._use(max(covering))
             return
         self._cells.share(slot, holder, len(tokens))
         self._edits.append(Copy(slot, holder, len(tokens)))
-        self._use(holder)
-        for within in self._prefixes.others_within(holder) & self._kept:
+        for within in self._prefixes.others_within(holder) & self._kept.keys():
             self._drop(within)
-        self._kept.add(holder)
+        self._kept[holder] = self._num_generated
+        self._use(holder)
 
     def _drop_oldest(self) -> None:
-        oldest = min(self._kept, key=self._used_at.__getitem__)
-        self._kept.remove(oldest)
-        self._drop(oldest)
+        self._drop(min(self._kept, key=self._used_at.__getitem__))
+
+    def _drop_stale(self) -> None:
+        oldest_use = self._num_generated - self._keep_for
+        for holder in [holder for holder, use in self._kept.items() if use <= oldest_use]:
+            self._drop(holder)
+        self._next_look = self._keep_for + min(self._kept.values(), default=self._num_generated)
 
     def _drop(self, holder: int) -> None:
-        self._kept.discard(holder)
+        del self._kept[holder]
         self._forget(holder)
         self._shelf.append(holder)
 
@@ -235,6 +254,8 @@ class Memory:
     def _use(self, holder: int) -> None:
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
+        if holder in self._kept:
+            self._kept[holder] = self._num_generated
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -58,6 +58,7 @@ class Scheduler:
             holders=capacity.num_holders,
             num_cells=capacity.num_cells,
             can_share=capacity.can_share,
+            keep_for=capacity.keep_for,
         )
         self._tally = Tally()
         self._roster = Roster(slots)
@@ -216,6 +217,7 @@ class Scheduler:
                 outputs.append(self._extend(run.slot, one, token))
             elif not one.num_pending:  # it only wanted its prompt computed
                 outputs.append(self._end(run.slot, one, "stop"))
+        self._memory.generated(step.num_generating)
         self._memory.raise_limit(2 * (step.num_generating + step.num_prompt_tokens))
         return outputs
 

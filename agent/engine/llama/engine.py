@@ -64,6 +64,7 @@ class LlamaEngine:
             num_holders=llama_cpp.llama_max_parallel_sequences(),
             can_share=model.can_share,
             can_shift=model.can_share and llama_cpp.llama_memory_can_shift(self._memory),
+            keep_for=model.keep_for,
         )
         self._batch = Batch(self.capacity.batch_size)
         self._samplers: dict[SequenceId, Sampler] = {}

@@ -69,6 +69,15 @@ class Model:
         )
 
     @property
+    def keep_for(self) -> int:
+        """See `Capacity`: the work of a token in a layer, over that of attending to one cell.
+
+        For a layer of width d that is 2 operations for each of about 12 d^2 weights, over 2 d each
+        for a key and a value: 6 d. llama.cpp's CPU kernels pay for cells of others nearly in full.
+        """
+        return 6 * int(llama_cpp.llama_model_n_embd(self.handle))
+
+    @property
     def chat_template(self) -> str | None:
         """The Jinja source in the file, if there is one."""
         source = llama_cpp.llama_model_chat_template(self.handle, None)

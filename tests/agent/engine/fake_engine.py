@@ -115,6 +115,7 @@ class FakeEngine:
         num_holders: int = 8,
         can_share: bool = True,
         can_shift: bool | None = None,
+        keep_for: int = 1000,
     ) -> None:
         self.num_slots = slots
         self.context_size = context_size
@@ -125,6 +126,7 @@ class FakeEngine:
             num_holders=num_holders,
             can_share=can_share,
             can_shift=can_share if can_shift is None else can_shift,
+            keep_for=keep_for,
         )
         self.cells: list[Cell] = []
         self.open_sequences: set[SequenceId] = set()

@@ -8,8 +8,12 @@ from arriero.agent.engine.step import Clear, Copy, Discard, Load
 from arriero.agent.engine.stored_prompt import StoredPrompt
 
 
-def make(*, num_cells: int = 100, holders: int = 4, can_share: bool = True) -> Memory:
-    return Memory(slots=2, holders=holders, num_cells=num_cells, can_share=can_share)
+def make(
+    *, num_cells: int = 100, holders: int = 4, can_share: bool = True, keep_for: int = 1000
+) -> Memory:
+    return Memory(
+        slots=2, holders=holders, num_cells=num_cells, can_share=can_share, keep_for=keep_for
+    )
 
 
 def run(memory: Memory, slot: int, *tokens: int) -> int:
@@ -67,6 +71,24 @@ def test_room_is_made_by_dropping_kept_prefixes() -> None:
     assert memory.drop_kept()
     assert not memory.drop_kept()
     memory.check_integrity()
+
+
+def test_what_nobody_used_for_long_enough_goes() -> None:
+    memory = make(keep_for=10)
+    for token in (1, 2):
+        run(memory, 0, *[token] * 5)
+        memory.leave(0)
+    memory.generated(6)
+    run(memory, 0, 1, 1, 1, 1, 1, 9)
+    memory.clear(0)
+    memory.generated(4)
+    memory.check_integrity()
+    assert memory.num_kept == 5, "the first was used meanwhile"
+    assert memory.find([1, 1, 1, 1, 1, 9], 5).length == 5
+    memory.generated(5)
+    assert memory.num_kept == 5
+    memory.generated(1)
+    assert memory.num_used == 0
 
 
 def test_only_so_much_is_shared_as_is_allowed() -> None:

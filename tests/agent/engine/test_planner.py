@@ -16,7 +16,9 @@ class Setup:
 
     def __init__(self, *, slots: int = 2, num_cells: int = 100) -> None:
         self.roster = Roster(slots)
-        self.memory = Memory(slots=slots, holders=8, num_cells=num_cells, can_share=True)
+        self.memory = Memory(
+            slots=slots, holders=8, num_cells=num_cells, can_share=True, keep_for=1000
+        )
         budget = PromptBudget(batch_size=64, max_stall=0.5)
         self.planner = Planner(self.roster, self.memory, budget, Tally())
 

@@ -55,6 +55,7 @@ def make(
     num_cells: int | None = None,
     num_holders: int = 8,
     can_share: bool = True,
+    keep_for: int = 1000,
 ) -> Scheduler:
     return Scheduler(
         slots=slots,
@@ -67,6 +68,7 @@ def make(
             num_holders=num_holders,
             can_share=can_share,
             can_shift=can_share,
+            keep_for=keep_for,
         ),
     )
 
@@ -581,6 +583,21 @@ def test_kept_prefixes_go_when_cells_are_needed() -> None:
     scheduler.add(new(4, (2,) * 12, max_tokens=1))
     finish(scheduler, engine)
     assert starts(engine, 4) == [10], "the second was still there"
+
+
+def test_kept_prefixes_go_when_keeping_them_has_cost_more_than_computing_them() -> None:
+    engine = FakeEngine(slots=1)
+    scheduler = make(slots=1, keep_for=6)
+    first, second = endless(2, length=8, tokens=8)
+    scheduler.add(first)
+    finish(scheduler, engine)
+    assert scheduler.statistics().num_cells_kept == 15
+    scheduler.add(second)
+    finish(scheduler, engine)
+    assert scheduler.statistics().num_cells_kept == 15, "of the second alone"
+    scheduler.add(replace(second, id=SequenceId(3), max_tokens=1))
+    finish(scheduler, engine)
+    assert starts(engine, 3) == [7]
 
 
 def test_a_model_that_cannot_share_computes_everything() -> None:

@@ -39,6 +39,7 @@ class Lives(RuleBasedStateMachine):
             batch_size=8,
             num_cells=40,
             num_holders=6,
+            keep_for=20,
         )
 
     def __init__(self) -> None:
