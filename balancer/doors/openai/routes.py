@@ -10,8 +10,7 @@ from ...fleet.switchboard import Switchboard
 from ..http import read_json_body
 from ..merge import Merged, open_all
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
-from .requests import Wanted, parse_chat, parse_completion
-from .responses import (
+from .answers import (
     Chat,
     ChunkWriter,
     Completion,
@@ -20,6 +19,7 @@ from .responses import (
     error_chunk,
     whole_answer,
 )
+from .requests import Wanted, parse_chat, parse_completion
 
 
 def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.doors.collected import Collected
-from arriero.balancer.doors.openai.responses import (
+from arriero.balancer.doors.openai.answers import (
     Chat,
     ChunkWriter,
     Completion,
