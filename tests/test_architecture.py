@@ -58,6 +58,7 @@ PURE = (
     "agent.link.utterance",
     "agent.restarts",
     "balancer.doors.collected",
+    "balancer.doors.given",
     "balancer.doors.native_events",
     "balancer.doors.native_requests",
     "balancer.doors.openai.answers",

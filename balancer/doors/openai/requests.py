@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import (
@@ -35,6 +35,7 @@ from ....shared.inference import (
     TopP,
 )
 from ....shared.validation import parse_json
+from ..given import fields_given
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -185,30 +186,10 @@ def parse_completion(body: bytes) -> Wanted:
 
 
 def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
-    """The fields that ask for something. Raises `InvalidRequest` for one that cannot be had."""
-    try:
-        raw = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise InvalidRequest("the body must be a JSON object")
-    given = {}
-    for name, value in raw.items():
-        if value is None or name in IGNORED:
-            continue
-        if name in refused and to_json(value) not in refused[name]:
-            raise InvalidRequest(_refusal(name, refused[name]), field=name)
-        if name not in refused or name in _SERVED:
-            given[name] = value
+    given = fields_given(body, refused=refused, ignored=IGNORED, served=_SERVED)
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given
-
-
-def _refusal(name: str, served: frozenset[bytes]) -> str:
-    if name not in _SERVED:
-        return f"`{name}` is not supported; leave it out"
-    return f"`{name}` is not supported but for {', '.join(sorted(map(bytes.decode, served)))}"
 
 
 def _prompts(value: object) -> object:
