@@ -232,12 +232,13 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The request ended well."""
+    """The request ended well; a `stop_string` is the one that ended it."""
 
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
     agent: str
+    stop_string: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,12 +185,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A request ended well; nothing more comes for it."""
+    """A request ended well; nothing more comes for it. `stop_string` is the one that ended it."""
 
     __pydantic_config__ = STRICT
     type: Literal["ended"] = "ended"
     id: RequestId
     finish_reason: FinishReason
+    stop_string: str | None = None
     usage: Usage
     rates: Rates
 

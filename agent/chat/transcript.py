@@ -31,7 +31,12 @@ class Transcript:
     @property
     def is_stopped(self) -> bool:
         """Whether a stop string ended the answer."""
-        return self._stop_strings.found is not None
+        return self.stop_string is not None
+
+    @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended the answer."""
+        return self._stop_strings.found
 
     def push(self, tokens: Sequence[int]) -> Gain:
         """Take tokens up to the one that completes a stop string."""

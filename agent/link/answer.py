@@ -60,7 +60,13 @@ class Answer:
             completion_tokens=self._transcript.num_tokens,
             reasoning_tokens=self._utterance.num_reasoning_tokens,
         )
-        return Ended(id=self._id, finish_reason=reason, usage=usage, rates=rates(end))
+        return Ended(
+            id=self._id,
+            finish_reason=reason,
+            stop_string=self._transcript.stop_string,
+            usage=usage,
+            rates=rates(end),
+        )
 
 
 def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable[[int], bytes]:

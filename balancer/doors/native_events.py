@@ -86,9 +86,11 @@ class EventWriter:
 
 
 def done_fields(done: Done) -> dict[str, object]:
-    """How the request ended: `finish_reason`, `usage`, `timings`, `agent`."""
+    """How the request ended: `finish_reason`, `stop_string`, `usage`, `timings`, `agent`."""
+    stop_string = {} if done.stop_string is None else {"stop_string": done.stop_string}
     return {
         "finish_reason": done.finish_reason,
+        **stop_string,
         "usage": asdict(done.usage),
         "timings": asdict(done.timings),
         "agent": done.agent,

@@ -161,7 +161,8 @@ class Exchange:
     def done(self, end: Ended, now: float) -> list[Decision]:
         """The agent says it ended well."""
         timings = self._timings(now, end.rates)
-        event = Done(end.finish_reason, end.usage, timings, self.agent or "")
+        agent = self.agent or ""
+        event = Done(end.finish_reason, end.usage, timings, agent, end.stop_string)
         finish = self._finish(end.finish_reason, now)
         ending = replace(finish.ending, usage=end.usage, timings=timings)
         return [Deliver(self.id, event), Finish(ending)]

@@ -57,6 +57,7 @@ def test_tokens_after_the_stop_string_are_not_taken() -> None:
     assert transcript.push((0, 1)) == Gain("a", (0, 1))
     assert transcript.push((2, 3)) == Gain("", (2,))
     assert transcript.is_stopped
+    assert transcript.stop_string == "STOP"
     assert transcript.num_tokens == 3
     assert transcript.push((3,)) == Gain()
 

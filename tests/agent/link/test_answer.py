@@ -75,6 +75,7 @@ def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
     assert end == Ended(
         id=R,
         finish_reason="stop",
+        stop_string="STOP",
         usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=2),
         rates=Rates(),
     )

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,12 @@ def test_calls() -> None:
     for event in (started, call, done("tool_calls")):
         answer.add(event)
     assert answer_fields(answer)["tool_calls"] == [whole]
+
+
+def test_the_stop_string_that_ended_it_is_told() -> None:
+    end = replace(done("stop"), stop_string="END")
+    assert end_fields(end)["stop_string"] == "END"
+    assert "stop_string" not in end_fields(done("stop"))
 
 
 def test_warnings_and_errors() -> None:

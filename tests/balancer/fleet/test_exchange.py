@@ -1,5 +1,7 @@
 """One request's life: deadlines, timings, and the one end."""
 
+from dataclasses import replace
+
 import pytest
 
 from arriero.balancer.fleet.decisions import (
@@ -65,8 +67,9 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
         BetweenTokens(0.5),
     )
     timings = Timings(queue_ms=1000.0, first_token_ms=3000.0, total_ms=4000.0)
-    assert exchange.done(ended("r"), 104.0) == [
-        Deliver(RequestId("r"), Done("stop", USAGE, timings, "host")),
+    end = replace(ended("r"), stop_string="END")
+    assert exchange.done(end, 104.0) == [
+        Deliver(RequestId("r"), Done("stop", USAGE, timings, "host", "END")),
         Finish(
             Ending(
                 code="stop",
