@@ -1,6 +1,7 @@
 """Which sequences wait, by rank, and which run, in which slot.
 
-Invariant: a sequence waits or runs, once; a slot is free or holds one sequence.
+Invariant: a sequence waits or runs, once; a slot is free or holds one sequence; whoever was dropped
+during a step has its slot until the end of it.
 """
 
 from bisect import insort
@@ -13,11 +14,15 @@ _rank = attrgetter("rank")
 
 
 class Roster:
-    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more."""
+    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more.
+
+    `dropped` are slots of the step that is being computed whose sequences nobody wants any more.
+    """
 
     def __init__(self, slots: int) -> None:
         self.running: dict[int, Progress] = {}
         self.waiting: list[Progress] = []
+        self.dropped: set[int] = set()
         self._num_slots = slots
         self._free = list(range(slots))
 
@@ -40,6 +45,7 @@ class Roster:
     def leave(self, slot: int) -> Progress:
         """`slot` is free again; the answer is whom it held."""
         self._free.append(slot)
+        self.dropped.discard(slot)
         return self.running.pop(slot)
 
     def slot_of(self, sequence_id: SequenceId) -> int | None:
@@ -65,6 +71,7 @@ class Roster:
         _check(slots == list(range(self._num_slots)), f"slots {slots}")
         ids = [one.id for one in (*self.running.values(), *self.waiting)]
         _check(len(set(ids)) == len(ids), f"sequences {ids}")
+        _check(self.dropped <= self.running.keys(), f"dropped {self.dropped}")
         _check(self.waiting == sorted(self.waiting, key=_rank), "waiting out of order")
 
 

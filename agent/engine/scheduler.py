@@ -11,23 +11,21 @@ Invariants, checked by `check_integrity`:
 - no step is planned that does not fit the free cells.
 """
 
-from typing import Literal, assert_never
+from typing import assert_never
 
-from ...shared.errors import EngineFailed
-from ...shared.inference import Notice
+from .accounting import Accounting
 from .capacity import Capacity
 from .memory import Memory
 from .planner import Planner
 from .progress import Progress
 from .prompt_budget import PromptBudget
+from .recovery import Recovery
 from .refusal import refusal
 from .roster import Roster
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .statistics import EngineStatistics, Tally
-from .step import Aborted, Copy, Decoded, Failed, Load, NoRoom, NotLoaded, Outcome, Save, Step
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Save, Step
 from .window import open_window
-
-_UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loaded into the cache")
 
 
 class Scheduler:
@@ -50,9 +48,7 @@ class Scheduler:
                 f"a batch of {capacity.batch_size} cannot hold a token of each of {slots} slots"
             )
         self._ceiling = min(context_size, capacity.num_cells)
-        self._end_tokens = end_tokens
-        self._can_shift = capacity.can_shift
-        self._budget = PromptBudget(batch_size=capacity.batch_size, max_stall=max_stall)
+        budget = PromptBudget(batch_size=capacity.batch_size, max_stall=max_stall)
         self._memory = Memory(
             slots=slots,
             holders=capacity.num_holders,
@@ -63,13 +59,20 @@ class Scheduler:
         self._tally = Tally()
         self._roster = Roster(slots)
         self._running = self._roster.running
-        self._planner = Planner(self._roster, self._memory, self._budget, self._tally)
+        self._planner = Planner(self._roster, self._memory, budget, self._tally)
+        self._accounting = Accounting(
+            self._roster,
+            self._memory,
+            budget,
+            self._tally,
+            end_tokens=end_tokens,
+            can_shift=capacity.can_shift,
+        )
+        self._recovery = Recovery(self._roster, self._memory, self._planner, self._tally)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
-        self._saves: list[Save] = []
         self._num_arrived = 0
         self._planned: Step | None = None
-        self._dropped: set[int] = set()  # slots in the planned step
 
     # ---- what the outside asks
 
@@ -123,7 +126,7 @@ class Scheduler:
         self._unannounced = [one for one in self._unannounced if one.id != sequence_id]
         slot = self._roster.slot_of(sequence_id)
         if slot is not None:
-            self._dropped.add(slot)
+            self._roster.dropped.add(slot)
             if self._planned is None:
                 self._let_go_of_dropped()
 
@@ -133,7 +136,7 @@ class Scheduler:
             raise RuntimeError("the last step was not committed")
         if self.is_idle:
             return None
-        self._saves.clear()
+        self._accounting.saves.clear()
         self._planned = self._planner.plan()
         return self._planned
 
@@ -153,24 +156,25 @@ class Scheduler:
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
             case Decoded(tokens):
-                outputs += self._account(step, tokens, elapsed, last)
+                outputs += self._accounting.account(step, tokens, elapsed, last)
             case NoRoom():
-                outputs += self._make_room(step)
+                outputs += self._recovery.make_room(step)
             case Aborted():
-                self._take_back(step)
+                self._recovery.take_back(step)
             case NotLoaded(slots):
-                self._read_instead(step, slots)
+                outputs += self._recovery.read_instead(step, slots)
             case Failed(reason):
-                outputs += self._fail(step, f"the engine failed: {reason}")
+                outputs += self._recovery.fail(step, f"the engine failed: {reason}")
             case _:
                 assert_never(outcome)
         self._let_go_of_dropped()
+        self._ids -= {output.id for output in outputs if output.end is not None}
         return tuple(outputs)
 
     @property
     def saves(self) -> tuple[Save, ...]:
         """States that ended sequences asked for; to be had until the next step is carried out."""
-        return tuple(self._saves)
+        return tuple(self._accounting.saves)
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
@@ -186,152 +190,13 @@ class Scheduler:
         for slot, one in self._running.items():
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
 
-    # ---- accounting
-
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []
-        self._ids -= {output.id for output in outputs if output.end is not None}
         return outputs
-
-    def _account(
-        self, step: Step, tokens: tuple[int, ...], elapsed: float, last: float
-    ) -> list[SequenceOutput]:
-        if step.runs:
-            self._learn(step, elapsed)
-        pure_seconds = None if step.num_generating else elapsed
-        outputs = []
-        sampled = iter(tokens)
-        for index, run in enumerate(step.runs):
-            one = self._running[run.slot]
-            self._memory.grow(run.slot, len(run.tokens))
-            if index < step.num_generating:
-                one.decode(elapsed)
-                if step.num_prompt_tokens or one.last_token_at != last:
-                    self._note_stall(step, one)
-            else:
-                one.read(len(run.tokens), pure_seconds)
-            token = next(sampled) if run.samples else None
-            if run.slot in self._dropped:
-                continue
-            if token is not None:
-                outputs.append(self._extend(run.slot, one, token))
-            elif not one.num_pending:  # it only wanted its prompt computed
-                outputs.append(self._end(run.slot, one, "stop"))
-        self._memory.generated(step.num_generating)
-        self._memory.raise_limit(2 * (step.num_generating + step.num_prompt_tokens))
-        return outputs
-
-    def _learn(self, step: Step, elapsed: float) -> None:
-        for learner in (self._budget.observe, self._tally.computed):
-            learner(
-                num_generating=step.num_generating,
-                num_prompt_tokens=step.num_prompt_tokens,
-                seconds=elapsed,
-            )
-
-    def _note_stall(self, step: Step, one: Progress) -> None:
-        own = self._budget.cost.generate(step.num_generating)
-        self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
-
-    def _extend(self, slot: int, one: Progress, token: int) -> SequenceOutput:
-        if one.is_finishing or token in self._end_tokens:
-            return self._end(slot, one, "stop")
-        one.extend(token, self._tally.now)
-        self._tally.gave(1)
-        if one.is_full:
-            return self._end(slot, one, "length", (token,))
-        if one.must_shift:
-            self._shift(slot, one)
-        return SequenceOutput(one.id, (token,), None, one.num_cached)
-
-    def _shift(self, slot: int, one: Progress) -> None:
-        window = one.window
-        if window is None:
-            raise RuntimeError(f"sequence {one.id} has no window to shift")
-        one.shift(window, is_moved=self._can_shift)
-        if self._can_shift:
-            self._memory.discard(slot, window.num_kept, window.num_discarded)
-        elif self._memory.can_share:
-            self._memory.truncate(slot, window.num_kept)
-        else:
-            self._memory.truncate(slot, 0)
-            one.rewind()
-
-    def _end(
-        self,
-        slot: int,
-        one: Progress,
-        reason: Literal["stop", "length"],
-        tokens: tuple[int, ...] = (),
-    ) -> SequenceOutput:
-        self._ids.remove(one.id)
-        if one.save_as is not None:
-            self._saves.append(Save(one.id, slot, tuple(one.history[: one.num_computed])))
-        self._leave(slot)
-        return SequenceOutput(one.id, tokens, one.end(reason), one.num_cached)
-
-    def _leave(self, slot: int) -> None:
-        """Its sequence is over; what it computed stays as long as there is room."""
-        self._roster.leave(slot)
-        self._memory.leave(slot)
-        self._memory.trust()
 
     def _let_go_of_dropped(self) -> None:
-        while self._dropped:
-            self._leave(self._dropped.pop())
-
-    # ---- when a step did not work
-
-    def _make_room(self, step: Step) -> list[SequenceOutput]:
-        """The cells hold less than they should: believe in fewer until somebody has left.
-
-        The next step then finds room as always. A sequence that cannot go on alone has failed.
-        """
-        size = step.num_generating + step.num_prompt_tokens
-        if len(self._running) > 1 or size > 1:
-            self._memory.lower_limit(size // 2)
-            return []
-        if self._memory.drop_kept():
-            return []
-        return self._fail(step, "the engine has no room for this sequence, even alone")
-
-    def _take_back(self, step: Step) -> None:
-        """Nobody knows which cells were written: they are computed anew."""
-        for run in step.runs:
-            if self._memory.can_share:
-                self._memory.sweep(run.slot)
-            elif run.slot not in self._dropped:
-                self._planner.retreat(run.slot)
-
-    def _read_instead(self, step: Step, slots: tuple[int, ...]) -> None:
-        """Whoever was to begin with what could not be loaded begins anew, as do its sharers."""
-        empty: set[int] = set()
-        for edit in step.edits:
-            if isinstance(edit, Load) and edit.slot in slots:
-                empty.add(edit.slot)
-            elif isinstance(edit, Copy) and edit.source in empty:
-                empty.add(edit.holder)
-        for slot in empty:
-            one = self._running[slot]
-            self._tally.shared(-one.begin_anew())
-            self._planner.retreat(slot)
-            if slot in self._dropped:
-                self._dropped.remove(slot)
-                self._roster.stop_waiting(one.id)
-            elif slot in slots:
-                self._unannounced.append(SequenceOutput(one.id, notices=(_UNUSABLE,)))
-
-    def _fail(self, step: Step, message: str) -> list[SequenceOutput]:
-        outputs = []
-        for run in step.runs:
-            self._memory.clear(run.slot)
-            one = self._roster.leave(run.slot)
-            if run.slot in self._dropped:
-                self._dropped.remove(run.slot)
-            else:
-                self._ids.remove(one.id)
-                outputs.append(SequenceOutput(one.id, (), one.end(EngineFailed(message))))
-        return outputs
+        for slot in list(self._roster.dropped):
+            self._accounting.leave(slot)
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -74,6 +74,11 @@ class Step:
     num_generating: int
     num_prompt_tokens: int
 
+    @property
+    def size(self) -> int:
+        """Tokens of the batch."""
+        return self.num_generating + self.num_prompt_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Save:

@@ -61,3 +61,14 @@ def test_a_sequence_is_in_one_place() -> None:
     roster.wait(one)
     with pytest.raises(RuntimeError, match="roster out of order"):
         roster.check_integrity()
+
+
+def test_who_was_dropped_is_so_until_it_leaves() -> None:
+    roster = Roster(1)
+    one = make(1)
+    roster.wait(one)
+    slot = roster.begin(one)
+    roster.dropped.add(slot)
+    roster.check_integrity()
+    roster.leave(slot)
+    assert roster.dropped == set()

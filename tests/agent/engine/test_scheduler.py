@@ -742,11 +742,12 @@ def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
     scheduler.add(first)
     scheduler.add(second)
     step = planned(scheduler)
-    assert scheduler.commit(step, engine.execute(step), 0.1) == ()
+    (told,) = scheduler.commit(step, engine.execute(step), 0.1)
+    assert told.id == first.id
+    assert [notice.code for notice in told.notices] == ["stored_prompt_unusable"]
     scheduler.check_integrity()
     step = planned(scheduler)
     outputs = scheduler.commit(step, engine.execute(step), 0.1)
-    assert [notice.code for notice in outputs[0].notices] == ["stored_prompt_unusable"]
     rest = finish(scheduler, engine)
     for sequence in (first, second):
         begun = [token for o in outputs if o.id == sequence.id for token in o.tokens]

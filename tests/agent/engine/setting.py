@@ -1,0 +1,61 @@
+"""The scheduler's parts around one roster and one memory, for tests of one part at a time."""
+
+from arriero.agent.engine.accounting import Accounting
+from arriero.agent.engine.memory import Memory
+from arriero.agent.engine.planner import Planner
+from arriero.agent.engine.progress import Progress
+from arriero.agent.engine.prompt_budget import PromptBudget
+from arriero.agent.engine.recovery import Recovery
+from arriero.agent.engine.roster import Roster
+from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.statistics import Tally
+from arriero.agent.engine.stored_prompt import StoredPrompt
+from tests.agent.engine.fake_engine import END_TOKEN
+
+CEILING = 64
+
+
+class Setting:
+    """What a scheduler is made of."""
+
+    def __init__(self, *, slots: int = 2, num_cells: int = 100, can_share: bool = True) -> None:
+        self.roster = Roster(slots)
+        self.memory = Memory(
+            slots=slots, holders=8, num_cells=num_cells, can_share=can_share, keep_for=1000
+        )
+        self.tally = Tally()
+        budget = PromptBudget(batch_size=64, max_stall=0.5)
+        self.planner = Planner(self.roster, self.memory, budget, self.tally)
+        self.recovery = Recovery(self.roster, self.memory, self.planner, self.tally)
+        self.accounting = Accounting(
+            self.roster,
+            self.memory,
+            budget,
+            self.tally,
+            end_tokens=frozenset({END_TOKEN}),
+            can_shift=can_share,
+        )
+
+    def add(
+        self,
+        number: int,
+        *prompt: int,
+        max_tokens: int | None = None,
+        priority: int = 0,
+        stored: StoredPrompt | None = None,
+        save_as: str | None = None,
+    ) -> Progress:
+        """A sequence that waits."""
+        sequence = NewSequence(
+            id=SequenceId(number),
+            prompt=prompt,
+            max_tokens=max_tokens,
+            sampling=Sampling(seed=0),
+            priority=priority,
+            stored=stored,
+            save_as=save_as,
+        )
+        one = Progress(sequence, arrival=number, ceiling=CEILING)
+        self.roster.wait(one)
+        return one
