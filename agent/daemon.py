@@ -27,6 +27,7 @@ from .engine.writers import Writers
 from .lifeline import Lifeline, Loaded, Ready
 from .link.connection import Connection
 from .link.reporter import Reporter
+from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
 from .link.workshop import Workshop
@@ -185,14 +186,13 @@ class _Agent:
         sequence_ids = map(SequenceId, count(1))
 
         def connect(url: str) -> Connection:
-            session = Session(
-                hello=hello,
-                status=status,
+            requests = Requests(
                 slots=self._slots,
                 writers=self._writers,
                 sequence_ids=sequence_ids,
                 piece=model.vocab.piece,
             )
+            session = Session(hello=hello, status=status, requests=requests)
             return Connection(
                 url,
                 session,

@@ -17,6 +17,7 @@ from .engine.sequence import NewSequence, SequenceId
 from .engine.stored_prompt import StoredPrompt
 from .engine.writers import Writers
 from .link.connection import Connection
+from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
 from .settings import AgentSettings
@@ -58,14 +59,14 @@ class Standby:
         self._connections, self._tasks = [], []
 
     def _connection(self, url: str, issues: tuple[Issue, ...]) -> Connection:
-        session = Session(
-            hello=self._hello,
-            status=Status(slots=0, accepting=True, issues=issues),
+        requests = Requests(
             slots=Slots(0),
             writers=Writers(),
             sequence_ids=map(SequenceId, count(1)),
             piece=_no_engine,
         )
+        status = Status(slots=0, accepting=True, issues=issues)
+        session = Session(hello=self._hello, status=status, requests=requests)
         return Connection(url, session, _NoWorkshop(), on_connected=_nothing, on_change=_nothing)
 
 

@@ -19,7 +19,6 @@ from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
-    PROTOCOL_VERSION,
     Cancel,
     FromAgent,
     FromBalancer,
@@ -28,18 +27,16 @@ from arriero.shared.messages import (
     Output,
     Start,
     Statistics,
-    Welcome,
     decode_from_agent,
     encode_from_balancer,
 )
+from tests.agent.link.sessions import welcome
 
 BOS, EOS = 256, 257
 BYTES_INFO = ModelInfo(
     name="bytes", architecture="none", parameters=0, size_bytes=0, context_size=16
 )
-WELCOME = Welcome(
-    protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=60.0, heartbeat_timeout=300.0
-)
+WELCOME = welcome(interval=60.0, timeout=300.0)
 
 
 class ByteVocab:

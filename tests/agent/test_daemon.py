@@ -163,7 +163,7 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
 ) -> None:
     model, folder = tmp_path / "m.gguf", tmp_path / "cache"
     model.write_bytes(b"GGUF")
-    agent = Agent(model=model, balancer=(balancer.url,), cache_dir=folder)
+    agent = Agent(model=model, balancer=(balancer.url,), cache_dir=folder, drain_timeout=0.01)
     async with agent.running():
         peer = await balancer.peer()
         request = GenerateRequest(prompt="x", stop=("!",), cache_key="k", save_cache=True)

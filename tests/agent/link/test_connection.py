@@ -2,46 +2,35 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from arriero.agent.chat.prepare import Preparer
-from arriero.agent.engine.sequence import SequenceId, SequenceOutput
+from arriero.agent.engine.sequence import SequenceOutput
 from arriero.agent.engine.writers import Writers
 from arriero.agent.link.connection import Connection
-from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
 from arriero.agent.link.wire import Wire, dial
 from arriero.agent.link.workshop import Workshop
 from arriero.shared.errors import EngineFailed
-from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.inference import RequestId
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.messages import (
-    PROTOCOL_VERSION,
     Busy,
     Ended,
     Heartbeat,
-    Hello,
     Output,
     Piece,
     Refused,
     Reject,
     Status,
-    Welcome,
     decode_from_agent,
 )
 from tests.agent.fakes import BYTES_INFO, FakeBalancer, FakeWorker, byte_model
+from tests.agent.link.sessions import HELLO, make_requests, make_session, numbers, welcome
 
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    agent_id=AgentId("a1"),
-    name="box",
-    version="1",
-    slots=2,
-    model=BYTES_INFO,
-)
 LOGGER = "arriero.agent.link.connection"
 
 
@@ -54,20 +43,19 @@ class House:
         self.worker = FakeWorker(Path("m.gguf"))
         self.worker.on_step = self.stepped
         self.workshop = Workshop(Preparer(byte_model(), 16), self.worker)
-        self.numbers = map(SequenceId, count(1))
+        self.numbers = numbers()
         self.connections: list[Connection] = []
         self.welcomes: asyncio.Queue[str] = asyncio.Queue()
         self.dials: asyncio.Queue[str] = asyncio.Queue()
 
     def connection(self, url: str) -> Connection:
-        session = Session(
-            hello=HELLO,
-            status=Status(slots=2, accepting=True, model=BYTES_INFO),
+        requests = make_requests(
             slots=self.slots,
             writers=self.writers,
             sequence_ids=self.numbers,
             piece=byte_model().vocab.piece,
         )
+        session = make_session(requests, model=BYTES_INFO)
         connection = Connection(
             url,
             session,
@@ -122,7 +110,7 @@ async def house() -> AsyncIterator[House]:
 async def test_hello_goes_to_the_agents_door(house: House, balancer: FakeBalancer) -> None:
     async with house.running(balancer.url):
         peer = await balancer.peers.get()
-        assert await peer.next() == HELLO
+        assert await peer.next() == replace(HELLO, model=BYTES_INFO)
     assert balancer.paths == ["/api/v1/agent-socket"]
 
 
@@ -168,14 +156,7 @@ async def test_heartbeats_without_anything_else_to_say(
     async with house.running(balancer.url):
         peer = await balancer.peers.get()
         await peer.next()
-        await peer.say(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                version="1",
-                heartbeat_interval=0.01,
-                heartbeat_timeout=60.0,
-            )
-        )
+        await peer.say(welcome(interval=0.01, timeout=60.0))
         for _ in range(3):
             assert decode_from_agent(await peer.socket.recv()) == Heartbeat()
 
@@ -186,14 +167,7 @@ async def test_a_silent_balancer_is_left_and_dialled_again(
     async with house.running(balancer.url):
         peer = await balancer.peers.get()
         await peer.next()
-        await peer.say(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                version="1",
-                heartbeat_interval=60.0,
-                heartbeat_timeout=0.05,
-            )
-        )
+        await peer.say(welcome(interval=60.0, timeout=0.05))
         await peer.socket.wait_closed()
         assert peer.socket.close_reason == "the balancer was silent for 0.05 s"
         await balancer.peer()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Literal
 
 from hypothesis import settings
@@ -32,19 +31,16 @@ from arriero.agent.link.decisions import (
     Save,
     Send,
 )
-from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest
-from arriero.shared.inference import AgentId, GenerateRequest, Notice, RequestId
+from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import (
-    PROTOCOL_VERSION,
     Busy,
     Cancel,
     Ended,
     FromBalancer,
     Goodbye,
     Heartbeat,
-    Hello,
     Item,
     Noticed,
     Output,
@@ -52,9 +48,8 @@ from arriero.shared.messages import (
     Refused,
     Start,
     Statistics,
-    Status,
-    Welcome,
 )
+from tests.agent.link.sessions import make_requests, make_session, numbers, welcome
 
 NUM_SLOTS = 3
 TIMEOUT = 3.0
@@ -65,12 +60,6 @@ REASONS: list[Literal["stop", "length"] | EngineFailed | None] = [
     *(None, None, "stop", "length", EngineFailed("x"))
 ]
 NAMES = st.sampled_from([RequestId(name) for name in "pqrstu"])
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION, agent_id=AgentId("a"), name="box", version="1", slots=NUM_SLOTS
-)
-WELCOME = Welcome(
-    protocol=PROTOCOL_VERSION, version="1", heartbeat_interval=1.0, heartbeat_timeout=TIMEOUT
-)
 PREPARED = Prepared(
     prompt=(1, 2),
     sampling=Sampling(seed=1),
@@ -100,18 +89,18 @@ class Balancer:
         self,
         slots: Slots,
         writers: Writers,
-        numbers: Iterator[SequenceId],
+        sequence_ids: Iterator[SequenceId],
         given: dict[SequenceId, list[int]],
     ) -> None:
         self.slots = slots
         self.given = given  # all tokens the engine ever yielded, by sequence
-        self.session = Session(
-            hello=HELLO,
-            status=Status(slots=NUM_SLOTS, accepting=True),
-            slots=slots,
-            writers=writers,
-            sequence_ids=numbers,
-            piece=lambda token: TEXTS[token].encode(),
+        self.session = make_session(
+            make_requests(
+                slots=slots,
+                writers=writers,
+                sequence_ids=sequence_ids,
+                piece=lambda token: TEXTS[token].encode(),
+            )
         )
         self.open: dict[RequestId, Asked] = {}
         self.preparing: set[SequenceId] = set()
@@ -219,9 +208,9 @@ class Machine(RuleBasedStateMachine):
         self.now = 0.0
         self.slots = Slots(NUM_SLOTS)
         self.writers = Writers()
-        numbers = map(SequenceId, count(1))
+        ids = numbers()
         self.given: dict[SequenceId, list[int]] = {}
-        self.balancers = [Balancer(self.slots, self.writers, numbers, self.given) for _ in range(2)]
+        self.balancers = [Balancer(self.slots, self.writers, ids, self.given) for _ in range(2)]
         self.past: list[SequenceId] = [SequenceId(999)]
 
     def say(self, which: int, message: FromBalancer) -> None:
@@ -237,7 +226,7 @@ class Machine(RuleBasedStateMachine):
                 balancer.is_connected = True
                 balancer.heard_at = self.now
                 balancer.carry_out(balancer.session.connected(self.now))
-                self.say(which, WELCOME)
+                self.say(which, welcome(timeout=TIMEOUT))
 
     @rule(which=st.integers(0, 1), name=NAMES, key=st.none() | st.sampled_from(KEYS))
     def start(self, which: int, name: RequestId, key: str | None) -> None:
