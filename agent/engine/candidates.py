@@ -2,8 +2,10 @@
 
 llama.cpp copies every logit into an entry of twelve bytes and orders the entries, which for a large
 vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies,
-and only what may pass is copied. The filters are those of llama.cpp's samplers `top_k`, `top_p` and
-`min_p`, in that order; the same tokens pass, in the same order where there is one.
+and only what may pass is copied. `candidates` are what llama.cpp's samplers `top_k`, `typ_p`,
+`top_p` and `min_p` leave, in that order; `within_deviations` is `top_n_sigma`, which comes before
+them, and `without_top_choices` is `xtc`, which comes after. The same tokens pass, in the same order
+where there is one.
 """
 
 import math
@@ -25,11 +27,13 @@ GLANCES = (256, 8192)
 def candidates(row: Row, sampling: Sampling) -> Ids | None:
     """Ids of the tokens that may be chosen, at least one; `None` where all may.
 
-    With `top_k` or `top_p` the highest logits come first, otherwise ids ascend. No logit of `row`
-    may be NaN, and the highest is to be finite.
+    With `top_k` or `top_p` the highest logits come first, with `typical_p` alone the most typical
+    ones, otherwise ids ascend. No logit of `row` may be NaN, and the highest is to be finite.
     """
-    if 0 < sampling.top_k < row.size:
-        ids = highest(row, sampling.top_k)
+    if sampling.typical_p < 1:
+        return _typical_candidates(row, sampling)
+    if sampling.top_k > 0:
+        ids = highest(row, min(sampling.top_k, row.size))
         return ids[: _num_passing(row[ids], sampling)]
     if sampling.top_p < 1:
         return _nucleus(row, sampling)
@@ -42,6 +46,48 @@ def highest(row: Row, count: int) -> Ids:
     """Ids of the `count` highest logits in descending order."""
     ids = _contenders(row, count)
     return ids[np.argsort(-row[ids])[:count]]
+
+
+def within_deviations(row: Row, num_deviations: float) -> Ids:
+    """Ids of the logits that are no further below the highest than so many deviations, ascending.
+
+    The standard deviation is that of the finite logits. https://arxiv.org/abs/2411.07641
+    """
+    finite = row if row.min() > -np.inf else row[row > -np.inf]
+    return np.flatnonzero(row >= finite.max() - np.float32(num_deviations) * finite.std())
+
+
+def most_typical(logits: Row, mass: float) -> Ids:
+    """Places of the logits whose surprise is nearest to the expected one, up to `mass` in all.
+
+    The nearest comes first. https://arxiv.org/abs/2202.00666
+    """
+    depths = logits.max() - logits
+    weights = np.exp(-depths)
+    whole = weights.sum()
+    probabilities = weights / whole
+    surprises = depths + np.log(whole)
+    expected = probabilities @ np.where(probabilities > 0, surprises, np.float32(0))
+    nearness = -np.abs(surprises - expected)
+    for count in (*GLANCES, logits.size):
+        places = highest(nearness, min(count, logits.size))
+        passed = probabilities[places].cumsum() > np.float32(mass)
+        if passed.any():
+            return places[: int(passed.argmax()) + 1]
+    return places
+
+
+def without_top_choices(row: Row, ids: Ids | None, threshold: float) -> Ids:
+    """Of those with a probability of `threshold` all but the last go; the highest come first.
+
+    https://github.com/oobabooga/text-generation-webui/pull/6335
+    """
+    if ids is None:
+        ids = np.arange(row.size)
+    ids = ids[np.argsort(-row[ids], kind="stable")]
+    weights = np.exp(row[ids] - row[ids[0]])
+    num_above = int(np.count_nonzero(weights / weights.sum() >= np.float32(threshold)))
+    return ids[max(num_above - 1, 0) :]
 
 
 def _contenders(row: Row, count: int) -> Ids:
@@ -61,6 +107,18 @@ def _contenders(row: Row, count: int) -> Ids:
     lines, places = np.nonzero(table[:, columns] >= bound)
     rest = np.flatnonzero(row[size:] >= bound)
     return np.concatenate((lines * width + columns[places], size + rest))
+
+
+def _typical_candidates(row: Row, sampling: Sampling) -> Ids:
+    count = min(sampling.top_k, row.size)
+    ids = highest(row, count) if count else np.arange(row.size)
+    ids = ids[most_typical(row[ids], sampling.typical_p)]
+    if sampling.top_p < 1:
+        ids = ids[np.argsort(-row[ids])]
+        return ids[: _num_passing(row[ids], sampling)]
+    if sampling.min_p > 0:
+        return ids[row[ids] >= _floor(row[ids].max(), sampling)]
+    return ids
 
 
 def _nucleus(row: Row, sampling: Sampling) -> Ids:

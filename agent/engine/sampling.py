@@ -1,6 +1,25 @@
 """How the next token of one sequence is chosen from the model's logits."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
+"""Where a repetition may not reach beyond: by first token, what may follow it to complete one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dry:
+    """A penalty on tokens that would go on repeating a run of the last `penalty_last_n`.
+
+    It begins with runs of `allowed_length` tokens, at `multiplier` logits, and grows by `base` with
+    each further token. https://github.com/oobabooga/text-generation-webui/pull/5677
+    """
+
+    multiplier: float
+    base: float = 1.75
+    allowed_length: int = 2
+    penalty_last_n: int = 64
+    breakers: Breakers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -8,9 +27,13 @@ class Sampling:
     """Choices of one request; the defaults are llama.cpp's.
 
     `seed` is below 2**32. `logit_bias` holds (token id, bias in logits) pairs. `ignore_eos` keeps
-    end-of-generation tokens from ever being chosen. A `top_k` of 0, `top_p` of 1 and `min_p` of 0
-    leave that filter out. Penalties look at the last `penalty_last_n` tokens, the prompt's
-    included, as llama-server's do.
+    end-of-generation tokens from ever being chosen. A `top_k` of 0, `top_p` of 1, `min_p` of 0,
+    `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter out.
+    Penalties look at the last `penalty_last_n` tokens, the prompt's included, as llama-server's
+    do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
+
+    `top_log_probs` of the likeliest tokens are reported with each token, and the token's own
+    log-probability; `None` reports nothing.
     """
 
     seed: int
@@ -18,12 +41,21 @@ class Sampling:
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     penalty_last_n: int = 64
+    dry: Dry | None = None
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
+    top_log_probs: int | None = None
 
     @property
     def has_penalties(self) -> bool:
@@ -35,6 +67,21 @@ class Sampling:
         )
 
     @property
+    def has_xtc(self) -> bool:
+        """Whether the likeliest tokens may be left out, where others are likely, too."""
+        return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
+
+    @property
+    def may_pass_over_the_best(self) -> bool:
+        """Whether a filter may leave out the highest logit."""
+        return self.mirostat == 0 and (self.typical_p < 1 or self.has_xtc)
+
+    @property
     def is_greedy(self) -> bool:
         """Whether the answer is the highest logit, after biases: no chance and no history in it."""
-        return self.temperature <= 0 and not self.has_penalties
+        return (
+            self.temperature <= 0
+            and not self.has_penalties
+            and self.dry is None
+            and not self.may_pass_over_the_best
+        )

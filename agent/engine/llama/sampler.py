@@ -1,17 +1,22 @@
 """Choosing a sequence's next token from its row of logits.
 
-What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, top-k,
-top-p, min-p, temperature, and the draw by seed. The draws are those of llama.cpp's `dist` too, so
-the same seed gives the same tokens there. As in llama-server the penalties' history begins with the
-prompt, so a token that the prompt repeats is penalised in the answer.
+What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, DRY,
+top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, and the draw by seed; or biases,
+temperature and mirostat. The draws are llama.cpp's too, so the same seed gives the same tokens
+there. As in llama-server the penalties' history begins with the prompt, so a token that the prompt
+repeats is penalised in the answer.
 """
 
 from collections import Counter, deque
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from ..candidates import Row, candidates
+from ..candidates import Ids, Row, candidates, within_deviations, without_top_choices
+from ..chance import Chance
+from ..constraint import Course
+from ..mirostat import Mirostat
+from ..repetition import Repetition
 from ..sampling import Sampling
 from ..sequence import NewSequence
 
@@ -37,38 +42,95 @@ class Sampler:
     the first that differs: what was chosen counts as said.
     """
 
-    def __init__(self, sequence: NewSequence, vocab: Vocab) -> None:
+    def __init__(self, sequence: NewSequence, vocab: Vocab, course: Course | None = None) -> None:
         self._sampling = sequence.sampling
+        self._course = course
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
-        self._penalties = _Penalties(sequence) if sequence.sampling.has_penalties else None
+        self._histories = _histories(sequence)
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
-        self._chance = _Chance(sequence.sampling.seed)
+        self._chance = Chance(sequence.sampling.seed)
+        # XTC has a generator of its own, from the same seed.
+        self._xtc_chance = Chance(sequence.sampling.seed) if sequence.sampling.has_xtc else None
+        has_mirostat = sequence.sampling.mirostat > 0
+        self._mirostat = Mirostat(sequence.sampling, self._chance) if has_mirostat else None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the sequence's constraint can no longer be kept, where that is so."""
+        return self._course.failure if self._course else None
 
     def choose(self, row: Row) -> int:
         """The next token. `row`, the logits of the one before, is overwritten."""
         with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
             if self._biased.size:
                 row[self._biased] += self._biases
-            if self._penalties is None:
-                return self._pick(row)
-            self._penalties.apply(row)
+            for history in self._histories:
+                history.apply(row)
+            if self._course is not None:
+                self._course.restrict(row)
             token = self._pick(row)
-            self._penalties.accept(token)
+            if self._course is not None:
+                self._course.accept(token)
+            for history in self._histories:
+                history.accept(token)
             return token
 
     def _pick(self, row: Row) -> int:
         best = int(row.argmax())
+        sampling = self._sampling
         # Without a finite highest logit (NaN counts as one) there is nothing to draw from.
-        if self._sampling.temperature <= 0 or not np.isfinite(row[best]):
+        is_greedy = sampling.temperature <= 0
+        if not np.isfinite(row[best]) or (is_greedy and not sampling.may_pass_over_the_best):
             return best
-        ids = candidates(row, self._sampling)
+        if self._mirostat is not None:
+            row /= self._temperature
+            return self._mirostat.draw(row)
+        ids = self._candidates(row)
         logits = row if ids is None else row[ids]
-        weights = np.exp((logits - row[best]) / self._temperature)
-        sums = weights.cumsum(dtype=np.float64)
-        place = int(sums.searchsorted(self._chance.draw() * sums[-1]))
+        place = int(logits.argmax()) if is_greedy else self._draw(logits)
         return place if ids is None else int(ids[place])
+
+    def _candidates(self, row: Row) -> Ids | None:
+        ids = self._filtered(row)
+        if self._xtc_chance is None or (ids is not None and ids.size < 2):
+            return ids
+        if self._xtc_chance.draw_single() > self._sampling.xtc_probability:
+            return ids
+        return without_top_choices(row, ids, self._sampling.xtc_threshold)
+
+    def _filtered(self, row: Row) -> Ids | None:
+        if self._sampling.top_n_sigma <= 0:
+            return candidates(row, self._sampling)
+        within = within_deviations(row, self._sampling.top_n_sigma)
+        places = candidates(row[within], self._sampling)
+        return within if places is None else within[places]
+
+    def _draw(self, logits: Row) -> int:
+        weights = np.exp((logits - logits.max()) / self._temperature)
+        sums = weights.cumsum(dtype=np.float64)
+        return int(sums.searchsorted(self._chance.draw() * sums[-1]))
+
+
+class _History(Protocol):
+    """What looks at the tokens so far: the prompt's first, then those that were chosen."""
+
+    def apply(self, row: Row) -> None:
+        """Change the logits of what was said."""
+
+    def accept(self, token: int) -> None:
+        """`token` was chosen."""
+
+
+def _histories(sequence: NewSequence) -> tuple[_History, ...]:
+    sampling = sequence.sampling
+    histories: list[_History] = []
+    if sampling.mirostat == 0 and sampling.has_penalties:
+        histories.append(_Penalties(sequence))
+    if sampling.mirostat == 0 and sampling.dry is not None:
+        histories.append(Repetition(sampling.dry, sequence.prompt))
+    return tuple(histories)
 
 
 class _Penalties:
@@ -101,20 +163,6 @@ class _Penalties:
         logits = np.where(logits <= 0, logits * repeat, logits / repeat)
         frequency, presence = self._sampling.frequency_penalty, self._sampling.presence_penalty
         row[tokens] = logits - (counts * np.float32(frequency) + np.float32(presence))
-
-
-class _Chance:
-    """The numbers that C++'s `std::mt19937` and `std::uniform_real_distribution` draw."""
-
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.MT19937()
-        state: Any = np.random.RandomState(seed).get_state(legacy=False)
-        self._bits.state = state
-
-    def draw(self) -> float:
-        """Evenly between 0 and 1."""
-        low, high = self._bits.random_raw(), self._bits.random_raw()
-        return float(low + (high << 32)) / 2**64
 
 
 def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.candidates import GLANCES, Row, candidates, highest
+from arriero.agent.engine.candidates import (
+    GLANCES,
+    Row,
+    candidates,
+    highest,
+    most_typical,
+    within_deviations,
+    without_top_choices,
+)
 from arriero.agent.engine.sampling import Sampling
 
 
@@ -102,7 +110,7 @@ def test_a_nucleus_of_any_size() -> None:
 
 def test_without_filters_all_pass() -> None:
     assert candidates(row_of(100), Sampling(seed=0, top_k=0, top_p=1, min_p=0)) is None
-    assert candidates(row_of(100), Sampling(seed=0, top_k=100, top_p=1, min_p=0)) is None
+    assert len(passing(row_of(100), top_k=100)) == 100
 
 
 def test_forbidden_tokens_pass_only_where_nothing_filters() -> None:
@@ -110,3 +118,52 @@ def test_forbidden_tokens_pass_only_where_nothing_filters() -> None:
     row[500:] = -np.inf
     assert max(passing(row, top_p=0.999999)) < 500
     assert max(passing(row, min_p=1e-6)) < 500
+
+
+def plainly_typical(logits: Row, mass: float) -> list[int]:
+    """The definition, in double precision and one token after the other."""
+    weights = [math.exp(float(logit - logits.max())) for logit in logits]
+    probabilities = [weight / sum(weights) for weight in weights]
+    expected = -sum(p * math.log(p) for p in probabilities if p > 0)
+    surprise = [math.inf if p == 0 else -math.log(p) for p in probabilities]
+    order = sorted(range(len(weights)), key=lambda place: abs(surprise[place] - expected))
+    gathered, kept = 0.0, 0
+    for place in order:
+        gathered, kept = gathered + probabilities[place], kept + 1
+        if gathered > mass:
+            break
+    return order[:kept]
+
+
+@given(
+    size=st.integers(1, 3000),
+    seed=st.integers(0, 99),
+    scale=st.floats(0.1, 8),
+    mass=st.sampled_from([0.05, 0.5, 0.9, 0.99]),
+    is_cut=st.booleans(),
+)
+def test_the_typical_are_those_nearest_to_the_expected_surprise(
+    size: int, seed: int, scale: float, mass: float, is_cut: bool
+) -> None:
+    row = row_of(size, scale=scale, seed=seed)
+    if is_cut:
+        row[size // 2 + 1 :] = -np.inf
+    found, wanted = most_typical(row, mass).tolist(), plainly_typical(row, mass)
+    # Where two are as near as floats can tell, or the mass is reached to a hair, either is right.
+    assert abs(len(found) - len(wanted)) <= 1 + size // 100
+    assert len(set(found) ^ set(wanted)) <= 2 + size // 50
+    assert len(set(found)) == len(found)
+
+
+def test_outliers_do_not_pass() -> None:
+    row = np.array([8.0, 9.0, 10.0, 1.0, -np.inf], np.float32)
+    assert within_deviations(row, 0.5).tolist() == [1, 2]
+    assert within_deviations(row, 100.0).tolist() == [0, 1, 2, 3]
+
+
+def test_of_the_top_choices_the_last_is_left() -> None:
+    row = np.log(np.array([0.3, 0.05, 0.4, 0.2, 0.05], np.float32))
+    assert without_top_choices(row, None, 0.15).tolist() == [3, 1, 4]
+    assert without_top_choices(row, np.array([2, 1]), 0.15).tolist() == [2, 1]
+    assert without_top_choices(row, None, 0.5).tolist() == [2, 0, 3, 1, 4]
+    assert without_top_choices(row, None, 0.0).tolist() == [4]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sampling import Dry, Sampling
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,11 @@ from arriero.agent.engine.sampling import Sampling
         (Sampling(seed=1, temperature=0, presence_penalty=0.5), False),
         (Sampling(seed=1, temperature=0, frequency_penalty=0.5), False),
         (Sampling(seed=1, temperature=0, repeat_penalty=1.1, penalty_last_n=0), True),
+        (Sampling(seed=1, temperature=0, dry=Dry(multiplier=1.0)), False),
+        (Sampling(seed=1, temperature=0, typical_p=0.9), False),
+        (Sampling(seed=1, temperature=0, xtc_probability=0.5), False),
+        (Sampling(seed=1, temperature=0, xtc_probability=0.5, xtc_threshold=0.6), True),
+        (Sampling(seed=1, temperature=0, typical_p=0.9, mirostat=2), True),
     ],
 )
 def test_greedy_is_without_chance_and_without_history(sampling: Sampling, is_greedy: bool) -> None:

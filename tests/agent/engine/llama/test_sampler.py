@@ -10,7 +10,7 @@ import pytest
 
 from arriero.agent.engine.candidates import Row
 from arriero.agent.engine.llama.sampler import Sampler
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 
 PROMPT = (40, 50, 60, 70)
@@ -120,6 +120,10 @@ class Chain:
         biases = [*sampling.logit_bias, *((token, -np.inf) for token in never)]
         entries = (llama_cpp.llama_logit_bias * len(biases))(*biases)
         self._add(llama_cpp.llama_sampler_init_logit_bias(size, len(biases), entries))
+        if sampling.mirostat:
+            self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+            self._add(_mirostat(sampling, size))
+            return
         penalties = llama_cpp.llama_sampler_init_penalties(
             size,
             sampling.penalty_last_n,
@@ -127,12 +131,24 @@ class Chain:
             sampling.frequency_penalty,
             sampling.presence_penalty,
         )
+        self._add(penalties)
         for token in sequence.prompt[-sampling.penalty_last_n :]:
             llama_cpp.llama_sampler_accept(penalties, token)
-        self._add(penalties)
+        if sampling.dry is not None:
+            dry = _dry(sampling.dry)
+            self._add(dry)
+            for token in sequence.prompt:
+                llama_cpp.llama_sampler_accept(dry, token)
+        self._add(llama_cpp.llama_sampler_init_top_n_sigma(sampling.top_n_sigma))
         self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
+        self._add(llama_cpp.llama_sampler_init_typical(sampling.typical_p, 1))
         self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
         self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
+        self._add(
+            llama_cpp.llama_sampler_init_xtc(
+                sampling.xtc_probability, sampling.xtc_threshold, 1, sampling.seed
+            )
+        )
         self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
         self._add(llama_cpp.llama_sampler_init_dist(sampling.seed))
 
@@ -146,7 +162,9 @@ class Chain:
             data=ctypes.cast(entries.ctypes.data, kind), size=row.size, selected=-1, sorted=False
         )
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
-        left = entries[: array.size]
+        # XTC moves the array's beginning.
+        first = ctypes.addressof(array.data.contents) - entries.ctypes.data
+        left = entries[first // entries.itemsize :][: array.size]
         token = int(left["id"][array.selected])
         llama_cpp.llama_sampler_accept(self._chain, token)
         return token, dict(zip(left["id"].tolist(), left["p"].tolist(), strict=True))
@@ -156,6 +174,19 @@ class Chain:
 
     def _add(self, sampler: Any) -> None:
         llama_cpp.llama_sampler_chain_add(self._chain, sampler)
+
+
+def _mirostat(sampling: Sampling, size: int) -> Any:
+    seed, tau, eta = sampling.seed, sampling.mirostat_tau, sampling.mirostat_eta
+    if sampling.mirostat == 1:
+        return llama_cpp.llama_sampler_init_mirostat(size, seed, tau, eta, 100)
+    return llama_cpp.llama_sampler_init_mirostat_v2(seed, tau, eta)
+
+
+def _dry(dry: Dry) -> Any:
+    return llama_cpp.llama_sampler_init_dry(
+        None, dry.multiplier, dry.base, dry.allowed_length, dry.penalty_last_n, None, 0
+    )
 
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -171,6 +202,22 @@ CHOICES: dict[str, dict[str, Any]] = {
     "top-p only": {"top_k": 0, "min_p": 0.0, "top_p": 0.9},
     "min-p only": {"top_k": 0, "top_p": 1.0},
     "no filter": {"top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "typical": {"top_k": 20, "typical_p": 0.5},
+    "typical alone": {"top_k": 20, "typical_p": 0.7, "top_p": 1.0, "min_p": 0.0},
+    "typical and min-p": {"top_k": 20, "typical_p": 0.9, "top_p": 1.0, "min_p": 0.02},
+    "sigma": {"top_n_sigma": 1.0},
+    "sigma alone": {"top_n_sigma": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.1},
+    "xtc always": {"xtc_probability": 1.0, "xtc_threshold": 0.05, "temperature": 2.0},
+    "xtc alone": {"xtc_probability": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "xtc off": {"xtc_probability": 1.0, "xtc_threshold": 0.6},
+    "dry": {"dry": Dry(multiplier=4.0, allowed_length=1)},
+    "dry of all": {"dry": Dry(multiplier=0.5, base=1.0, allowed_length=0, penalty_last_n=20)},
+    "dry and penalties": {"dry": Dry(multiplier=2.0, base=3.0), "repeat_penalty": 1.3},
+    "mirostat": {"mirostat": 1},
+    "mirostat, surprising": {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
+    "mirostat 2": {"mirostat": 2},
+    "mirostat 2, hot": {"mirostat": 2, "mirostat_tau": 2.0, "temperature": 3.0},
 }
 
 
@@ -189,7 +236,10 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
         chain.free()
 
 
-@pytest.mark.parametrize("name", [name for name in CHOICES if name not in ("penalties", "rewards")])
+WITHOUT_HISTORY = ("defaults", "biases", "hot", "cold", "one", "many", "no top-k", "no filter")
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_HISTORY, "typical", "sigma", "xtc always"])
 def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
     sequence = new(**{"temperature": 0.8, **CHOICES[name]})
     chain, sampler = Chain(sequence, ROW.size), Sampler(sequence, BareVocab(ROW.size))
@@ -201,6 +251,36 @@ def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
     for token, probability in wanted.items():
         spread = (probability * (1 - probability) / num_draws) ** 0.5
         assert abs(counts[token] / num_draws - probability) <= 5 * spread + 1e-5
+
+
+FILTERS = ("typical", "typical alone", "xtc always", "sigma", "mirostat", "mirostat 2")
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_without_temperature_the_best_of_what_is_left_is_taken(name: str) -> None:
+    sequence = new(**{"seed": 3, **CHOICES[name], "temperature": 0})
+    chain, sampler = Chain(sequence, 5000), Sampler(sequence, BareVocab(5000))
+    try:
+        for seed in range(20):
+            row = row_of(5000, scale=5, seed=seed)
+            token, _ = chain.choose(row)
+            assert sampler.choose(row) == token
+    finally:
+        chain.free()
+
+
+def test_xtc_draws_where_there_is_a_choice() -> None:
+    """A row that leaves one candidate draws nothing from XTC's own generator."""
+    sequence = new(**{"temperature": 0.8, **CHOICES["xtc"]})
+    chain, sampler = Chain(sequence, 500), Sampler(sequence, BareVocab(500))
+    try:
+        for seed in range(40):
+            row = row_of(500, scale=2, seed=seed)
+            row[9] += 50 * (seed % 2)
+            token, _ = chain.choose(row)
+            assert sampler.choose(row) == token
+    finally:
+        chain.free()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
