@@ -14,6 +14,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
 from .doors.app import inference_app
+from .doors.openai.responses.store import ResponseStore
 from .fleet.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.switchboard import Switchboard
@@ -35,10 +36,14 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     switchboard = Switchboard(fleet, recorder=metrics)
     hub = EventHub(switchboard)
     metrics.collect_fleet(switchboard.view, lambda: hub.num_subscribers)
+    responses = ResponseStore(
+        max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+    )
+    metrics.collect_responses(lambda: len(responses), lambda: responses.num_bytes)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(switchboard.run()), tasks.create_task(hub.run())]
         apps = {
-            "inference": (settings.inference_addr, inference_app(switchboard)),
+            "inference": (settings.inference_addr, inference_app(switchboard, responses)),
             "management": (settings.management_addr, management_app(switchboard, hub, metrics)),
         }
         addresses = {

@@ -4,8 +4,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..shared.quantities import Address, Duration, format_duration
+from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
+from .doors.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
 
@@ -47,6 +48,13 @@ class BalancerSettings(DaemonSettings):
     token_timeout: Timeout = Field(default=30.0, description="longest silence between tokens")
     request_timeout: Timeout = Field(
         default=600.0, description="longest time a request may take as a whole"
+    )
+    responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
+        default=DEFAULT_BYTES,
+        description="most that answers kept for /v1/responses may take in memory; 0 keeps none",
+    )
+    responses_max_age: Timeout = Field(
+        default=DEFAULT_AGE, description="how long an unused answer is kept for /v1/responses"
     )
     heartbeat_interval: Timeout = Field(
         default=1.0, description="how often agents and balancer give a sign of life"

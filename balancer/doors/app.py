@@ -8,12 +8,17 @@ from .http import ErrorBody, middlewares, native_error
 from .native_socket import NativeSocket
 from .openai import routes as openai_routes
 from .openai.errors import openai_error
+from .openai.responses import routes as responses_routes
+from .openai.responses.store import ResponseStore
 
 
-def inference_app(switchboard: Switchboard) -> web.Application:
+def inference_app(
+    switchboard: Switchboard, responses: ResponseStore | None = None
+) -> web.Application:
     """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
 
-    Its shutdown closes the open WebSockets; requests should have been drained before.
+    `responses` keeps answers for later ones, with default limits unless one is given. The app's
+    shutdown closes the open WebSockets; requests should have been drained before.
     """
     socket = NativeSocket(switchboard)
 
@@ -25,6 +30,8 @@ def inference_app(switchboard: Switchboard) -> web.Application:
     app.add_routes(native_http.routes(switchboard))
     app.add_routes(socket.routes())
     app.add_routes(openai_routes.routes(switchboard))
+    kept = ResponseStore() if responses is None else responses
+    app.add_routes(responses_routes.routes(switchboard, kept))
     app.on_shutdown.append(close_sockets)
     return app
 

@@ -86,3 +86,8 @@ class FleetView(FleetTotals):
         """The models that are served, each name once, by name."""
         by_name = {agent.model.name: agent.model for agent in self.agents if agent.model}
         return tuple(by_name[name] for name in sorted(by_name))
+
+    @property
+    def served_name(self) -> str:
+        """A model's name for answers to those who asked for none; empty if none is known."""
+        return next((model.name for model in self.models), "")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -73,6 +74,19 @@ class Metrics:
     ) -> None:
         """From now on answer with the fleet's state as well."""
         self.registry.register(FleetCollector(view, num_subscribers))
+
+    def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
+        """From now on answer with how many answers are kept for later ones, and their size."""
+        for name, help_text, value in (
+            ("responses", "Answers kept for /v1/responses.", num_kept),
+            (
+                "response_bytes",
+                "What the kept answers take, shared parts counted again.",
+                num_bytes,
+            ),
+        ):
+            gauge = Gauge(f"arriero_stored_{name}", help_text, registry=self.registry)
+            gauge.set_function(value)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""

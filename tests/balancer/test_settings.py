@@ -24,6 +24,8 @@ def test_defaults() -> None:
         "first_token_timeout": 120.0,
         "token_timeout": 30.0,
         "request_timeout": 600.0,
+        "responses_limit": 64 * 2**20,
+        "responses_max_age": 3600.0,
         "heartbeat_interval": 1.0,
         "heartbeat_timeout": 5.0,
         "drain_timeout": 30.0,

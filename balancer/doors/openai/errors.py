@@ -17,13 +17,16 @@ _TYPES = {
 
 def openai_error(error: RequestError) -> dict[str, object]:
     """`{"error": {"message", "type", "param", "code"}}`."""
+    return {"error": error_fields(error)}
+
+
+def error_fields(error: RequestError) -> dict[str, str | None]:
+    """`message`, `type`, `param` and `code`."""
     return {
-        "error": {
-            "message": error.message,
-            "type": _type(status_of(error)),
-            "param": error.field,
-            "code": _CODES.get(error.code, error.code),
-        }
+        "message": error.message,
+        "type": _type(status_of(error)),
+        "param": error.field,
+        "code": _CODES.get(error.code, error.code),
     }
 
 

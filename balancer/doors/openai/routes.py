@@ -66,7 +66,7 @@ async def _answer(
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",
             created=int(time.time()),
-            model=_served_name(switchboard) if wanted.model is None else wanted.model,
+            model=switchboard.view().served_name if wanted.model is None else wanted.model,
         )
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:
@@ -79,11 +79,6 @@ async def _answer(
         return web.json_response(
             whole_answer(shape, head, answers, wanted.num_choices), headers=headers
         )
-
-
-def _served_name(switchboard: Switchboard) -> str:
-    """The name in answers to those who did not ask for a model by name; empty if none is known."""
-    return next((model.name for model in switchboard.view().models), "")
 
 
 async def _chunks(merged: Merged, writer: ChunkWriter) -> AsyncIterator[bytes]:

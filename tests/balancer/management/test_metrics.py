@@ -97,3 +97,10 @@ def test_openmetrics_on_demand() -> None:
     body, content_type = Metrics().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_kept_answers() -> None:
+    metrics = Metrics()
+    metrics.collect_responses(lambda: 3, lambda: 1000)
+    assert value(metrics, "arriero_stored_responses") == 3
+    assert value(metrics, "arriero_stored_response_bytes") == 1000

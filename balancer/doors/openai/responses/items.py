@@ -1,0 +1,298 @@
+"""What a conversation consists of in the Responses API, and the messages that it means.
+
+A template knows one message of the assistant for all that it said in a turn, so reasoning, text and
+calls that follow each other become one, as long as they come in that order. `status`, `phase`,
+`encrypted_content` and the annotations of a text are taken and say nothing to a model.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest
+from .....shared.inference import ChatMessage
+from .....shared.strict import STRICT
+
+Status = Literal["in_progress", "completed", "incomplete"]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputText:
+    """A part of what was said to the model."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["input_text"] = "input_text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputText:
+    """A part of what the model said."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["output_text"] = "output_text"
+    text: str
+    annotations: tuple[Any, ...] = ()
+    logprobs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryText:
+    """A part of a summary, as other services write them."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["summary_text"] = "summary_text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningText:
+    """A part of what the model thought."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["reasoning_text"] = "reasoning_text"
+    text: str
+
+
+MessagePart = Annotated[InputText | OutputText, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Somebody said something."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["message"] = "message"
+    id: str | None = None
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | tuple[MessagePart, ...]
+    status: Status = "completed"
+    phase: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its parts."""
+        return self.content if isinstance(self.content, str) else _joined(self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    """The model thought."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["reasoning"] = "reasoning"
+    id: str | None = None
+    summary: tuple[SummaryText, ...] = ()
+    content: tuple[ReasoningText, ...] = ()
+    encrypted_content: str | None = None
+    status: Status = "completed"
+
+    @property
+    def text(self) -> str:
+        """What it thought; of another service's item, whose text is hidden, the summary."""
+        return _joined(self.content or self.summary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall:
+    """The model called a function. `arguments` is JSON text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["function_call"] = "function_call"
+    id: str | None = None
+    call_id: str
+    name: str
+    arguments: str
+    status: Status = "completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCallOutput:
+    """What came of a call."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["function_call_output"] = "function_call_output"
+    id: str | None = None
+    call_id: str
+    output: str | tuple[InputText, ...]
+    status: Status = "completed"
+
+    @property
+    def text(self) -> str:
+        """All of its parts."""
+        return self.output if isinstance(self.output, str) else _joined(self.output)
+
+
+Item = Annotated[
+    Message | Reasoning | FunctionCall | FunctionCallOutput, Field(discriminator="type")
+]
+
+_items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+}
+
+
+def item_id(type: str, response: str, place: str) -> str:
+    """The id of an item of the answer `response`; `place` tells its items apart."""
+    return f"{_PREFIXES[type]}_{response}_{place}"
+
+
+def plain_items(value: object) -> object:
+    """`input` as strict checking expects it: a list, each entry with a `type`, no `null` in it."""
+    if isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    return [_plain_item(each) for each in value] if isinstance(value, list) else value
+
+
+def _plain_item(item: object) -> object:
+    plain = _without_nulls(item)
+    if isinstance(plain, dict) and "type" not in plain and "role" in plain:
+        return {"type": "message", **plain}
+    return plain
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def items_of(output: Iterable[Json]) -> tuple[Item, ...]:
+    """An answer's own items, to be followed by later ones."""
+    return _items.validate_json(to_json(list(output)))
+
+
+def with_ids(items: Iterable[Item], response: str) -> tuple[Item, ...]:
+    """The items of the input of the answer `response`, each with an id."""
+    return tuple(
+        item if item.id else replace(item, id=item_id(item.type, response, f"in{place}"))
+        for place, item in enumerate(items)
+    )
+
+
+def listed(item: Item) -> Json:
+    """An item of an input as it is shown to those who ask for it."""
+    shown: Json = {"id": item.id, "type": item.type, "status": item.status}
+    match item:
+        case Message():
+            is_models = item.role == "assistant"
+            shown |= {"role": item.role, "content": [(_said if is_models else _told)(item.text)]}
+        case Reasoning():
+            shown |= {
+                "summary": [{"type": part.type, "text": part.text} for part in item.summary],
+                "content": [{"type": part.type, "text": part.text} for part in item.content],
+            }
+        case FunctionCall():
+            shown |= {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+        case FunctionCallOutput():
+            shown |= {"call_id": item.call_id, "output": item.text}
+        case _:
+            assert_never(item)
+    return shown
+
+
+def _said(text: str) -> Json:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _told(text: str) -> Json:
+    return {"type": "input_text", "text": text}
+
+
+# ---- as messages
+
+
+def to_messages(instructions: str | None, items: Iterable[Item]) -> tuple[ChatMessage, ...]:
+    """The conversation as chat templates know it.
+
+    `instructions` and a system's or developer's message behind them become one, since templates
+    take a single one. Raises `InvalidRequest` for the result of a call that nobody made.
+    """
+    messages = list(_messages(items))
+    if instructions is not None:
+        if messages and messages[0].role in ("system", "developer"):
+            instructions = f"{instructions}\n\n{messages.pop(0).text}"
+        messages.insert(0, ChatMessage(role="system", content=instructions))
+    return tuple(messages)
+
+
+def _messages(items: Iterable[Item]) -> Iterator[ChatMessage]:
+    turn = _Turn()
+    calls: set[str] = set()
+    for item in items:
+        if not turn.takes(item):
+            yield from turn.message()
+            turn = _Turn()
+        match item:
+            case Message(role="assistant") | Reasoning():
+                turn.add(item)
+            case FunctionCall():
+                calls.add(item.call_id)
+                turn.add(item)
+            case Message():
+                yield ChatMessage(role=item.role, content=item.text)
+            case FunctionCallOutput():
+                _check_called(item.call_id, calls)
+                yield ChatMessage(role="tool", content=item.text, tool_call_id=item.call_id)
+            case _:
+                assert_never(item)
+    yield from turn.message()
+
+
+def _check_called(call_id: str, calls: set[str]) -> None:
+    if call_id not in calls:
+        raise InvalidRequest(
+            f"`input`: there is no function call before the output for call_id {call_id[:100]!r}",
+            field="input",
+        )
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the model said in a row: thoughts, then text, then calls."""
+
+    thoughts: list[str] = field(default_factory=list)
+    content: list[str] = field(default_factory=list)
+    calls: list[Json] = field(default_factory=list)
+
+    def takes(self, item: Item) -> bool:
+        match item:
+            case Reasoning():
+                return not self.content and not self.calls
+            case Message(role="assistant"):
+                return not self.content and not self.calls
+            case FunctionCall():
+                return True
+        return False
+
+    def add(self, item: Message | Reasoning | FunctionCall) -> None:
+        match item:
+            case Reasoning():
+                self.thoughts.append(item.text)
+            case Message():
+                self.content.append(item.text)
+            case FunctionCall():
+                function = {"name": item.name, "arguments": item.arguments}
+                self.calls.append({"id": item.call_id, "type": "function", "function": function})
+
+    def message(self) -> Iterator[ChatMessage]:
+        if self.thoughts or self.content or self.calls:
+            yield ChatMessage(
+                role="assistant",
+                content="".join(self.content) if self.content else None,
+                reasoning_content="\n".join(self.thoughts) or None,
+                tool_calls=tuple(self.calls) or None,
+            )
+
+
+def _joined(parts: Iterable[InputText | OutputText | SummaryText | ReasoningText]) -> str:
+    return "".join(part.text for part in parts)

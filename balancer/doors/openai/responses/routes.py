@@ -1,0 +1,144 @@
+"""The Responses API over HTTP: `/v1/responses`, and the answers that are kept."""
+
+import time
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest, NotFound
+from .....shared.inference import Done, Event, Failed
+from ....fleet.stream import Stream
+from ....fleet.switchboard import Switchboard
+from ...http import read_json_body
+from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .events import ResponseEvents
+from .items import Json, with_ids
+from .listing import input_list, parse_page
+from .requests import Wanted, parse_response
+from .store import ResponseStore, Stored, stored
+
+
+def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/responses`."""
+
+    async def create(request: web.Request) -> web.StreamResponse:
+        wanted = parse_response(await read_json_body(request))
+        previous = _previous(store, wanted.previous_response_id)
+        with switchboard.open(wanted.request(previous.history if previous else ())) as stream:
+            answer = _Answer(switchboard, store, wanted, previous, stream)
+            headers = {REQUEST_ID: stream.id}
+            if wanted.stream:
+                return await send_stream(
+                    request, answer.chunks(), content_type=EVENT_STREAM, headers=headers
+                )
+            return web.json_response(await answer.whole(), headers=headers)
+
+    async def retrieve(request: web.Request) -> web.Response:
+        if request.query.get("stream") == "true":
+            raise InvalidRequest("`stream`: an answer is streamed once only", field="stream")
+        kept = _kept(store, request.match_info["id"])
+        return web.Response(body=kept.response, content_type="application/json")
+
+    async def delete(request: web.Request) -> web.Response:
+        id = request.match_info["id"]
+        if not store.forget(id, time.monotonic()):
+            raise _unknown(id)
+        return web.json_response({"id": id, "object": "response", "deleted": True})
+
+    async def input_items(request: web.Request) -> web.Response:
+        kept = _kept(store, request.match_info["id"])
+        return web.json_response(input_list(kept.input, parse_page(request.query)))
+
+    async def cancel(request: web.Request) -> web.Response:
+        _kept(store, request.match_info["id"])
+        raise InvalidRequest(
+            "the response has ended; one that runs is cancelled by closing its connection"
+        )
+
+    return [
+        web.post("/v1/responses", create),
+        web.get("/v1/responses/{id}", retrieve),
+        web.delete("/v1/responses/{id}", delete),
+        web.get("/v1/responses/{id}/input_items", input_items),
+        web.post("/v1/responses/{id}/cancel", cancel),
+    ]
+
+
+class _Answer:
+    """One request on its way to a response, which is kept when it ended well."""
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        store: ResponseStore,
+        wanted: Wanted,
+        previous: Stored | None,
+        stream: Stream,
+    ) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._previous = previous
+        self._stream = stream
+        served = switchboard.view().served_name if wanted.model is None else wanted.model
+        self._events = ResponseEvents(
+            stream.id, created_at=int(time.time()), echo=wanted.echo(served)
+        )
+
+    async def whole(self) -> Json:
+        """The response. Raises the error of the request."""
+        async for event in self._stream:
+            if isinstance(event, Failed):
+                raise event.error
+            self._take(event)
+        return self._events.response
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The response's events. Raises an error that comes before them: it can be a status."""
+        has_begun = False
+        async for event in self._stream:
+            if not has_begun:
+                if isinstance(event, Failed):
+                    raise event.error
+                has_begun = True
+                yield _sse(self._events.begin())
+            if told := self._take(event):
+                yield _sse(told)
+
+    def _take(self, event: Event) -> list[Json]:
+        told = self._events.take(event)
+        if isinstance(event, Done) and self._wanted.store:
+            # Before the client hears of the end, since it may go on from there at once.
+            self._keep(self._events.response)
+        return told
+
+    def _keep(self, response: Json) -> None:
+        given = with_ids(self._wanted.input, self._stream.id)
+        entry = stored(response, given, self._previous)
+        self._store.keep(response["id"], entry, time.monotonic())
+
+
+def _previous(store: ResponseStore, id: str | None) -> Stored | None:
+    if id is None:
+        return None
+    previous = store.find(id, time.monotonic())
+    if previous is None:
+        raise _unknown(id, "previous_response_id")
+    return previous
+
+
+def _kept(store: ResponseStore, id: str) -> Stored:
+    kept = store.find(id, time.monotonic())
+    if kept is None:
+        raise _unknown(id)
+    return kept
+
+
+def _unknown(id: str, field: str | None = None) -> NotFound:
+    return NotFound(f"there is no response with the id {id[:100]!r}", field=field)
+
+
+def _sse(events: list[Json]) -> bytes:
+    return b"".join(
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event)) for event in events
+    )
