@@ -8,16 +8,20 @@ import secrets
 from collections.abc import Callable
 from datetime import datetime
 from itertools import takewhile
+from time import thread_time
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest
+from ..engine.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt_store import Ignored, PromptStore, ignored
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
+from .constrain import constraint_of
 from .families import ChatFamily, Family, family_named, family_of
+from .grammar import Voice
 from .prepared import Prepared, Reading
 from .template import ChatTemplate, TemplateError
 from .tools import Tools
@@ -61,6 +65,8 @@ class Preparer:
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
         }
+        self._source = model.chat_template or ""
+        self._grammars = Grammars(model.grammar_tokens) if model.grammar_tokens else None
         self._template: ChatTemplate | None = None
         self.template_issue: str | None = None
         """Why conversations cannot be prepared, where they cannot."""
@@ -73,6 +79,7 @@ class Preparer:
                 bos_text=model.vocab.bos_text,
                 eos_text=model.vocab.eos_text,
                 clock=clock,
+                timer=thread_time,
             )
         except TemplateError as error:
             self.template_issue = str(error)
@@ -97,6 +104,7 @@ class Preparer:
             stored=None if isinstance(loaded, Ignored) else loaded,
             notices=(loaded.notice,) if isinstance(loaded, Ignored) else (),
             reading=self._reading(request, text),
+            constraint=constraint_of(request, self._voice(request, text), self._grammars),
         )
 
     def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
@@ -110,14 +118,32 @@ class Preparer:
             )
         return loaded
 
+    def _voice(self, request: GenerateRequest, text: str) -> Voice | None:
+        if request.messages is None:
+            return None
+        thoughts = self._family.thoughts
+        return Voice(
+            family=self._family,
+            template=self._source,
+            is_thinking=self._is_thinking(text),
+            may_think=thoughts is not None
+            and thoughts.opening in self._source
+            and request.thinking is not False,
+            control={marker.decode(): token for token, marker in self._shown[True].items()},
+        )
+
+    def _is_thinking(self, text: str) -> bool:
+        """Whether the prompt `text` leaves reasoning open."""
+        thoughts = self._family.thoughts
+        return thoughts is not None and text.rstrip().endswith(thoughts.opening)
+
     def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
         if request.messages is None or self._family.name == "plain":
             return None
         tools = _tools(request)
-        thoughts = self._family.thoughts
         return Reading(
             family=self._family,
-            is_thinking=thoughts is not None and text.rstrip().endswith(thoughts.opening),
+            is_thinking=self._is_thinking(text),
             tools=Tools(tools) if tools else None,
             shown=self._shown[bool(tools)],
         )

@@ -1,46 +1,34 @@
-"""A model's own chat template: Jinja, rendered as Hugging Face renders it, in a sandbox.
+"""A chat template: the program that writes a conversation as the text its model was trained on."""
 
-A template comes with the model file, so it is somebody else's program. Attributes that lead out of
-the sandbox are refused, nothing that is passed in can be changed, a render may go through at most
-`MAX_ROUNDS` rounds of all its loops together and write at most `MAX_RENDERED` characters. What the
-template does between two rounds of a loop is bounded by Python's recursion limit alone.
-"""
-
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from itertools import count
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ...shared.errors import InvalidRequest
 from ...shared.inference import ChatMessage
+from .message_form import PlainMessage, form_wanted
+from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
 
-MAX_ROUNDS = 200_000
-"""Rounds of all loops in one render: some fifty for each message of the longest conversation."""
-
-MAX_RENDERED = 32 * 1024 * 1024
-"""Characters one render may write; twice the longest body a client may send."""
-
-_ROUNDS = "_rounds"
-_BROKEN = "the model's chat template does not compile"
 _MISTAKES = (
     jinja2.TemplateError,
     ArithmeticError,
     AttributeError,
     LookupError,
+    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
 )
 """What a template's own mistakes raise; anything else is a mistake of ours."""
+
+_GREETING = (ChatMessage(role="user", content="Hi."),)
+
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+"""Stands where an answer goes on; the same as Hugging Face's, which some templates look for."""
 
 
 class TemplateError(Exception):
@@ -51,18 +39,35 @@ class ChatTemplate:
     """A compiled template. Rendering changes nothing in it, so threads may share it."""
 
     def __init__(
-        self, source: str, *, bos_text: str, eos_text: str, clock: Callable[[], datetime]
+        self,
+        source: str,
+        *,
+        origin: str = "the model's chat template",
+        bos_text: str,
+        eos_text: str,
+        clock: Clock,
+        timer: Timer,
     ) -> None:
-        """Raises `TemplateError`. `clock` gives the local time to templates that ask."""
+        """Raises `TemplateError`, which calls the template by its `origin`.
+
+        `clock` gives the local time to templates that ask, `timer` the seconds that the calling
+        thread has computed.
+        """
+        self._origin = origin
+        self._timer = timer
         self._knows_developers = "developer" in source
         self._constants = {"bos_token": bos_text, "eos_token": eos_text, "documents": None}
-        environment = _environment(clock)
         try:
-            self._template = environment.from_string(_count_rounds(environment.parse(source)))
+            self._template = Sandbox(clock).compiled(source)
         except jinja2.TemplateSyntaxError as error:
-            raise TemplateError(f"{_BROKEN}: line {error.lineno}: {error.message}") from error
+            where = f"line {error.lineno}: {error.message}"
+            raise TemplateError(f"{origin} does not compile: {where}") from error
         except (RecursionError, SyntaxError) as error:  # from Python, which knows no line of ours
-            raise TemplateError(f"{_BROKEN}: {error.args[0]}") from error
+            raise TemplateError(f"{origin} does not compile: {error.args[0]}") from error
+        self._no_tools: dict[str, None] = {"tools": None}
+        self._form = form_wanted(self._attempt)
+        if not self._attempt(self._form.plain(_GREETING), None):
+            self._no_tools = {}  # some go through `tools` without a look at whether there are any
 
     def render(
         self,
@@ -70,129 +75,85 @@ class ChatTemplate:
         *,
         tools: Sequence[dict[str, Any]] | None,
         thinking: bool | None,
+        options: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
+        goes_on: bool = False,
     ) -> str:
-        """The conversation as the text the model was trained on. Raises `InvalidRequest`."""
-        variables: dict[str, Any] = {
-            **self._constants,
-            "messages": [self._plain(message) for message in messages],
-            "tools": None if tools is None else list(tools),
-            "add_generation_prompt": add_generation_prompt,
-            _ROUNDS: count(1),
-        }
-        if thinking is not None:
-            variables["enable_thinking"] = thinking
-        try:
-            return _bounded(self._template.generate(variables))
-        except _MISTAKES as error:
-            raise InvalidRequest(_sentence(error), field="messages") from error
+        """The conversation as text. Raises `InvalidRequest`.
 
-    def _plain(self, message: ChatMessage) -> dict[str, Any]:
-        plain: dict[str, Any] = {"role": message.role, "content": message.text}
+        `options` are more variables for the template. If the answer `goes_on`, the text ends where
+        the last message does.
+        """
+        if thinking is not None:
+            options = {**_switches(thinking), **(options or {})}
+        plain = self._form.plain([self._known(message) for message in messages])
+        try:
+            if goes_on:
+                return self._up_to_end(plain, tools, options)
+            return self._rendered(plain, tools, options, add_generation_prompt)
+        except _MISTAKES as error:
+            raise InvalidRequest(self._sentence(error), field="messages") from error
+
+    def _known(self, message: ChatMessage) -> ChatMessage:
         if message.role == "developer" and not self._knows_developers:
             # Templates skip roles they do not know, and the instructions would be lost in silence.
-            plain["role"] = "system"
-        for key in ("name", "reasoning_content", "tool_call_id"):
-            if (value := getattr(message, key)) is not None:
-                plain[key] = value
-        if message.tool_calls is not None:
-            plain["tool_calls"] = [_with_parsed_arguments(call) for call in message.tool_calls]
-        return plain
+            return replace(message, role="system")
+        return message
+
+    def _rendered(
+        self,
+        messages: list[PlainMessage],
+        tools: Sequence[dict[str, Any]] | None,
+        options: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        variables: dict[str, Any] = {
+            **self._constants,
+            **deepcopy(dict(options or {})),
+            **({"tools": deepcopy(list(tools))} if tools is not None else self._no_tools),
+            "messages": messages,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        return rendered(self._template, variables, self._timer)
+
+    def _attempt(self, messages: list[PlainMessage], tools: list[dict[str, Any]] | None) -> str:
+        try:
+            return self._rendered(messages, tools)
+        except _MISTAKES:
+            return ""
+
+    def _up_to_end(
+        self,
+        messages: list[PlainMessage],
+        tools: Sequence[dict[str, Any]] | None,
+        options: Mapping[str, Any] | None,
+    ) -> str:
+        last = messages[-1]
+        content = last["content"] or ""
+        if isinstance(content, str):
+            last["content"] = content + _TAG
+        else:
+            content[-1]["text"] += _TAG
+        text = self._rendered(messages, tools, options, add_generation_prompt=False)
+        before, tag, after = text.rpartition(_TAG.strip())
+        if not tag:
+            raise Refusal("it does not show the last message, which was to be continued")
+        # A template that strips the message strips the tag's space as well.
+        return before if after.startswith(" ") else before.rstrip()
+
+    def _sentence(self, error: BaseException) -> str:
+        verb = "refuses the messages" if isinstance(error, Refusal) else "failed on the messages"
+        line = _line(error.__traceback__)
+        return f"{self._origin} {verb}{f', line {line}' if line else ''}: {error}"
 
 
-def _with_parsed_arguments(call: dict[str, Any]) -> dict[str, Any]:
-    """OpenAI sends a call's arguments as JSON text; templates print them with `tojson`."""
-    function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json.loads(function["arguments"])
-    except ValueError:
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}
-
-
-# ---- the environment templates expect
-
-
-class _Refusal(jinja2.TemplateError):
-    """The template called `raise_exception`."""
-
-
-class _Generation(Extension):
-    """`{% generation %}` marks an assistant's words, for training; its body stands as it is."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment(clock: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.filters[_ROUNDS] = _counted
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda pattern: clock().strftime(pattern)
-    return environment
-
-
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which models have never seen."""
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise _Refusal(message)
-
-
-# ---- what bounds a render
-
-
-def _count_rounds(template: nodes.Template) -> nodes.Template:
-    for loop in template.find_all(nodes.For):
-        loop.iter = nodes.Filter(loop.iter, _ROUNDS, [], [], None, None, lineno=loop.lineno)
-    return template
-
-
-@jinja2.pass_context
-def _counted(context: Context, items: Iterable[Any]) -> Iterator[Any]:
-    rounds = context[_ROUNDS]
-    for item in items:
-        if next(rounds) > MAX_ROUNDS:
-            raise _Refusal(f"its loops went on for more than {MAX_ROUNDS} rounds")
-        yield item
-
-
-def _bounded(parts: Iterable[str]) -> str:
-    kept, length = [], 0
-    for part in parts:
-        length += len(part)
-        if length > MAX_RENDERED:
-            raise _Refusal(f"it wrote more than {MAX_RENDERED} characters")
-        kept.append(part)
-    return "".join(kept)
-
-
-def _sentence(error: BaseException) -> str:
-    verb = "refuses the messages" if isinstance(error, _Refusal) else "failed on the messages"
-    line = _line(error.__traceback__)
-    return f"the model's chat template {verb}{f', line {line}' if line else ''}: {error}"
+def _switches(thinking: bool) -> dict[str, Any]:
+    """The names by which templates ask whether to think."""
+    return {
+        "enable_thinking": thinking,
+        "thinking": thinking,
+        "thinking_mode": "enabled" if thinking else "disabled",
+    }
 
 
 def _line(traceback: TracebackType | None) -> int | None:

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat import template
 from arriero.agent.chat.template import ChatTemplate, TemplateError
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, TextPart
@@ -70,7 +69,11 @@ CHATML = """\
 
 def make(source: str) -> ChatTemplate:
     return ChatTemplate(
-        source, bos_text="<s>", eos_text="</s>", clock=lambda: datetime(2031, 7, 9, 12)
+        source,
+        bos_text="<s>",
+        eos_text="</s>",
+        clock=lambda: datetime(2031, 7, 9, 12),
+        timer=lambda: 0.0,
     )
 
 
@@ -103,7 +106,9 @@ class TestWhatRealTemplatesUse:
         assert render(CHATML, thinking=False).endswith("assistant\n<think>\n\n</think>\n\n")
         assert render(CHATML, thinking=True).endswith("assistant\n")
         assert render("{{ enable_thinking is defined }}") == "False"
-        assert render("{{ enable_thinking }}", thinking=True) == "True"
+        switches = "{{ enable_thinking }} {{ thinking }} {{ thinking_mode }}"
+        assert render(switches, thinking=True) == "True True enabled"
+        assert render(switches, thinking=False) == "False False disabled"
 
     def test_tools_and_calls(self) -> None:
         tool = {"type": "function", "function": {"name": "größe", "pattern": "<b> & 'c'"}}
@@ -125,55 +130,16 @@ class TestWhatRealTemplatesUse:
         assert '<tool_call>\n{"name": "größe", "arguments": {"of": "Öl"}}\n</tool_call>' in text
         assert "<|im_start|>tool c1\n3<|im_end|>" in text
 
-    def test_arguments_that_are_no_json_stay_as_they_are(self) -> None:
-        call = {"function": {"name": "f", "arguments": "{oops"}}
-        message = ChatMessage(role="assistant", tool_calls=(call, {"name": "plain"}))
-        source = "{% for c in messages[0].tool_calls %}{{ c | tojson }};{% endfor %}"
-        assert render(source, message) == (
-            '{"function": {"name": "f", "arguments": "{oops"}};{"name": "plain"};'
-        )
-
     def test_without_tools_they_are_none(self) -> None:
         assert render("{{ tools is none }} {{ documents is none }}") == "True True"
 
-    def test_blocks_are_trimmed_as_hugging_face_does(self) -> None:
-        assert render("a\n    {% if true %}\nb\n    {% endif %}\nc") == "a\nb\nc"
-
-    def test_loop_controls(self) -> None:
-        source = "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}"
-        assert render(source + "{% if i == 3 %}{% break %}{% endif %}{% endfor %}") == "023"
-
-    def test_loop_variables_work_although_rounds_are_counted(self) -> None:
-        source = (
-            "{% for i in 'abc' %}{{ loop.index }}{{ loop.length }}{{ loop.last }}"
-            "{{ loop.nextitem }}{% else %}none{% endfor %}"
-            "{% for i in [] %}x{% else %}none{% endfor %}"
-            "{% for m in messages if m.role == 'tool' %}x{% else %}no tool{% endfor %}"
-        )
-        assert render(source) == "13Falseb23Falsec33Truenoneno tool"
-
-    def test_macros_and_namespaces(self) -> None:
-        source = (
-            "{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}"
-            "{% set ns = namespace(n=0) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}"
-            "{% endfor %}{{ twice(ns.n) }}"
-        )
-        assert render(source) == "33"
-
-    def test_tojson(self) -> None:
-        assert render("{{ {'b': '<é>', 'a': 1} | tojson }}") == '{"b": "<é>", "a": 1}'
-        assert render("{{ {'b': 2, 'a': 1} | tojson(indent=2, sort_keys=true) }}") == (
-            '{\n  "a": 1,\n  "b": 2\n}'
-        )
-
-    def test_dates(self) -> None:
-        assert render("{{ strftime_now('%d %b %Y') }}") == "09 Jul 2031"
+    def test_without_tools_there_are_none_for_a_template_that_does_not_look(self) -> None:
+        source = "{% for tool in tools %}{{ tool }}{% else %}no tools{% endfor %}"
+        assert render(source) == "no tools"
+        assert render(source, tools=[{}]) == "{}"
 
     def test_special_tokens(self) -> None:
         assert render("{{ bos_token }}x{{ eos_token }}") == "<s>x</s>"
-
-    def test_generation_marks_are_transparent(self) -> None:
-        assert render("a{% generation %}b{{ 1 }}{% endgeneration %}c") == "ab1c"
 
     def test_content_is_text_and_never_a_template(self) -> None:
         parts = (TextPart(type="text", text="{{ 1 + 1 }}"), TextPart(type="text", text="<b>"))
@@ -181,6 +147,43 @@ class TestWhatRealTemplatesUse:
             "{{ 1 + 1 }}<b>"
         )
         assert render("{{ messages[0].content }}", ChatMessage(role="assistant")) == ""
+
+
+class TestOptions:
+    def test_are_variables_of_the_template(self) -> None:
+        compiled = make("{{ effort }} {{ thinking }} {{ documents[0].text }}")
+        text = compiled.render(
+            (USER,),
+            tools=None,
+            thinking=True,
+            options={"effort": "high", "thinking": "a lot", "documents": [{"text": "x"}]},
+        )
+        assert text == "high a lot x"
+
+    def test_what_a_template_does_to_its_variables_stays_with_it(self) -> None:
+        source = "{{ messages.append(1) }}{{ seen.append(1) }}{{ tools[0].a.pop() }}"
+        options, tools = {"seen": [0]}, [{"a": [7]}]
+        for _ in range(2):
+            make(source).render((USER,), tools=tools, thinking=None, options=options)
+        assert (options, tools) == ({"seen": [0]}, [{"a": [7]}])
+
+
+class TestGoingOn:
+    SOURCE = (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content CHANGE }}[end]{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    MESSAGES = (USER, ChatMessage(role="assistant", content="It is \n"))
+
+    @pytest.mark.parametrize(("change", "end"), [("", "It is \n"), ("| trim", "It is")])
+    def test_the_prompt_ends_where_the_last_message_does(self, change: str, end: str) -> None:
+        compiled = make(self.SOURCE.replace("CHANGE", change))
+        text = compiled.render(self.MESSAGES, tools=None, thinking=None, goes_on=True)
+        assert text == f"[user]{USER.content}[end][assistant]{end}"
+
+    def test_a_template_that_does_not_show_the_last_message_is_refused(self) -> None:
+        with pytest.raises(InvalidRequest, match="does not show the last message"):
+            make("x").render(self.MESSAGES, tools=None, thinking=None, goes_on=True)
 
 
 class TestDevelopers:
@@ -206,6 +209,19 @@ class TestMistakes:
     def test_one_that_does_not_compile_says_where(self, source: str, where: str) -> None:
         with pytest.raises(TemplateError, match=f"does not compile: {where}: "):
             make(source)
+
+    def test_it_is_called_by_its_origin(self) -> None:
+        with pytest.raises(
+            TemplateError, match=r"^--chat-template a\.jinja does not compile: line 1"
+        ):
+            ChatTemplate(
+                "{{",
+                origin="template a.jinja",
+                bos_text="",
+                eos_text="",
+                clock=datetime.now,
+                timer=lambda: 0.0,
+            )
 
     def test_one_that_only_python_finds_wrong_does_not_compile_either(self) -> None:
         with pytest.raises(TemplateError, match="does not compile: 'break' outside loop"):
@@ -236,53 +252,3 @@ class TestMistakes:
     def test_one_that_fails_says_where(self, expression: str) -> None:
         with pytest.raises(InvalidRequest, match="failed on the messages, line 3: "):
             render("{% set a = 1 %}\n\n{{ " + expression + " }}")
-
-
-class TestSandbox:
-    @pytest.mark.parametrize(
-        "expression",
-        [
-            "''.__class__.__mro__",
-            "''['__class__']['__mro__']",
-            "(''|attr('__class__')).__mro__",
-            "raise_exception.__globals__.keys()",
-            "strftime_now.__globals__.keys()",
-            "''.format.__self__.__class__.__base__",
-            "'{0.__class__.__mro__}'.format(1)",
-            "messages.append(1)",
-            "messages[0].update({'role': 'system'})",
-            "messages[0].pop('role')",
-            "self.__init__.__globals__.keys()",
-            "cycler.__init__.__globals__.os",
-        ],
-    )
-    def test_ways_out_are_refused(self, expression: str) -> None:
-        with pytest.raises(InvalidRequest):
-            render("{{ " + expression + " }}")
-
-    @pytest.mark.parametrize("tag", ["include 'x'", "import 'x' as y", "extends 'x'"])
-    def test_other_files_are_out_of_reach(self, tag: str) -> None:
-        with pytest.raises(InvalidRequest):
-            render("{% " + tag + " %}")
-
-
-class TestBounds:
-    def test_all_loops_together_are_bounded(self) -> None:
-        source = "{% for i in range(1000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}"
-        with pytest.raises(InvalidRequest, match=f"more than {template.MAX_ROUNDS} rounds"):
-            render(source)
-
-    def test_each_render_counts_for_itself(self) -> None:
-        compiled = make("{% for i in range(90000) %}{% endfor %}done")
-        assert [compiled.render((USER,), tools=None, thinking=None) for _ in range(4)] == [
-            "done"
-        ] * 4
-
-    def test_output_is_bounded(self) -> None:
-        source = "{% set x = 'x' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}"
-        with pytest.raises(InvalidRequest, match="wrote more than"):
-            render(source)
-
-    def test_recursion_is_bounded(self) -> None:
-        with pytest.raises(InvalidRequest):
-            render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")

@@ -1,0 +1,205 @@
+"""The Jinja that chat templates are written for: Hugging Face's, in a sandbox, with bounds.
+
+A template comes with the model file, so it is somebody else's program. Attributes that lead out of
+the sandbox are refused. A render may take `MAX_SECONDS` of its thread's time, looked at in every
+round of a loop and at every call; it may write `MAX_RENDERED` characters, and no text, list or
+number that it computes with an operator may be larger. One filter or method of Python's own may
+still take what its arguments make it take.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
+
+MAX_SECONDS = 10.0
+"""Of one thread's time for one render; the longest conversations take a tenth of that."""
+
+MAX_RENDERED = 32 * 1024 * 1024
+"""Characters one render may write; twice the longest body a client may send."""
+
+_MAX_BITS = 4096
+"""Of a number that a template computes."""
+
+_TICKS = 256
+"""Rounds and calls between two looks at the time."""
+
+_METER = "_meter"
+_COUNTED = "_counted"
+_JOINED = "_joined"
+
+Clock = Callable[[], datetime]
+Timer = Callable[[], float]
+
+
+class Refusal(jinja2.TemplateError):
+    """The template called `raise_exception`, or went beyond a bound."""
+
+
+class Meter:
+    """What one render has taken so far. `timer` gives the thread's time in seconds."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._until = timer() + MAX_SECONDS
+        self._num_ticks = 0
+
+    def tick(self) -> None:
+        """Raises `Refusal` when the time is over."""
+        self._num_ticks += 1
+        if self._num_ticks % _TICKS == 0 and self._timer() > self._until:
+            raise Refusal(f"it took more than {MAX_SECONDS:.0f} seconds")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Compiles templates. `clock` gives the local time to templates that ask."""
+
+    intercepted_binops = frozenset({"+", "*", "**"})
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        )
+        self.filters["tojson"] = _to_json
+        self.filters[_COUNTED] = _counted
+        self.filters[_JOINED] = _joined
+        del self.globals["lipsum"]
+        self.globals["raise_exception"] = _raise_exception
+        self.globals["strftime_now"] = lambda pattern: clock().strftime(pattern)
+
+    def compiled(self, source: str) -> jinja2.Template:
+        """Raises what Jinja and Python raise about source that is none."""
+        return self.from_string(_Bounds().visit(self.parse(source)))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Some templates keep lists of things they have seen; what is passed in is a copy."""
+        if isinstance(obj, list) and attr in ("append", "pop"):
+            return True
+        return super().is_safe_attribute(obj, attr, value)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        """Calls count as rounds do: a macro may call itself twice, and so for ever."""
+        __context[_METER].tick()
+        if isinstance(__obj, LoopContext):  # a recursive loop's next level
+            args = tuple(_counted(__context, each) for each in args)
+        return super().call(__context, __obj, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Operators that make something large out of something small."""
+        if _is_too_large(operator, left, right):
+            raise Refusal(f"what `{operator}` would give is too large")
+        return super().call_binop(context, operator, left, right)
+
+
+def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer) -> str:
+    """What `template` writes. Raises what its mistakes raise."""
+    kept, length = [], 0
+    for part in template.generate({**variables, _METER: Meter(timer)}):
+        length += len(part)
+        if length > MAX_RENDERED:
+            raise Refusal(f"it wrote more than {MAX_RENDERED} characters")
+        kept.append(part)
+    return "".join(kept)
+
+
+# ---- what templates expect
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks an assistant's words, for training; its body is a scope."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which models have never seen."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_listed,
+    )
+
+
+def _listed(value: object) -> list[object]:
+    """What `map` and `select` give, which other implementations of Jinja make lists of."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise Refusal(message)
+
+
+# ---- bounds
+
+
+class _Bounds(NodeTransformer):
+    """Puts a filter of ours around whatever loops go through, and in place of `~`."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        node.iter = _filtered(node.iter, _COUNTED)
+        return self.generic_visit(node)
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
+
+
+def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+@jinja2.pass_context
+def _counted(context: Context, items: Iterable[Any]) -> Iterator[Any]:
+    meter = context[_METER]
+    for item in items:
+        meter.tick()
+        yield item
+
+
+@jinja2.pass_context
+def _joined(_context: Context, items: list[Any]) -> str:
+    texts = [str(item) for item in items]
+    if sum(map(len, texts)) > MAX_RENDERED:
+        raise Refusal("what `~` would give is too large")
+    return "".join(texts)
+
+
+def _is_too_large(operator: str, left: Any, right: Any) -> bool:
+    """Whether what the operator gives is more than `MAX_RENDERED` long."""
+    if operator == "+":
+        both = isinstance(left, Sequence) and isinstance(right, Sequence)
+        return both and len(left) + len(right) > MAX_RENDERED
+    if isinstance(right, Sequence):
+        left, right = right, left
+    if not isinstance(right, int):
+        return False
+    if operator == "*" and isinstance(left, Sequence):
+        return len(left) * right > MAX_RENDERED
+    if not isinstance(left, int):
+        return False
+    num_bits = left.bit_length() + right.bit_length()
+    return (num_bits if operator == "*" else left.bit_length() * right) > _MAX_BITS

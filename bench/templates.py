@@ -1,0 +1,219 @@
+"""Whether chat templates say here what they say in Hugging Face's transformers.
+
+Renders every template in llama.cpp's source with every conversation, by our renderer from what a
+client would send and by transformers' own, and compares them character by character.
+"""
+
+import argparse
+import json
+import sys
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import product
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.table import Table
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from arriero.agent.chat.families import family_of
+from arriero.agent.chat.template import ChatTemplate
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import Messages
+from bench.conversations import CONVERSATIONS, Conversation, Message
+from bench.source import llama_cpp_source
+
+_MESSAGES = TypeAdapter(Messages)
+BOS, EOS = "<s>", "</s>"
+RAISED = None
+"""What a template that refuses a conversation says."""
+
+
+def main() -> int:
+    """0 if all is equal, 1 if not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", default="", help="only templates with this in the name")
+    parser.add_argument("--show", action="store_true", help="show both texts where they differ")
+    arguments = parser.parse_args()
+    folder = llama_cpp_source() / "models" / "templates"
+    paths = sorted(path for path in folder.glob("*.jinja") if arguments.name in path.stem)
+    findings = [_compared(path) for path in paths]
+    _print(findings)
+    if arguments.show:
+        _show(findings)
+    num_equal = sum(not finding.differences for finding in findings)
+    print(f"{num_equal} of {len(findings)} templates say the same in all {len(CONVERSATIONS)}")
+    return 0 if num_equal == len(findings) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`differences` by conversation: what transformers says, and what we say."""
+
+    name: str
+    family: str
+    form: str
+    num_refused: int
+    num_only_ours: int
+    differences: dict[str, tuple[str | None, str | None]]
+
+
+def _compared(path: Path) -> Finding:
+    source = path.read_text()
+    reference = _Reference(source)
+    theirs = {name: reference.render(each) for name, each in CONVERSATIONS.items()}
+    ours = {name: _ours(source, each) for name, each in CONVERSATIONS.items()}
+    return Finding(
+        name=path.stem,
+        family=family_of(source).name,
+        form=str(reference.form),
+        num_refused=sum(text is RAISED for text in theirs.values()),
+        num_only_ours=sum(
+            theirs[name] is RAISED and ours[name] is not RAISED for name in CONVERSATIONS
+        ),
+        differences={
+            name: (theirs[name], ours[name])
+            for name in CONVERSATIONS
+            if theirs[name] not in (RAISED, ours[name])
+        },
+    )
+
+
+# ---- ours
+
+
+def _ours(source: str, conversation: Conversation) -> str | None:
+    template = ChatTemplate(
+        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
+    )
+    try:
+        return template.render(
+            _MESSAGES.validate_json(json.dumps([_sent(each) for each in conversation.messages])),
+            tools=conversation.tools,
+            thinking=conversation.thinking,
+            options=conversation.options,
+            add_generation_prompt=conversation.add_generation_prompt,
+            goes_on=conversation.goes_on,
+        )
+    except InvalidRequest:
+        return RAISED
+
+
+def _sent(message: Message) -> Message:
+    """As OpenAI's clients send it: arguments are text, a message that only calls has no content."""
+    sent = {key: value for key, value in message.items() if value != ""}
+    if "tool_calls" in message:
+        sent["tool_calls"] = [_with_text(call) for call in message["tool_calls"]]
+    return sent
+
+
+def _with_text(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {
+        **call,
+        "function": {
+            **function,
+            "arguments": json.dumps(function["arguments"], ensure_ascii=False),
+        },
+    }
+
+
+# ---- transformers'
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the documentation of a model says of messages; found here by trying."""
+
+    has_parts: bool = False
+    has_text: bool = False
+    silence: str | None = ""
+
+    def __str__(self) -> str:
+        named = {
+            "content in parts": self.has_parts,
+            "arguments as text": self.has_text,
+            "no content beside calls": self.silence is None,
+        }
+        return ", ".join(name for name, is_so in named.items() if is_so)
+
+    def message(self, message: Message) -> Message:
+        formed = deepcopy(message)
+        if self.has_text and "tool_calls" in formed:
+            formed["tool_calls"] = [_with_text(call) for call in formed["tool_calls"]]
+        if not formed["content"]:
+            formed["content"] = self.silence
+        elif self.has_parts:
+            formed["content"] = [{"type": "text", "text": formed["content"]}]
+        return formed
+
+
+class _Reference:
+    """transformers' renderer, with messages in a form in which the template shows all of them."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        forms = (_Form(*each) for each in product((False, True), (False, True), ("", None)))
+        self.form = next((form for form in forms if self._shows_all(form)), _Form())
+
+    def render(self, conversation: Conversation) -> str | None:
+        return self._render(conversation, self.form)
+
+    def _shows_all(self, form: _Form) -> bool:
+        text = self._render(CONVERSATIONS["result"], form) or ""
+        # Neither Python's notation nor JSON within JSON is what a model was trained on.
+        return all(word in text for word in ("Oslo?", "\u014cslo", "clear")) and not any(
+            broken in text for broken in ("'city'", '\\"city')
+        )
+
+    def _render(self, conversation: Conversation, form: _Form) -> str | None:
+        thinking = conversation.thinking
+        switches = {} if thinking is None else {"enable_thinking": thinking, "thinking": thinking}
+        if thinking is not None:
+            switches["thinking_mode"] = "enabled" if thinking else "disabled"
+        try:
+            texts, _ = render_jinja_template(
+                [[form.message(each) for each in conversation.messages]],
+                tools=conversation.tools,
+                chat_template=self._source,
+                add_generation_prompt=conversation.add_generation_prompt
+                and not conversation.goes_on,
+                continue_final_message=conversation.goes_on,
+                bos_token=BOS,
+                eos_token=EOS,
+                **{**switches, **conversation.options},
+            )
+        except Exception:  # whatever a template may raise
+            return RAISED
+        return str(texts[0])
+
+
+# ---- for people
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table("template", "family", "form", "refused", "not here", "different")
+    for finding in findings:
+        table.add_row(
+            finding.name,
+            finding.family,
+            finding.form,
+            str(finding.num_refused or ""),
+            str(finding.num_only_ours or ""),
+            ", ".join(finding.differences),
+        )
+    Console().print(table)
+
+
+def _show(findings: list[Finding]) -> None:
+    for finding in findings:
+        for name, (theirs, ours) in finding.differences.items():
+            print(f"--- {finding.name}, {name}\ntheirs: {theirs!r}\nours:   {ours!r}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
