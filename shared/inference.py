@@ -4,12 +4,12 @@ A door validates a body into a `GenerateRequest`; the exchange answers with even
 `Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`.
 """
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType, Self
 
 from pydantic import (
-    AfterValidator,
+    ConfigDict,
     Field,
     StringConstraints,
     ValidationInfo,
@@ -18,7 +18,9 @@ from pydantic import (
 )
 
 from .errors import RequestError
+from .sampling import SamplingChoices
 from .strict import STRICT
+from .template_variables import TemplateVariables
 
 RequestId = NewType("RequestId", str)
 AgentId = NewType("AgentId", str)
@@ -28,38 +30,16 @@ Rate = Annotated[float, Field(ge=0)]
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call"]
-ToolChoice = Literal["auto", "none"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
-MAX_STOP_STRINGS = 16
-MAX_LOGIT_BIASES = 1024
 MAX_MESSAGES = 4096
+MAX_TOP_LOGPROBS = 20
+MAX_GRAMMAR = 65_536
+"""Characters of a grammar or a regular expression."""
 
-_TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
-
-
-def _token_id(key: str) -> str:
-    if not _TOKEN_ID.fullmatch(key):
-        raise ValueError("must be a token id of at most 9 digits")
-    return key
-
-
-StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-Temperature = Annotated[float, Field(ge=0, le=10)]
-TopK = Annotated[int, Field(ge=0, lt=2**31)]
-TopP = Annotated[float, Field(gt=0, le=1)]
-MinP = Annotated[float, Field(ge=0, le=1)]
-RepeatPenalty = Annotated[float, Field(gt=0, le=10)]
-TokenPenalty = Annotated[float, Field(ge=-2, le=2)]
-LogitBias = Annotated[
-    dict[
-        Annotated[str, AfterValidator(_token_id)],
-        Annotated[float, Field(ge=-100, le=100)],
-    ],
-    Field(max_length=MAX_LOGIT_BIASES),
-]
+TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +73,83 @@ class ChatMessage:
         return "".join(part.text for part in self.content)
 
 
-Messages = Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
+GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAMMAR)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateRequest:
+class JsonSchemaGrammar:
+    """JSON that `schema` describes, with its properties in the order in which they stand there."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GbnfGrammar:
+    """What llama.cpp's notation for grammars describes, from the rule `root` on."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["gbnf"]
+    grammar: GrammarText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegexGrammar:
+    """Text that `pattern` matches from its beginning to its end."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["regex"]
+    pattern: GrammarText
+
+
+Grammar = Annotated[
+    JsonSchemaGrammar | GbnfGrammar | RegexGrammar,
+    Field(discriminator="type"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTool:
+    """The one tool that has to be called."""
+
+    __pydantic_config__ = STRICT
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool
+Messages = Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+
+TO_GO_ON = "must have an assistant's message, with content, as the last of `messages`"
+
+
+def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
+    """Whether there is something for `continue_final_message` to continue."""
+    return messages is not None and messages[-1].role == "assistant" and bool(messages[-1].text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest(SamplingChoices):
     """What to generate and how. Exactly one of `prompt` (raw text) and `messages` is given.
 
-    `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
-    JSON keys, so strings of digits) to a bias in logits, -100 to 100. `max_tokens` of `None` goes
-    on to the slot's context ceiling. A `tool_choice` of `none` hides the `tools`. With `n_discard`
-    it goes on beyond that, and a prompt may be longer: so many of the oldest tokens after the head
-    are discarded each time. `prefill_only` computes the prompt, for later requests that begin with
-    it, and generates nothing. `cache_key` names a prompt stored by the agent, of which the part
-    that this one begins with is not computed again; `save_cache` stores prompt and answer under
-    that name when the request ended well.
+    `max_tokens` of `None` goes on to the slot's context ceiling. With `logprobs` each token comes
+    with its log-probability, and with those of the `top_logprobs` likeliest, before anything was
+    done to them. With a `suffix` the answer is what stands between `prompt` and it. A `tool_choice`
+    of `none` hides the `tools`, `required` and a name make the model call them, and without
+    `parallel_tool_calls` it calls at most one. What it says besides calls and reasoning is as
+    `grammar` says. With `n_discard` it goes on beyond that, and a prompt may be longer: so many of
+    the oldest tokens after the head are discarded each time. `prefill_only` computes the prompt,
+    for later requests that begin with it, and generates nothing. `chat_template_kwargs` are more
+    variables for the model's chat template. With `continue_final_message` the answer goes on where
+    the last message ends; without `add_generation_prompt` the template does not say that an answer
+    begins. `cache_key` names a prompt stored by the agent, of which the part that this one begins
+    with is not computed again; `save_cache` stores prompt and answer under that name when the
+    request ended well.
     """
 
     __pydantic_config__ = STRICT
@@ -117,20 +159,18 @@ class GenerateRequest:
     model: str | None = None
     stream: bool = True
     max_tokens: MaxTokens | None = None
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    min_p: MinP | None = None
-    repeat_penalty: RepeatPenalty | None = None
-    presence_penalty: TokenPenalty | None = None
-    frequency_penalty: TokenPenalty | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    logit_bias: LogitBias | None = None
-    stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)] = ()
-    ignore_eos: bool = False
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
+    suffix: str | None = None
     thinking: bool | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
     tools: tuple[dict[str, Any], ...] | None = None
     tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool = True
+    grammar: Grammar | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     prefill_only: bool = False
@@ -143,11 +183,46 @@ class GenerateRequest:
             raise ValueError("give exactly one of `prompt` and `messages`")
         return self
 
+    @field_validator("top_logprobs")
+    @classmethod
+    def _of_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("must have `logprobs: true` beside it")
+        return value
+
+    @field_validator("suffix")
+    @classmethod
+    def _of_prompt(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("prompt") is None:
+            raise ValueError("must have a `prompt` beside it, not `messages`")
+        return value
+
     @field_validator("prefill_only", "cache_key")
     @classmethod
     def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
         if value and info.data.get("n_discard") is not None:
             raise ValueError("must not stand beside `n_discard`: what moves is not kept")
+        return value
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _of_tools(cls, value: ToolChoice | None, info: ValidationInfo) -> ToolChoice | None:
+        if value not in (None, "auto", "none") and not info.data.get("tools"):
+            raise ValueError("must have `tools` beside it")
+        return value
+
+    @field_validator("grammar")
+    @classmethod
+    def _to_its_end(cls, value: Grammar | None, info: ValidationInfo) -> Grammar | None:
+        if value is not None and info.data.get("ignore_eos"):
+            raise ValueError("must not stand beside `ignore_eos`: it says where the answer ends")
+        return value
+
+    @field_validator("continue_final_message")
+    @classmethod
+    def _of_an_answer(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not can_go_on(info.data.get("messages")):
+            raise ValueError(TO_GO_ON)
         return value
 
     @field_validator("save_cache")
@@ -192,10 +267,33 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class LogProb:
+    """A token's natural log-probability, and its bytes, which may be a part of a character."""
+
+    __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
+
+    token: Count
+    piece: bytes
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogProbs:
+    """Of the token that was chosen, and of as many of the likeliest as were asked for."""
+
+    __pydantic_config__ = STRICT
+
+    chosen: LogProb
+    top: tuple[LogProb, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """Some text, whole UTF-8 characters, and the ids of the tokens that made it.
 
-    `tokens` may be empty (held-back text that is let go) and may stand for more or less text than
+    If they were asked for, `log_probs` are of the tokens whose text begins in `text`; of a token
+    that shows nothing, with the text that follows. `tokens` may be empty (held-back text that is
+    let go) and may stand for more or less text than
     `text` shows, since a character can span tokens; over a whole answer they are complete. Of the
     kind `tool_call` the text is JSON: a part of the arguments of the call that started last.
     """
@@ -203,6 +301,7 @@ class Token:
     text: str
     kind: TokenKind = "content"
     tokens: tuple[int, ...] = ()
+    log_probs: tuple[TokenLogProbs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

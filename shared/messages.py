@@ -23,11 +23,13 @@ from .inference import (
     Rates,
     RequestId,
     TokenKind,
+    TokenLogProbs,
     Usage,
 )
+from .queries import Query, Result
 from .strict import STRICT
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
@@ -41,6 +43,8 @@ Total = Annotated[int, Field(ge=0, le=2**53)]
 
 MAX_BOUNDS = 32
 """Most buckets of a histogram, less the last one."""
+
+Task = Literal["generate", "embed", "rank"]
 
 
 # ---- what both sides send
@@ -59,7 +63,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens."""
+    """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
+
+    `tasks` is what it can do, besides telling its tokens.
+    """
 
     __pydantic_config__ = STRICT
     name: str
@@ -67,6 +74,7 @@ class ModelInfo:
     parameters: Count
     size_bytes: Count
     context_size: Count
+    tasks: tuple[Task, ...] = ("generate",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +189,7 @@ class Piece:
     text: str
     kind: TokenKind = "content"
     tokens: tuple[Count, ...] = ()
+    log_probs: tuple[TokenLogProbs, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +272,16 @@ class Output:
     items: tuple[Item, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What was asked under this id is answered; nothing more comes for it."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["reply"] = "reply"
+    id: RequestId
+    result: Result
+
+
 # ---- from the balancer
 
 
@@ -308,6 +327,25 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Answer this query. It takes no slot; an agent that cannot take it declines."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["ask"] = "ask"
+    id: RequestId
+    query: Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """Nobody waits for the answer to this query any more; a reply may still come."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["withdraw"] = "withdraw"
+    id: RequestId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
     """The balancer is going down; running requests finish first. Reconnect after the close."""
 
@@ -315,9 +353,12 @@ class Goodbye:
     type: Literal["goodbye"] = "goodbye"
 
 
-FromAgent = Annotated[Hello | Status | Statistics | Output | Heartbeat, Field(discriminator="type")]
+FromAgent = Annotated[
+    Hello | Status | Statistics | Output | Reply | Heartbeat, Field(discriminator="type")
+]
 FromBalancer = Annotated[
-    Welcome | Reject | Start | Cancel | Goodbye | Heartbeat, Field(discriminator="type")
+    Welcome | Reject | Start | Cancel | Ask | Withdraw | Goodbye | Heartbeat,
+    Field(discriminator="type"),
 ]
 
 _from_agent: TypeAdapter[FromAgent] = TypeAdapter(FromAgent)

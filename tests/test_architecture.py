@@ -12,11 +12,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard")
 
 PURE = (
+    "agent.chat.breakers",
     "agent.chat.calls.gemma_calls",
     "agent.chat.calls.json_calls",
     "agent.chat.calls.named_calls",
     "agent.chat.calls.tagged_calls",
     "agent.chat.channels",
+    "agent.chat.choices",
     "agent.chat.families",
     "agent.chat.message_form",
     "agent.chat.parts",
@@ -34,6 +36,7 @@ PURE = (
     "agent.engine.capacity",
     "agent.engine.cells",
     "agent.engine.chance",
+    "agent.engine.confidence",
     "agent.engine.detokenizer",
     "agent.engine.fair_split",
     "agent.engine.line",
@@ -44,12 +47,14 @@ PURE = (
     "agent.engine.progress",
     "agent.engine.prompt_budget",
     "agent.engine.recovery",
+    "agent.engine.recurrence",
     "agent.engine.refusal",
     "agent.engine.repetition",
     "agent.engine.roster",
     "agent.engine.sampling",
     "agent.engine.scheduler",
     "agent.engine.sequence",
+    "agent.engine.speculation",
     "agent.engine.statistics",
     "agent.engine.step",
     "agent.engine.step_cost",
@@ -96,7 +101,9 @@ PURE = (
     "shared.inference",
     "shared.messages",
     "shared.quantities",
+    "shared.sampling",
     "shared.strict",
+    "shared.template_variables",
     "shared.validation",
 )
 """Modules that only compute, however far their imports are followed within the house."""

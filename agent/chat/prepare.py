@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable
 from datetime import datetime
 from itertools import takewhile
-from time import thread_time
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
@@ -16,25 +15,15 @@ from ...shared.inference import GenerateRequest
 from ..engine.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt_store import Ignored, PromptStore, ignored
-from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
+from .choices import Chooser
 from .constrain import constraint_of
 from .families import ChatFamily, Family, family_named, family_of
 from .grammar import Voice
 from .prepared import Prepared, Reading
-from .template import ChatTemplate, TemplateError
+from .templates import ChatTemplates, TemplateSource
 from .tools import Tools
-
-_SAMPLING_FIELDS = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
 
 MIN_KEPT = 4
 """Tokens that a context shift keeps in any case: attention leans on the first few, whatever they
@@ -49,40 +38,31 @@ class Preparer:
         model: LoadedModel,
         context_size: int,
         *,
+        template: TemplateSource | None = None,
         family: ChatFamily = "auto",
         store: PromptStore | None = None,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
+        """Raises `TemplateError` if the `template` given in place of the model's is broken."""
         self._vocab = model.vocab
         self._context_size = context_size
         self._store = store
         self._draw_seed = draw_seed
-        self._family = (
-            family_of(model.chat_template or "") if family == "auto" else family_named(family)
-        )
+        self._chooser = Chooser(model.vocab)
+        self._templates = ChatTemplates(model, template, clock=clock)
+        self._source = self._templates.text
+        self._family = family_of(self._source) if family == "auto" else family_named(family)
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
         }
-        self._source = model.chat_template or ""
         self._grammars = Grammars(model.grammar_tokens) if model.grammar_tokens else None
-        self._template: ChatTemplate | None = None
-        self.template_issue: str | None = None
+
+    @property
+    def template_issue(self) -> str | None:
         """Why conversations cannot be prepared, where they cannot."""
-        if model.chat_template is None:
-            self.template_issue = "the model has no chat template; send `prompt` instead"
-            return
-        try:
-            self._template = ChatTemplate(
-                model.chat_template,
-                bos_text=model.vocab.bos_text,
-                eos_text=model.vocab.eos_text,
-                clock=clock,
-                timer=thread_time,
-            )
-        except TemplateError as error:
-            self.template_issue = str(error)
+        return self._templates.issue
 
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
@@ -93,7 +73,7 @@ class Preparer:
             )
         text = self._text(request)
         prompt = self._prompt(request, text)
-        sampling = self._sampling(request)
+        sampling = self._chooser.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
         return Prepared(
             prompt=prompt,
@@ -128,7 +108,7 @@ class Preparer:
             is_thinking=self._is_thinking(text),
             may_think=thoughts is not None
             and thoughts.opening in self._source
-            and request.thinking is not False,
+            and not text.rstrip().endswith(thoughts.closing),
             control={marker.decode(): token for token, marker in self._shown[True].items()},
         )
 
@@ -159,7 +139,7 @@ class Preparer:
 
     def _prompt(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
         field = "messages" if request.prompt is None else "prompt"
-        tokens = self._tokens(text)
+        tokens = self._prompt_tokens(request, text)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
         if len(tokens) >= self._context_size and request.n_discard is None:
@@ -174,18 +154,35 @@ class Preparer:
     def _text(self, request: GenerateRequest) -> str:
         if request.prompt is not None:
             return self._raw(request, request.prompt)
-        if self._template is None:
-            raise NotSupported(f"`messages`: {self.template_issue}", field="messages")
-        return self._template.render(
-            request.messages or (), tools=_tools(request), thinking=request.thinking
+        return self._templates.render(
+            request,
+            messages=request.messages or (),
+            tools=_tools(request),
+            add_generation_prompt=request.add_generation_prompt,
+            goes_on=request.continue_final_message,
         )
 
     @staticmethod
     def _raw(request: GenerateRequest, prompt: str) -> str:
-        for field in ("tools", "tool_choice", "thinking"):
+        for field in ("tools", "tool_choice", "thinking", "chat_template_kwargs"):
             if getattr(request, field) is not None:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
         return prompt
+
+    def _prompt_tokens(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+        if request.suffix is None:
+            return self._tokens(text)
+        fill_in = self._vocab.fill_in
+        if fill_in is None:
+            raise InvalidRequest(
+                "`suffix`: this model has no tokens for filling in the middle", field="suffix"
+            )
+        before, after = (
+            self._vocab.tokenize(part, add_special=False, parse_special=False)
+            for part in (text, request.suffix)
+        )
+        first = self._vocab.tokenize("", add_special=True, parse_special=False)
+        return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         # Many templates write the beginning-of-sequence token themselves; twice confuses models.
@@ -201,39 +198,20 @@ class Preparer:
         """How many tokens of `prompt` are the system's, as far as its template tells."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
-        if self._template is None or not system:
+        if not system:
             return 0
         try:
-            text = self._template.render(
-                system,
+            text = self._templates.render(
+                request,
+                messages=system,
                 tools=_tools(request),
-                thinking=request.thinking,
                 add_generation_prompt=False,
+                goes_on=False,
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0
         pairs = zip(self._tokens(text), prompt, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-    def _sampling(self, request: GenerateRequest) -> Sampling:
-        asked = {name: getattr(request, name) for name in _SAMPLING_FIELDS}
-        return Sampling(
-            **{name: value for name, value in asked.items() if value is not None},
-            seed=self._draw_seed() if request.seed is None else request.seed,
-            logit_bias=self._logit_bias(request),
-            ignore_eos=request.ignore_eos,
-        )
-
-    def _logit_bias(self, request: GenerateRequest) -> tuple[tuple[int, float], ...]:
-        biases = tuple((int(token), bias) for token, bias in (request.logit_bias or {}).items())
-        for token, _ in biases:
-            if token >= self._vocab.size:
-                raise InvalidRequest(
-                    f"`logit_bias`: there is no token {token}; this model's ids go up to "
-                    f"{self._vocab.size - 1}",
-                    field="logit_bias",
-                )
-        return biases
 
 
 def _tools(request: GenerateRequest) -> tuple[dict[str, Any], ...] | None:

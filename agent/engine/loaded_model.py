@@ -3,18 +3,31 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from llguidance import LLTokenizer
+
 from ...shared.messages import ModelInfo
+from .embedding import EmbeddingModel
 
 
 class ModelError(Exception):
     """A model cannot be served: one line that names the file, what is wrong and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class FillIn:
+    """Tokens that say: the text before, the text after, and now what stands between them."""
+
+    before: int
+    after: int
+    between: int
+
+
 class Vocab(Protocol):
     """Text to token ids and back. Safe from any thread, the worker's or another.
 
     `size` counts token ids. `end_tokens` end a generation. `bos_text` and `eos_text` are what
-    chat templates write for them, empty where the model has none.
+    chat templates write for them, empty where the model has none. `fill_in` is for models that
+    learnt to fill in the middle.
     """
 
     @property
@@ -29,6 +42,9 @@ class Vocab(Protocol):
     @property
     def eos_text(self) -> str: ...
 
+    @property
+    def fill_in(self) -> FillIn | None: ...
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         """Token ids of `text`.
 
@@ -39,11 +55,23 @@ class Vocab(Protocol):
     def piece(self, token: int) -> bytes:
         """The bytes that `token` stands for; control tokens stand for none."""
 
+    def name(self, token: int) -> bytes:
+        """As `piece`, but of a control token the text that stands for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """`chat_template` is Jinja source as it stands in the model file; `None` when it has none."""
+    """`chat_template` is Jinja source as it stands in the model file; `None` when it has none.
+
+    `tool_template` is the one for requests with tools, where it has one of its own for them.
+
+    `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
+    `embedding` makes vectors with the same weights.
+    """
 
     info: ModelInfo
     vocab: Vocab
     chat_template: str | None
+    grammar_tokens: LLTokenizer | None = None
+    tool_template: str | None = None
+    embedding: EmbeddingModel | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
-from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.loaded_model import FillIn, LoadedModel
 from arriero.agent.engine.sequence import (
     NewSequence,
     SequenceEnd,
@@ -47,6 +47,8 @@ class ByteVocab:
     bos_text = "<s>"
     eos_text = "</s>"
 
+    fill_in: FillIn | None = None
+
     def __init__(self, *, adds_bos: bool = True) -> None:
         self._adds_bos = adds_bos
 
@@ -59,6 +61,9 @@ class ByteVocab:
 
     def piece(self, token: int) -> bytes:
         return bytes([token]) if token < BOS else b""
+
+    def name(self, token: int) -> bytes:
+        return {BOS: b"<s>", EOS: b"</s>"}.get(token) or self.piece(token)
 
 
 def byte_model(

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.inference import ChatMessage, GenerateRequest, LogProb, TextPart, TokenLogProbs
 from arriero.shared.validation import parse_json
 
 REQUEST = TypeAdapter(GenerateRequest)
@@ -46,8 +46,14 @@ def test_everything_at_once() -> None:
         "logit_bias": {"17": -100},
         "stop": ["\n"],
         "ignore_eos": True,
+        "logprobs": True,
+        "top_logprobs": 20,
+        "suffix": "x",
         "thinking": False,
+        "chat_template_kwargs": {"effort": "high", "none": None},
+        "add_generation_prompt": False,
         "tools": [{"type": "function"}],
+        "parallel_tool_calls": False,
         "priority": -100,
         "prefill_only": True,
         "cache_key": "k" * 256,
@@ -150,3 +156,33 @@ def test_the_text_of_a_message() -> None:
     assert ChatMessage(role="user", content=parts).text == "ab"
     assert ChatMessage(role="user", content="ab").text == "ab"
     assert ChatMessage(role="assistant").text == ""
+
+
+def test_what_stands_without_what_it_needs_is_refused() -> None:
+    assert refused_field(prompt="x", top_logprobs=1) == "top_logprobs"
+    assert refused_field(prompt="x", logprobs=True, top_logprobs=21) == "top_logprobs"
+    assert refused_field(messages=[HELLO], suffix="y") == "suffix"
+
+
+def test_log_probabilities_keep_any_bytes() -> None:
+    adapter = TypeAdapter(TokenLogProbs)
+    one = LogProb(7, b"\xe2\x98", -0.5)
+    both = TokenLogProbs(one, (one, LogProb(8, b"", -9999.0)))
+    assert adapter.validate_json(adapter.dump_json(both)) == both
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_right"),
+    [
+        ([HELLO, {"role": "assistant", "content": "I"}], True),
+        ([HELLO, {"role": "assistant", "content": ""}], False),
+        ([HELLO], False),
+    ],
+)
+def test_only_an_assistants_message_is_continued(messages: list[Any], is_right: bool) -> None:
+    fields = {"messages": messages, "continue_final_message": True}
+    if is_right:
+        assert parse(**fields).continue_final_message
+    else:
+        assert refused_field(**fields) == "continue_final_message"
+    assert refused_field(prompt="x", continue_final_message=True) == "continue_final_message"

@@ -9,6 +9,8 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ..loaded_model import FillIn
+
 MAX_SPECIAL = 16
 """Room for what `add_special` adds to a text."""
 
@@ -19,7 +21,7 @@ class LlamaVocab:
     """`loaded_model.Vocab` over llama.cpp's vocabulary handle."""
 
     def __init__(self, handle: Any) -> None:
-        self._handle = handle
+        self.handle = handle
         self.size: int = llama_cpp.llama_vocab_n_tokens(handle)
         self.end_tokens = frozenset(
             token for token in range(self.size) if llama_cpp.llama_vocab_is_eog(handle, token)
@@ -27,6 +29,7 @@ class LlamaVocab:
         self.suppressed_tokens = self._suppressed_tokens()
         self.bos_text = self._text_of(llama_cpp.llama_vocab_bos(handle))
         self.eos_text = self._text_of(llama_cpp.llama_vocab_eos(handle))
+        self.fill_in = self._fill_in()
         self._pieces: list[bytes | None] = [None] * self.size
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
@@ -37,11 +40,26 @@ class LlamaVocab:
         while True:
             tokens = (ctypes.c_int32 * room)()
             count = llama_cpp.llama_tokenize(
-                self._handle, data, len(data), tokens, room, add_special, parse_special
+                self.handle, data, len(data), tokens, room, add_special, parse_special
             )
             if count >= 0:
                 return tuple(tokens[:count])
             room = -count
+
+    @property
+    def pair_marks(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The tokens before, between and after two texts that the model compares."""
+        handle = self._handle
+        sep, bos, eos = (
+            llama_cpp.llama_vocab_sep(handle),
+            llama_cpp.llama_vocab_bos(handle),
+            llama_cpp.llama_vocab_eos(handle),
+        )
+        ends = _named(sep if eos == llama_cpp.LLAMA_TOKEN_NULL else eos)
+        ends = ends if llama_cpp.llama_vocab_get_add_eos(handle) else ()
+        begins = _named(bos) if llama_cpp.llama_vocab_get_add_bos(handle) else ()
+        between = _named(sep) if llama_cpp.llama_vocab_get_add_sep(handle) else ()
+        return begins, ends + between, ends
 
     def piece(self, token: int) -> bytes:
         """The bytes of `token`; nothing for control tokens."""
@@ -50,11 +68,15 @@ class LlamaVocab:
             piece = self._pieces[token] = self._look_up(token, special=False)
         return piece
 
+    def name(self, token: int) -> bytes:
+        """What the vocabulary calls `token`: the text that stands for a control token."""
+        return self._look_up(token, special=True)
+
     def _look_up(self, token: int, *, special: bool) -> bytes:
         room = _PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(room)
-            count = llama_cpp.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            count = llama_cpp.llama_token_to_piece(self.handle, token, buffer, room, 0, special)
             if count >= 0:
                 return buffer.raw[:count]
             room = -count
@@ -62,10 +84,24 @@ class LlamaVocab:
     def _text_of(self, token: int) -> str:
         if token == llama_cpp.LLAMA_TOKEN_NULL:
             return ""
-        return self._look_up(token, special=True).decode("utf-8", "replace")
+        return self.name(token).decode("utf-8", "replace")
+
+    def _fill_in(self) -> FillIn | None:
+        before, after, between = (
+            llama_cpp.llama_vocab_fim_pre(self.handle),
+            llama_cpp.llama_vocab_fim_suf(self.handle),
+            llama_cpp.llama_vocab_fim_mid(self.handle),
+        )
+        if llama_cpp.LLAMA_TOKEN_NULL in (before, after, between):
+            return None
+        return FillIn(before, after, between)
 
     def _suppressed_tokens(self) -> frozenset[int]:
         """Tokens that the model file says must never be generated."""
         count = ctypes.c_int32(0)
-        tokens = llama_cpp.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(count))
+        tokens = llama_cpp.llama_vocab_get_suppress_tokens(self.handle, ctypes.byref(count))
         return frozenset(tokens[: count.value]) if count.value else frozenset()
+
+
+def _named(token: int) -> tuple[int, ...]:
+    return () if token == llama_cpp.LLAMA_TOKEN_NULL else (token,)

@@ -2,8 +2,9 @@
 
 `null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
 changes the answer and is not to be had is refused with the field as `param`, unless its value asks
-for nothing (`"logprobs": false`). Beyond OpenAI's there are llama.cpp's `top_k`, `min_p`,
-`repeat_penalty`, `ignore_eos`, and `chat_template_kwargs: {"enable_thinking": bool}`.
+for nothing (`"modalities": ["text"]`). Beyond OpenAI's there are llama.cpp's samplers, such as
+`top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
+`add_generation_prompt` and `continue_final_message`.
 
 Of `tool_choice` there are `"auto"` and `"none"`.
 
@@ -12,7 +13,7 @@ defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -20,20 +21,16 @@ from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import (
-    MAX_STOP_STRINGS,
+    TO_GO_ON,
     GenerateRequest,
-    LogitBias,
     MaxTokens,
     Messages,
-    MinP,
-    RepeatPenalty,
-    StopString,
-    Temperature,
-    TokenPenalty,
     ToolChoice,
-    TopK,
-    TopP,
+    TopLogprobs,
+    can_go_on,
 )
+from ....shared.sampling import SamplingChoices, sampling_fields
+from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..given import fields_given
 
@@ -57,23 +54,16 @@ _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "audio": frozenset(),
     "function_call": frozenset(),
     "functions": frozenset(),
-    "logprobs": frozenset({b"false"}),
     "modalities": frozenset({b'["text"]'}),
     "parallel_tool_calls": frozenset({b"true"}),
     "prediction": frozenset(),
     "reasoning_effort": frozenset(),
     "response_format": frozenset({b'{"type":"text"}'}),
     "tool_choice": frozenset({b'"auto"', b'"none"'}),
-    "top_logprobs": frozenset({b"0"}),
     "verbosity": frozenset(),
     "web_search_options": frozenset(),
 }
-_REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {
-    "best_of": frozenset({b"1"}),
-    "echo": frozenset({b"false"}),
-    "logprobs": frozenset(),
-    "suffix": frozenset({b'""'}),
-}
+_REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {}
 
 _SERVED = frozenset({"tool_choice"})
 
@@ -89,14 +79,7 @@ class _StreamOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TemplateOptions:
-    __pydantic_config__ = _STRICT
-
-    enable_thinking: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _Body(SamplingChoices):
     """What both endpoints take."""
 
     __pydantic_config__ = _STRICT
@@ -106,17 +89,7 @@ class _Body:
     stream: bool = False
     stream_options: _StreamOptions | None = None
     max_tokens: MaxTokens | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: TopK | None = None
-    min_p: MinP | None = None
-    repeat_penalty: RepeatPenalty | None = None
-    presence_penalty: TokenPenalty | None = None
-    frequency_penalty: TokenPenalty | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    logit_bias: LogitBias | None = None
-    stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)] = ()
-    ignore_eos: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,23 +98,35 @@ class _ChatBody(_Body):
     max_completion_tokens: MaxTokens | None = None
     tools: tuple[dict[str, Any], ...] | None = None
     tool_choice: ToolChoice | None = None
-    chat_template_kwargs: _TemplateOptions | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
     prompt: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_CHOICES)]
+    logprobs: TopLogprobs | None = None
+    echo: bool = False
+    suffix: str | None = None
+    best_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one body asks for: a choice for each request, `num_choices` in a row for a prompt."""
+    """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
+
+    `echoes` are the prompts, where their choices begin with them.
+    """
 
     requests: tuple[GenerateRequest, ...]
     num_choices: int
     model: str | None
     stream: bool
     include_usage: bool
+    echoes: tuple[str, ...] = ()
 
 
 _chat = TypeAdapter(_ChatBody)
@@ -158,13 +143,22 @@ def parse_chat(body: bytes) -> Wanted:
         raise InvalidRequest(
             "give only one of `max_tokens` and `max_completion_tokens`", field="max_tokens"
         )
-    options = parsed.chat_template_kwargs
+    if parsed.top_logprobs and not parsed.logprobs:
+        raise InvalidRequest(
+            "`top_logprobs` must have `logprobs: true` beside it", field="top_logprobs"
+        )
+    if parsed.continue_final_message and not can_go_on(parsed.messages):
+        raise InvalidRequest(f"`continue_final_message` {TO_GO_ON}", field="continue_final_message")
     conversation = {
         "messages": parsed.messages,
         "tools": parsed.tools or None,
         "tool_choice": parsed.tool_choice,
-        "thinking": options.enable_thinking if options else None,
+        "chat_template_kwargs": parsed.chat_template_kwargs or None,
+        "add_generation_prompt": parsed.add_generation_prompt,
+        "continue_final_message": parsed.continue_final_message,
         "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
+        "logprobs": parsed.logprobs,
+        "top_logprobs": parsed.top_logprobs or None,
     }
     return _wanted(parsed, [conversation])
 
@@ -179,10 +173,29 @@ def parse_completion(body: bytes) -> Wanted:
         raise InvalidRequest(
             f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"
         )
-    return _wanted(
-        parsed,
-        [{"prompt": prompt, "max_tokens": parsed.max_tokens} for prompt in parsed.prompt],
-    )
+    _check_completion(parsed)
+    common = {
+        "max_tokens": parsed.max_tokens,
+        "suffix": parsed.suffix or None,
+        "logprobs": parsed.logprobs is not None,
+        "top_logprobs": parsed.logprobs or None,
+    }
+    wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
+    return replace(wanted, echoes=parsed.prompt if parsed.echo else ())
+
+
+def _check_completion(parsed: _CompletionBody) -> None:
+    """Raises `InvalidRequest` for what OpenAI's takes and cannot be had here."""
+    if parsed.best_of not in (None, parsed.n):
+        raise InvalidRequest(
+            "`best_of` is not supported but for the same number as `n`; leave it out",
+            field="best_of",
+        )
+    if parsed.echo and parsed.logprobs is not None:
+        raise InvalidRequest(
+            "`echo` is not supported beside `logprobs`: a prompt's tokens have none here",
+            field="echo",
+        )
 
 
 def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
@@ -244,15 +257,6 @@ def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequ
         **prompt,
         model=parsed.model,
         stream=parsed.stream,
-        temperature=parsed.temperature,
-        top_p=parsed.top_p,
-        top_k=parsed.top_k,
-        min_p=parsed.min_p,
-        repeat_penalty=parsed.repeat_penalty,
-        presence_penalty=parsed.presence_penalty,
-        frequency_penalty=parsed.frequency_penalty,
         seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
-        logit_bias=parsed.logit_bias,
-        stop=parsed.stop,
-        ignore_eos=parsed.ignore_eos,
+        **sampling_fields(parsed),
     )

@@ -8,13 +8,15 @@ import pytest
 from arriero.agent.chat.families import ChatFamily, family_named
 from arriero.agent.chat.prepare import MIN_KEPT, Preparer
 from arriero.agent.chat.prepared import Prepared, Reading
+from arriero.agent.chat.templates import TemplateSource
+from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt_store import PromptStore
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
 from arriero.agent.engine.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest
-from tests.agent.fakes import BOS, byte_model
+from tests.agent.fakes import BOS, ByteVocab, byte_model
 
 MESSAGES = (ChatMessage(role="user", content="hi"),)
 
@@ -28,6 +30,18 @@ def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
 
 
 class TestPrompt:
+    def test_what_stands_between_is_asked_for_with_the_models_own_tokens(self) -> None:
+        vocab = ByteVocab()
+        vocab.fill_in = FillIn(300, 301, 302)
+        preparer = Preparer(replace(byte_model(), vocab=vocab), 16)
+        found = prompt(preparer, prompt="<s>a", suffix="b")
+        assert found == (BOS, 300, *b"<s>a", 301, *b"b", 302)
+
+    def test_a_suffix_is_refused_where_the_model_never_learnt_it(self) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt="a", suffix="b")
+        assert caught.value.field == "suffix"
+
     def test_raw_text_stands_as_it_is(self) -> None:
         assert prompt(make(), prompt="{{x}}") == (BOS, *b"{{x}}")
 
@@ -69,7 +83,9 @@ class TestPrompt:
             prompt(make("", adds_bos=False), **fields)
         assert caught.value.field == field
 
-    @pytest.mark.parametrize("extra", [{"tools": ({},)}, {"thinking": True}])
+    @pytest.mark.parametrize(
+        "extra", [{"tools": ({},)}, {"thinking": True}, {"chat_template_kwargs": {"a": 1}}]
+    )
     def test_what_only_a_template_understands_needs_messages(self, extra: dict[str, Any]) -> None:
         with pytest.raises(InvalidRequest) as caught:
             prompt(make(), prompt="x", **extra)
@@ -90,6 +106,27 @@ class TestTemplate:
         assert prompt(preparer, prompt="x") == (BOS, *b"x")
         with pytest.raises(NotSupported, match="does not compile: line 1"):
             prompt(preparer, messages=MESSAGES)
+
+    def test_the_request_decides_how_it_ends(self) -> None:
+        preparer = make("{{ messages[-1].content }}{{ '|' if add_generation_prompt }}{{ end }}")
+        assert prompt(preparer, messages=MESSAGES) == (BOS, *b"hi|")
+        assert prompt(preparer, messages=MESSAGES, add_generation_prompt=False) == (BOS, *b"hi")
+        variables = {"end": "!"}
+        assert prompt(preparer, messages=MESSAGES, chat_template_kwargs=variables) == (
+            BOS,
+            *b"hi|!",
+        )
+        begun = (*MESSAGES, ChatMessage(role="assistant", content="so"))
+        assert prompt(preparer, messages=begun, continue_final_message=True) == (BOS, *b"so")
+
+    def test_the_operators_takes_the_place_of_the_models(self) -> None:
+        given = TemplateSource("given <tool_call>")
+        preparer = Preparer(byte_model("{% if %}"), 99, template=given)
+        assert preparer.template_issue is None
+        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES))
+        assert prepared.prompt == (BOS, *b"given <tool_call>")
+        assert prepared.reading is not None
+        assert prepared.reading.family.name == "qwen"
 
     def test_one_that_compiles_is_no_issue(self) -> None:
         assert make().template_issue is None

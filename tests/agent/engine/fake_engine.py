@@ -4,8 +4,9 @@ Its next token is a pure function of everything its slot's cells hold, so the to
 show at once whether cells were mixed up, lost or kept too long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
@@ -45,12 +46,16 @@ class FakeVocab:
     end_tokens = frozenset({END_TOKEN})
     bos_text = ""
     eos_text = "<end>"
+    fill_in = None
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         return tuple(byte % VOCAB_SIZE for byte in text.encode())
 
     def piece(self, token: int) -> bytes:
         return bytes([32 + token])
+
+    def name(self, token: int) -> bytes:
+        return self.piece(token)
 
 
 def next_token(history: Sequence[int]) -> int:
@@ -62,7 +67,22 @@ def next_token(history: Sequence[int]) -> int:
     return (value ^ (value >> 13)) % VOCAB_SIZE
 
 
-def run_alone(sequence: NewSequence, context_size: int) -> tuple[tuple[int, ...], str]:
+def echoing(history: Sequence[int]) -> int:
+    """Mostly what followed when the last two tokens were said before; still a function of all."""
+    surprise = next_token(history)
+    if surprise % 5:
+        for end in range(len(history) - 1, 1, -1):
+            if history[end - 2 : end] == history[-2:]:
+                return history[end]
+    return surprise and 1 + surprise % 7
+
+
+Following = Callable[[Sequence[int]], int]
+
+
+def run_alone(
+    sequence: NewSequence, context_size: int, following: Following = next_token
+) -> tuple[tuple[int, ...], str]:
     """The tokens that `sequence` gets when nobody else is there, and why it ends."""
     if sequence.prefill_only:
         return (), "stop"
@@ -76,7 +96,7 @@ def run_alone(sequence: NewSequence, context_size: int) -> tuple[tuple[int, ...]
     while num_tokens is None or len(answer) < num_tokens:
         while shift is not None and len(history) >= context_size:
             del history[shift.num_kept : shift.num_kept + shift.num_discarded]
-        token = next_token(history)
+        token = following(history)
         if token == END_TOKEN:
             return tuple(answer), "stop"
         history.append(token)
@@ -116,6 +136,8 @@ class FakeEngine:
         can_share: bool = True,
         can_shift: bool | None = None,
         keep_for: int = 1000,
+        max_draft: int = 0,
+        following: Following = next_token,
     ) -> None:
         self.num_slots = slots
         self.context_size = context_size
@@ -127,8 +149,11 @@ class FakeEngine:
             can_share=can_share,
             can_shift=can_share if can_shift is None else can_shift,
             keep_for=keep_for,
+            max_draft=max_draft,
         )
+        self._following = following
         self.cells: list[Cell] = []
+        self.failures: dict[SequenceId, str] = {}
         self.open_sequences: set[SequenceId] = set()
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
@@ -154,6 +179,7 @@ class FakeEngine:
         kv_cells: int | None,
         threads: int,
         gpu_layers: int,
+        speculate: int,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self
@@ -166,7 +192,14 @@ class FakeEngine:
     def close(self, sequence_id: SequenceId) -> None:
         self.open_sequences.discard(sequence_id)
 
-    def save(self, slot: int) -> bytes:
+    def failure(self, sequence_id: SequenceId) -> str | None:
+        if sequence_id not in self.open_sequences:
+            raise RuleBroken(f"sequence {sequence_id} is not open")
+        return self.failures.get(sequence_id)
+
+    def save(self, slot: int, length: int) -> bytes:
+        if len(self.held(slot)) > length:
+            self._remove(slot, length)
         return state_of(self.tokens(slot))
 
     def free(self) -> None:
@@ -208,7 +241,7 @@ class FakeEngine:
             return NoRoom()
         for run in step.runs:
             self._write(run, len(run.tokens))
-        return Decoded(tuple(next_token(self.tokens(r.slot)) for r in step.runs if r.samples))
+        return Decoded(tuple(token for run in step.runs for token in self._choose(run)))
 
     # ---- cells
 
@@ -230,6 +263,18 @@ class FakeEngine:
         for cell in self.held(holder)[start:]:
             cell.holders.remove(holder)
         self.cells = [cell for cell in self.cells if cell.holders]
+
+    def _choose(self, run: Run) -> Iterator[int]:
+        if not run.samples:
+            return
+        said = self.tokens(run.slot)
+        for drafted, end in zip_longest(
+            run.draft, range(len(said) - run.num_drafted, len(said) + 1)
+        ):
+            token = self._following(said[:end])
+            yield token
+            if token != drafted:
+                return
 
     def _copy(self, source: int, holder: int, length: int) -> None:
         if source in self._not_loaded:  # nothing is there, as the answer will say
@@ -289,13 +334,16 @@ class FakeEngine:
         size = _size(step)
         if size > self.capacity.batch_size:
             raise RuleBroken(f"{size} tokens in a batch of {self.capacity.batch_size}")
-        if size != step.num_generating + step.num_prompt_tokens:
+        if size != step.size:
             raise RuleBroken(f"{size} tokens, announced otherwise: {step}")
         slots = [run.slot for run in step.runs]
         if len(set(slots)) != len(slots):
             raise RuleBroken(f"two runs in one slot: {slots}")
         if len(self.cells) + size > self.capacity.num_cells:
             raise RuleBroken(f"{size} tokens beside {len(self.cells)} cells do not fit")
+        num_rows = sum(1 + run.num_drafted for run in step.runs if run.samples)
+        if num_rows > self.num_slots * (1 + self.capacity.max_draft):
+            raise RuleBroken(f"{num_rows} rows of logits")
         for run in step.runs:
             self._check_run(run)
 
@@ -307,6 +355,8 @@ class FakeEngine:
         positions = [cell.position for cell in self.held(run.slot)]
         if positions != list(range(run.start)):
             raise RuleBroken(f"position {run.start} after {positions}")
+        if run.num_drafted and not (run.samples and 0 < run.num_drafted < len(run.tokens)):
+            raise RuleBroken(f"a draft of nothing: {run}")
         if run.start + len(run.tokens) > self.context_size:
             raise RuleBroken(f"beyond the ceiling: {run}")
         if not all(0 <= token < VOCAB_SIZE for token in run.tokens):

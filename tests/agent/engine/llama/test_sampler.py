@@ -8,8 +8,11 @@ import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 import pytest
 
+from arriero.agent.chat.breakers import BreakerFinder
 from arriero.agent.engine.candidates import Row
 from arriero.agent.engine.llama.sampler import Sampler
+from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.repetition import Repetition
 from arriero.agent.engine.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 
@@ -109,6 +112,20 @@ def test_the_same_seed_gives_the_same_tokens() -> None:
 # ---- against llama.cpp's own chain
 
 
+def entries_of(row: Row) -> Any:
+    """llama.cpp's candidates."""
+    entries = np.zeros(row.size, [("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+    entries["id"], entries["logit"] = np.arange(row.size), row
+    return entries
+
+
+def array_of(entries: Any) -> Any:
+    kind = ctypes.POINTER(llama_cpp.llama_token_data)
+    return llama_cpp.llama_token_data_array(
+        data=ctypes.cast(entries.ctypes.data, kind), size=entries.size, selected=-1, sorted=False
+    )
+
+
 class Chain:
     """llama.cpp's samplers in the order of its `common_sampler`."""
 
@@ -154,13 +171,8 @@ class Chain:
 
     def choose(self, row: Row) -> tuple[int, dict[int, float]]:
         """The next token, and the probabilities it was drawn by."""
-        kinds = [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
-        entries = np.zeros(row.size, kinds)
-        entries["id"], entries["logit"] = np.arange(row.size), row
-        kind = ctypes.POINTER(llama_cpp.llama_token_data)
-        array = llama_cpp.llama_token_data_array(
-            data=ctypes.cast(entries.ctypes.data, kind), size=row.size, selected=-1, sorted=False
-        )
+        entries = entries_of(row)
+        array = array_of(entries)
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
         # XTC moves the array's beginning.
         first = ctypes.addressof(array.data.contents) - entries.ctypes.data
@@ -234,6 +246,29 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
             assert sampler.choose(row) == token
     finally:
         chain.free()
+
+
+@pytest.mark.parametrize("texts", [("\n", ":"), ("the slot", "<|im_end|>"), ("at", "balancer is")])
+def test_dry_breaks_where_llama_cpp_does(vocab: LlamaVocab, texts: tuple[str, ...]) -> None:
+    said = "the slot is free: the slot is at the balancer. the slot is free: the balancer is at "
+    tokens = vocab.tokenize(said * 2 + "<|im_end|>the slot", add_special=False, parse_special=True)
+    breakers = BreakerFinder(vocab).find(texts)
+    ours = Repetition(Dry(multiplier=1.0, allowed_length=1, breakers=breakers), ())
+    theirs = llama_cpp.llama_sampler_init_dry(
+        vocab.handle,
+        *(1.0, 1.75, 1, 64),
+        (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts)),
+        len(texts),
+    )
+    for token in tokens:
+        llama_cpp.llama_sampler_accept(theirs, token)
+        ours.accept(token)
+        entries = entries_of(np.zeros(vocab.size, np.float32))
+        llama_cpp.llama_sampler_apply(theirs, ctypes.byref(array_of(entries)))
+        row = np.zeros(vocab.size, np.float32)
+        ours.apply(row)
+        np.testing.assert_allclose(row, entries["logit"], rtol=1e-5)
+    llama_cpp.llama_sampler_free(theirs)
 
 
 WITHOUT_HISTORY = ("defaults", "biases", "hot", "cold", "one", "many", "no top-k", "no filter")

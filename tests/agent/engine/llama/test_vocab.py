@@ -43,3 +43,14 @@ def test_a_lone_surrogate_is_no_crash(vocab: LlamaVocab) -> None:
 
 def test_every_token_has_a_piece(vocab: LlamaVocab) -> None:
     assert all(isinstance(vocab.piece(token), bytes) for token in range(vocab.size))
+
+
+def test_control_tokens_have_names(vocab: LlamaVocab) -> None:
+    (token,) = vocab.tokenize("<|im_end|>", add_special=False, parse_special=True)
+    assert vocab.name(token) == b"<|im_end|>"
+    (letter, *_) = vocab.tokenize("a", add_special=False, parse_special=True)
+    assert vocab.name(letter) == vocab.piece(letter)
+
+
+def test_the_demo_model_never_learnt_to_fill_in(vocab: LlamaVocab) -> None:
+    assert vocab.fill_in is None

@@ -68,7 +68,7 @@ def test_everything() -> None:
         messages=HI,
         max_tokens=9,
         tools=({"type": "function"},),
-        thinking=False,
+        chat_template_kwargs={"enable_thinking": False},
         temperature=1.0,
         top_p=0.5,
         top_k=7,
@@ -90,6 +90,14 @@ def test_everything() -> None:
 def test_max_tokens_by_its_old_name() -> None:
     assert chat(max_tokens=3).requests[0].max_tokens == 3
     assert refusal(chat, max_tokens=3, max_completion_tokens=4).field == "max_tokens"
+
+
+def test_vllms_ways_to_end_a_prompt() -> None:
+    (request,) = chat(add_generation_prompt=False).requests
+    assert not request.add_generation_prompt
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "I"}]
+    (request,) = chat(messages=messages, continue_final_message=True).requests
+    assert request.continue_final_message
 
 
 def test_stop_as_a_string() -> None:
@@ -141,7 +149,6 @@ def test_hints_are_ignored(name: str) -> None:
         ("audio", {}),
         ("function_call", "auto"),
         ("functions", []),
-        ("logprobs", True),
         ("modalities", ["text", "audio"]),
         ("parallel_tool_calls", False),
         ("prediction", {}),
@@ -149,7 +156,6 @@ def test_hints_are_ignored(name: str) -> None:
         ("response_format", {"type": "json_object"}),
         ("tool_choice", "required"),
         ("tool_choice", {"type": "function", "function": {"name": "now"}}),
-        ("top_logprobs", 2),
         ("verbosity", "low"),
         ("web_search_options", {}),
     ],
@@ -160,11 +166,67 @@ def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("best_of", 2), ("echo", True), ("logprobs", 0), ("suffix", "x")]
+    ("body", "field"),
+    [
+        ({"best_of": 2}, "best_of"),
+        ({"best_of": 1, "n": 2}, "best_of"),
+        ({"echo": True, "logprobs": 0}, "echo"),
+    ],
 )
-def test_what_completions_cannot_have(name: str, value: Any) -> None:
-    error = refusal(completion, **{name: value})
-    assert (error.field, "not supported" in error.message) == (name, True)
+def test_what_completions_cannot_have(body: Any, field: str) -> None:
+    error = refusal(completion, **body)
+    assert (error.field, "not supported" in error.message) == (field, True)
+
+
+def test_log_probabilities_by_either_name() -> None:
+    (request,) = chat(logprobs=True, top_logprobs=3).requests
+    assert (request.logprobs, request.top_logprobs) == (True, 3)
+    (request,) = chat(logprobs=True).requests
+    assert (request.logprobs, request.top_logprobs) == (True, None)
+    (request,) = completion(logprobs=5).requests
+    assert (request.logprobs, request.top_logprobs) == (True, 5)
+    (request,) = completion(logprobs=0).requests
+    assert (request.logprobs, request.top_logprobs) == (True, None)
+
+
+@pytest.mark.parametrize("body", [{"logprobs": True, "top_logprobs": 21}, {"top_logprobs": 1}])
+def test_what_log_probabilities_cannot_be(body: Any) -> None:
+    assert refusal(chat, **body).field == "top_logprobs"
+    assert refusal(completion, logprobs=21).field == "logprobs"
+
+
+def test_an_echo_is_of_the_prompts() -> None:
+    assert completion(prompt=["a", "b"], echo=True).echoes == ("a", "b")
+    assert completion(prompt="a").echoes == ()
+
+
+def test_a_suffix_goes_on_to_the_agent() -> None:
+    assert completion(suffix="end").requests[0].suffix == "end"
+
+
+def test_best_of_as_many_as_there_are_is_no_choice() -> None:
+    assert completion(best_of=2, n=2) == completion(n=2)
+
+
+def test_llama_servers_samplers() -> None:
+    samplers: dict[str, Any] = {
+        "typical_p": 0.9,
+        "top_n_sigma": 1.5,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "repeat_last_n": 32,
+        "dry_multiplier": 0.8,
+        "dry_base": 2.0,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": 100,
+        "dry_sequence_breakers": ("a",),
+        "mirostat": 2,
+        "mirostat_tau": 4.0,
+        "mirostat_eta": 0.2,
+    }
+    for wanted in (chat(**samplers), completion(**samplers)):
+        (request,) = wanted.requests
+        assert {name: getattr(request, name) for name in samplers} == samplers
 
 
 def test_what_asks_for_nothing_is_let_through() -> None:
@@ -196,7 +258,9 @@ def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
             {"messages": [*MESSAGES, {"role": "user", "content": [{"type": "image_url"}]}]},
             "messages[1].content[0].type",
         ),
-        ({"chat_template_kwargs": {"other": 1}}, "chat_template_kwargs.other"),
+        ({"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs.messages"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"x": 1}}, "stream_options.x"),
         ({"logit_bias": {"x": 1}}, "logit_bias.x"),
@@ -267,6 +331,9 @@ EXAMPLE = {
     "chat_template_kwargs": {},
     "response_format": {"type": "text"},
     "logprobs": False,
+    "top_logprobs": 0,
+    "echo": False,
+    "mirostat": 1,
 }
 
 
