@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
+from ..engine.constraint import Constraint
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
@@ -30,7 +31,8 @@ class Reading:
 class Prepared:
     """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's.
 
-    Without a `reading` the answer is plain text. `notices` are for the client.
+    Without a `reading` the answer is plain text. `notices` are for the client. The answer is held
+    to a `constraint`.
     """
 
     prompt: tuple[int, ...]
@@ -41,6 +43,7 @@ class Prepared:
     stored: StoredPrompt | None = None
     notices: tuple[Notice, ...] = ()
     reading: Reading | None = None
+    constraint: Constraint | None = None
 
 
 Outcome = Prepared | RequestError

@@ -8,6 +8,7 @@ schema is a program of the client's (patterns that take for ever, references tha
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -21,16 +22,23 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One that may be called; `field` says where its `parameters` stand in the request."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    is_strict: bool
+    field: str
+
+
 class Tools:
     """The functions of a request's `tools`; entries that name no function are passed over."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        functions = [_mapping(tool.get("function")) or tool for tool in tools]
-        self._schemas = {
-            name: _mapping(function.get("parameters"))
-            for function in functions
-            if isinstance(name := function.get("name"), str)
-        }
+        found = (_function(position, tool) for position, tool in enumerate(tools))
+        self.functions = tuple(each for each in found if each is not None)
+        self._schemas = {each.name: each.parameters for each in self.functions}
 
     def is_known(self, name: str) -> bool:
         """Whether the client named such a function."""
@@ -70,6 +78,21 @@ class Tools:
     def _property(self, name: str, key: str) -> Mapping[str, Any]:
         properties = _mapping(self._schemas.get(name, {}).get("properties"))
         return _mapping(properties.get(key))
+
+
+def _function(position: int, tool: Mapping[str, Any]) -> Function | None:
+    function = _mapping(tool.get("function"))
+    within = "function." if function else ""
+    function = function or tool
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    return Function(
+        name,
+        _mapping(function.get("parameters")),
+        function.get("strict") is True,
+        f"tools[{position}].{within}parameters",
+    )
 
 
 def _fits(value: object, schema: Mapping[str, Any]) -> bool:

@@ -21,14 +21,20 @@ class Engine(Protocol):
     def open(self, sequence: NewSequence) -> None:
         """Prepare to choose tokens for `sequence`, whenever its steps come."""
 
+    def failure(self, sequence_id: SequenceId) -> str | None:
+        """Why what was chosen for an open sequence is no answer, where that is so."""
+
     def close(self, sequence_id: SequenceId) -> None:
         """Forget what `open` prepared."""
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose. The worker plans nothing else meanwhile."""
 
-    def save(self, slot: int) -> bytes:
-        """The state of the cells of `slot`, for a later `Load`; empty where it is not to be had."""
+    def save(self, slot: int, length: int) -> bytes:
+        """The state of the first `length` cells of `slot`, for a later `Load`; the others go.
+
+        Empty where it is not to be had.
+        """
 
     def free(self) -> None:
         """Give everything back; nothing may be called afterwards."""
@@ -37,7 +43,8 @@ class Engine(Protocol):
 class LoadEngine(Protocol):
     """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`.
 
-    They share `kv_cells` cells; `None` gives them as many as they can hold together.
+    They share `kv_cells` cells; `None` gives them as many as they can hold together. Up to
+    `speculate` tokens can be drafted for each in a step, where the model is one that allows it.
     """
 
     def __call__(
@@ -49,4 +56,5 @@ class LoadEngine(Protocol):
         kv_cells: int | None,
         threads: int,
         gpu_layers: int,
+        speculate: int,
     ) -> Engine: ...

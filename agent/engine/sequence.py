@@ -9,6 +9,7 @@ from typing import Literal, NewType
 
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
+from .constraint import Constraint
 from .sampling import Sampling
 from .stored_prompt import StoredPrompt
 
@@ -44,6 +45,7 @@ class NewSequence:
     prefill_only: bool = False
     stored: StoredPrompt | None = None
     save_as: str | None = None
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +80,9 @@ class SequenceEnd:
 class SequenceOutput:
     """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
 
-    A `length` end comes with the last token; `stop` and errors come alone. `cached_tokens` of the
-    prompt were not computed, as in the end's counts, for those who do not wait for the end.
+    With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
+    those that the step gave before it, errors alone. `cached_tokens` of the prompt were not
+    computed, as in the end's counts, for those who do not wait for the end.
     `notices` are for the client, before anything else of this output.
     """
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
+from ...shared.errors import EngineFailed
 from .engine import Engine, LoadEngine
 from .llama.engine import load_engine
 from .loaded_model import LoadedModel
@@ -22,6 +23,7 @@ from .sequence import NewSequence, SequenceId, SequenceOutput
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
 from .stored_prompt import StoredPrompt
+from .turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class Worker:
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         kv_cells: int | None = None,
+        speculate: int = 0,
         load: LoadEngine = load_engine,
     ) -> None:
         self._load = partial(
@@ -77,11 +80,14 @@ class Worker:
             context_size=context_size,
             kv_cells=kv_cells,
             threads=threads,
+            speculate=speculate,
             gpu_layers=gpu_layers,
         )
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
         )
+        self.turns = Turns()
+        """Who else computes with the model's weights takes turns with the steps."""
         self._on_step = on_step
         self._on_crash = on_crash
         self._inbox: SimpleQueue[_Command] = SimpleQueue()
@@ -133,11 +139,12 @@ class Worker:
         self._publish(scheduler.statistics())
         self._loaded.set_result(engine.model)
         try:
-            _Service(engine, scheduler, self._inbox, self._on_step, self._publish).run()
+            _Service(engine, scheduler, self.turns, self._inbox, self._on_step, self._publish).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
             self._on_crash(error)
         finally:
+            self.turns.close()
             engine.free()
 
 
@@ -148,12 +155,14 @@ class _Service:
         self,
         engine: Engine,
         scheduler: Scheduler,
+        turns: Turns,
         inbox: SimpleQueue[_Command],
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         publish: Callable[[EngineStatistics], None],
     ) -> None:
         self._engine = engine
         self._scheduler = scheduler
+        self._turns = turns
         self._inbox = inbox
         self._on_step = on_step
         self._publish = publish
@@ -191,12 +200,13 @@ class _Service:
         step = self._scheduler.plan()
         if step is None:
             return
-        started = time.perf_counter()
-        outcome = self._engine.execute(step)
-        ended = time.perf_counter()
+        with self._turns:
+            started = time.perf_counter()
+            outcome = self._engine.execute(step)
+            ended = time.perf_counter()
         _report(outcome)
         outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
-        outputs = self._with_saves(outputs)
+        outputs = self._with_failures(self._with_saves(outputs))
         self._last_end = None if self._scheduler.is_idle else ended
         self._publish(self._scheduler.statistics())
         for output in outputs:
@@ -214,7 +224,7 @@ class _Service:
         if not self._scheduler.saves:
             return outputs
         saved = {
-            save.id: StoredPrompt(save.tokens, self._engine.save(save.slot))
+            save.id: StoredPrompt(save.tokens, self._engine.save(save.slot, len(save.tokens)))
             for save in self._scheduler.saves
         }
         return tuple(
@@ -223,6 +233,20 @@ class _Service:
             else one
             for one in outputs
         )
+
+    def _with_failures(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
+        """Say so where an answer ended because what was chosen for it is none."""
+        return tuple(self._failed(one) if _is_stopped(one) else one for one in outputs)
+
+    def _failed(self, output: SequenceOutput) -> SequenceOutput:
+        failure = self._engine.failure(output.id)
+        if output.end is None or failure is None:
+            return output
+        return replace(output, end=replace(output.end, reason=EngineFailed(failure), saved=None))
+
+
+def _is_stopped(output: SequenceOutput) -> bool:
+    return output.end is not None and output.end.reason == "stop"
 
 
 def _report(outcome: Outcome) -> None:

@@ -67,6 +67,7 @@ class ActiveRequest:
             prefill_only=request.prefill_only,
             stored=prepared.stored,
             save_as=self.key,
+            constraint=prepared.constraint,
         )
         notices = tuple(noticed(self.start.id, each) for each in prepared.notices)
         return Change(notices, (Run(sequence),))

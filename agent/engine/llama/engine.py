@@ -8,6 +8,9 @@ decode. The context belongs to the thread that made it.
 
 import ctypes
 import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -16,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....shared.messages import ModelInfo
+from ..candidates import Row
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sequence import NewSequence, SequenceId
@@ -36,6 +40,9 @@ from ..step import (
 )
 from ..stored_prompt import StoredPrompt
 from .batch import Batch
+from .embedding import LlamaEmbedding
+from .encoder import EncoderEngine
+from .grammar_tokens import grammar_tokens
 from .log import route_log
 from .model import Model
 from .sampler import Sampler
@@ -45,18 +52,33 @@ logger = logging.getLogger(__name__)
 MAX_BATCH = 2048
 """Most tokens of one step: beyond this llama.cpp gains nothing, and commands wait longer."""
 
+NUM_MASK_THREADS = 2
+"""Masks are worked out while the engine's own threads decode, and take little of their time."""
+
 _END = -1
 """In llama.cpp's ranges of positions: to the end."""
+
+
+class _CannotGenerateError(ModelError):
+    """The model has no KV cache: it reads a text as a whole."""
 
 
 class LlamaEngine:
     """`engine.Engine` over a loaded model."""
 
     def __init__(
-        self, model: Model, *, slots: int, context_size: int, kv_cells: int, threads: int
+        self,
+        model: Model,
+        *,
+        slots: int,
+        context_size: int,
+        kv_cells: int,
+        threads: int,
+        max_draft: int,
     ) -> None:
+        num_rows = slots * (1 + max_draft)
         self._model = model
-        self._context = _open_context(model, kv_cells, slots, threads)
+        self._context = _open_context(model, kv_cells, slots, threads, num_rows)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.capacity = Capacity(
             batch_size=llama_cpp.llama_n_batch(self._context),
@@ -65,10 +87,11 @@ class LlamaEngine:
             can_share=model.can_share,
             can_shift=model.can_share and llama_cpp.llama_memory_can_shift(self._memory),
             keep_for=model.keep_for,
+            max_draft=max_draft,
         )
         self._batch = Batch(self.capacity.batch_size)
         self._samplers: dict[SequenceId, Sampler] = {}
-        self._rows = _Rows(slots, model.vocab.size)
+        self._rows = _Rows(num_rows, model.vocab.size)
         self.model = LoadedModel(
             ModelInfo(
                 name=model.path.stem,
@@ -76,14 +99,25 @@ class LlamaEngine:
                 parameters=model.parameters,
                 size_bytes=model.size_bytes,
                 context_size=context_size,
+                tasks=model.tasks(generates=True),
             ),
             model.vocab,
             model.chat_template,
+            grammar_tokens(model.vocab),
+            model.tool_template,
+            LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
         )
+        self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
     def open(self, sequence: NewSequence) -> None:
         """Make the sampler of `sequence`."""
-        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab)
+        constraint = sequence.constraint
+        course = constraint.begin(self._mask_threads.submit) if constraint else None
+        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, course)
+
+    def failure(self, sequence_id: SequenceId) -> str | None:
+        """See `Engine`."""
+        return self._samplers[sequence_id].failure
 
     def close(self, sequence_id: SequenceId) -> None:
         """Forget its sampler; nothing happens where there is none any more."""
@@ -116,11 +150,14 @@ class LlamaEngine:
 
     def free(self) -> None:
         """Free context and model."""
+        self._mask_threads.shutdown()
         llama_cpp.llama_free(self._context)
         self._model.free()
 
-    def save(self, slot: int) -> bytes:
-        """What the cells of `slot` hold; empty where llama.cpp cannot say."""
+    def save(self, slot: int, length: int) -> bytes:
+        """See `Engine`."""
+        if self.capacity.max_draft:
+            llama_cpp.llama_memory_seq_rm(self._memory, slot, length, _END)
         size = llama_cpp.llama_state_seq_get_size(self._context, slot)
         state = ctypes.create_string_buffer(size)
         pointer = ctypes.cast(state, ctypes.POINTER(ctypes.c_uint8))
@@ -156,22 +193,38 @@ class LlamaEngine:
         return False
 
     def _choose(self, runs: tuple[Run, ...]) -> tuple[int, ...]:
-        samplers = [self._samplers[run.id] for run in runs if run.samples]
-        if not samplers:
+        sampling = [run for run in runs if run.samples]
+        if not sampling:
             return ()
-        rows = self._rows.view(llama_cpp.llama_get_logits(self._context))[: len(samplers)]
+        rows = self._rows.view(llama_cpp.llama_get_logits(self._context))
+        tokens: list[int] = []
+        start = 0
         # One after the other: what each row needs is over before a thread would have woken up.
-        return tuple(sampler.choose(row) for sampler, row in zip(samplers, rows, strict=True))
+        for run in sampling:
+            end = start + 1 + run.num_drafted
+            tokens += self._follow(run, rows[start:end])
+            start = end
+        return tuple(tokens)
+
+    def _follow(self, run: Run, rows: Iterable[Row]) -> Iterator[int]:
+        """Choose along the draft, up to the first token that differs, or the one after it."""
+        sampler = self._samplers[run.id]
+        for row, drafted in zip_longest(rows, run.draft):
+            token = sampler.choose(row)
+            yield token
+            if token != drafted:
+                return
 
 
 class _Rows:
     """llama.cpp's logits where they lie: a row for each output of the last step, in its order.
 
-    The buffer holds a row a slot and stays where it is, so one view of it serves all steps.
+    The buffer moves only to grow, so one view of it serves many steps. It holds the rows of the
+    last step, which may be fewer than the view shows.
     """
 
-    def __init__(self, slots: int, vocab_size: int) -> None:
-        self._shape = (slots, vocab_size)
+    def __init__(self, num_rows: int, vocab_size: int) -> None:
+        self._shape = (num_rows, vocab_size)
         self._address = 0
         self._view = np.empty((0, vocab_size), np.float32)
 
@@ -191,13 +244,21 @@ def load_engine(
     kv_cells: int | None = None,
     threads: int,
     gpu_layers: int,
-) -> LlamaEngine:
+    speculate: int = 0,
+) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     most = llama_cpp.llama_max_parallel_sequences()
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
     model = Model(path, gpu_layers=gpu_layers)
     _warn_of_long_context(model, context_size)
+    if speculate and not model.can_share:
+        logger.warning(
+            "--speculate %d is without effect: %s is a model whose sequences cannot give up their "
+            "last tokens",
+            speculate,
+            path,
+        )
     try:
         engine = LlamaEngine(
             model,
@@ -205,7 +266,10 @@ def load_engine(
             context_size=context_size,
             kv_cells=kv_cells or slots * context_size,
             threads=threads,
+            max_draft=speculate if model.can_share else 0,
         )
+    except _CannotGenerateError:
+        return EncoderEngine(model, context_size=context_size, threads=threads)
     except ModelError:
         model.free()
         raise
@@ -217,12 +281,12 @@ def load_engine(
     return engine
 
 
-def _open_context(model: Model, num_cells: int, slots: int, threads: int) -> Any:
+def _open_context(model: Model, num_cells: int, slots: int, threads: int, num_rows: int) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
     params.n_batch = MAX_BATCH
     params.n_seq_max = slots
-    params.n_outputs_max = slots  # bounds the logits buffer; a step asks for one row a slot
+    params.n_outputs_max = num_rows  # of logits, which no step may exceed: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = True
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
@@ -235,10 +299,7 @@ def _open_context(model: Model, num_cells: int, slots: int, threads: int) -> Any
         )
     if not llama_cpp.llama_get_memory(context):
         llama_cpp.llama_free(context)
-        raise ModelError(
-            f"model file {model.path} is an embedding model ({model.architecture}): it cannot "
-            "generate text"
-        )
+        raise _CannotGenerateError(model.path)
     return context
 
 

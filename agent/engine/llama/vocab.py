@@ -49,7 +49,7 @@ class LlamaVocab:
     @property
     def pair_marks(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The tokens before, between and after two texts that the model compares."""
-        handle = self._handle
+        handle = self.handle
         sep, bos, eos = (
             llama_cpp.llama_vocab_sep(handle),
             llama_cpp.llama_vocab_bos(handle),

@@ -1,0 +1,51 @@
+"""From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
+
+from ...shared.errors import InvalidRequest, NotSupported
+from ...shared.inference import GenerateRequest
+from ..engine.constraint import Constraint, ConstraintError
+from ..engine.grammars import Grammars
+from .grammar import AnswerGrammar, Voice, answer_grammar
+from .schema_place import schema_place
+
+_MAX_REASON = 300
+_FIELDS_OF_GRAMMARS = {"regex": "grammar.pattern", "gbnf": "grammar.grammar"}
+
+
+def constraint_of(
+    request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
+) -> Constraint | None:
+    """What the answer is held to; `None` if anything goes.
+
+    Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
+    """
+    grammar = answer_grammar(request, voice)
+    if grammar is None:
+        return None
+    if grammars is None:
+        raise NotSupported(
+            f"`{grammar.field}`: this agent cannot constrain answers", field=grammar.field
+        )
+    try:
+        return grammars.compile(grammar.text)
+    except ConstraintError as error:
+        raise _blamed(grammar, str(error), request, grammars) from error
+
+
+def _blamed(
+    grammar: AnswerGrammar, reason: str, request: GenerateRequest, grammars: Grammars
+) -> InvalidRequest:
+    field = grammar.field
+    for schema in grammar.schemas:
+        if found := schema_place(schema, grammars.complaint):
+            field, reason = found
+            break
+    else:
+        if field == "grammar" and request.grammar is not None:
+            field = _FIELDS_OF_GRAMMARS.get(request.grammar.type, "grammar.schema")
+    return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
+
+
+def _line(reason: str) -> str:
+    """llguidance shows grammars over several lines; ours is not the client's."""
+    shown = reason.split("\n   1 |")[0]
+    return " ".join(shown.split())[:_MAX_REASON]

@@ -1,0 +1,219 @@
+"""What an answer may be, as one grammar: reasoning first, then calls, or content as it was asked.
+
+Reasoning is free up to the family's marker for its end, so that a grammar begins after it. White
+space may follow it. An answer that has to call something says nothing else besides.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from ...shared.errors import InvalidRequest, NotSupported
+from ...shared.inference import (
+    GbnfGrammar,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    NamedTool,
+    RegexGrammar,
+)
+from .call_syntax import CallSyntax, call_syntax
+from .families import Family
+from .gbnf import GbnfError, lark_of
+from .lark import Lark
+from .tools import Function, Tools
+
+_SPACE = r'("\n" | "\n\n")?'
+_NO_JSON = r"/[^{\[\s](.|\n)*/"
+"""Text that cannot be taken for a call without a marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON Schema and where it stands in the request."""
+
+    field: str
+    schema: Mapping[str, Any]
+    is_lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrammar:
+    """`text` is what llguidance takes; `field` is to blame if it cannot, unless a schema is."""
+
+    text: str
+    field: str
+    schemas: tuple[Schema, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How the answer to a conversation will be told apart.
+
+    `is_thinking`: the prompt left reasoning open. `may_think`: the answer may begin with it.
+    `control` are the control tokens among the family's markers.
+    """
+
+    family: Family
+    template: str
+    is_thinking: bool
+    may_think: bool
+    control: Mapping[str, int] = field(default_factory=dict)
+
+
+def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGrammar | None:
+    """The grammar of the answer; `None` if anything goes. Without a `voice` all is content.
+
+    Raises `RequestError` for what cannot be had.
+    """
+    functions = _functions(request)
+    is_forced = request.tool_choice not in (None, "auto", "none")
+    is_limited = not request.parallel_tool_calls or any(each.is_strict for each in functions)
+    if request.grammar is None and not (functions and (is_forced or is_limited)):
+        return None
+    syntax = call_syntax(voice.family.name, voice.template) if voice and functions else None
+    if functions and syntax is None:
+        if request.grammar is None and not is_forced and request.parallel_tool_calls:
+            return None  # a strict function, as far as that can be had
+        raise _no_syntax(request)
+    writer = _Writer(voice)
+    ways = []
+    if syntax is not None:
+        may_be_text = not is_forced and request.grammar is None
+        are_many = request.parallel_tool_calls
+        ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
+    if request.grammar is not None and not is_forced:
+        ways.append(writer.content(request.grammar))
+    blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
+    return AnswerGrammar(writer.finish(ways), blamed, tuple(writer.schemas))
+
+
+def _functions(request: GenerateRequest) -> tuple[Function, ...]:
+    """Those that may be called. Raises `InvalidRequest` for a choice that is not among them."""
+    if not request.tools or request.tool_choice == "none":
+        return ()
+    functions = Tools(request.tools).functions
+    if isinstance(choice := request.tool_choice, NamedTool):
+        functions = tuple(each for each in functions if each.name == choice.name)
+        if not functions:
+            raise InvalidRequest(
+                f"`tool_choice`: there is no function {choice.name[:100]!r} among the `tools`",
+                field="tool_choice",
+            )
+    if request.tool_choice == "required" and not functions:
+        raise InvalidRequest("`tools`: there is no function among them", field="tools")
+    return functions
+
+
+def _no_syntax(request: GenerateRequest) -> NotSupported:
+    is_forced = request.tool_choice not in (None, "auto")
+    blamed = "tool_choice" if is_forced else "parallel_tool_calls"
+    if not is_forced and request.parallel_tool_calls:
+        blamed = "grammar"
+    return NotSupported(
+        f"`{blamed}`: calls cannot be constrained in the notation that this model writes them in",
+        field=blamed,
+    )
+
+
+class _Writer:
+    def __init__(self, voice: Voice | None) -> None:
+        self._voice = voice
+        self._lark = Lark(voice.control if voice else {})
+        self.schemas: list[Schema] = []
+
+    def finish(self, ways: Sequence[str]) -> str:
+        return self._lark.grammar(f"{self._reasoning()} ({' | '.join(ways)})")
+
+    def content(self, grammar: Grammar) -> str:
+        return self._in_final(self._as_wanted(grammar))
+
+    def calls(
+        self,
+        functions: Sequence[Function],
+        syntax: CallSyntax,
+        *,
+        are_many: bool,
+        may_be_text: bool,
+    ) -> str:
+        """Calls, or one call; if it may be text, also text, or text and then calls."""
+        lark = self._lark
+        arguments = [self._json(_schema_of(function)) for function in functions]
+
+        def call(begin: str) -> str:
+            return lark.rule(
+                " | ".join(
+                    f"{self._header(begin, function, syntax)} {each} {lark.literal(syntax.end)}"
+                    for function, each in zip(functions, arguments, strict=True)
+                )
+            )
+
+        first = syntax.before + syntax.begin
+        text = self._in_final("TEXT")
+        start = ""
+        if may_be_text and syntax.opening is None:
+            text = self._in_final("TEXT" if self._has_channels else _NO_JSON)
+        elif may_be_text and syntax.opening is not None:
+            first = first.removeprefix(syntax.opening)
+            start = lark.up_to(syntax.opening)
+        more = ""
+        if are_many and syntax.between is not None:
+            more = f"({lark.literal(syntax.between)} {call(syntax.begin)})*"
+        calls = f"{start} {call(first)} {more} {lark.literal(syntax.after)}"
+        return f"{calls} | {text}" if may_be_text else calls
+
+    def _header(self, begin: str, function: Function, syntax: CallSyntax) -> str:
+        name = json.dumps(function.name)[1:-1] if syntax.is_quoted else function.name
+        parts = [self._lark.literal(part.replace("NAME", name)) for part in begin.split("NUMBER")]
+        return " /[0-9]{1,3}/ ".join(parts)
+
+    def _as_wanted(self, grammar: Grammar) -> str:
+        match grammar:
+            case JsonSchemaGrammar(schema=schema):
+                return self._json(Schema("grammar.schema", schema))
+            case RegexGrammar(pattern=pattern):
+                return self._lark.regex(pattern)
+            case GbnfGrammar(grammar=gbnf):
+                try:
+                    return self._lark.lark(lark_of(gbnf))
+                except GbnfError as error:
+                    field = "grammar.grammar"
+                    raise InvalidRequest(f"`{field}`: {error}", field=field) from error
+            case _:
+                assert_never(grammar)
+
+    def _json(self, schema: Schema) -> str:
+        self.schemas.append(schema)
+        return self._lark.json(schema.schema, is_lenient=schema.is_lenient)
+
+    @property
+    def _has_channels(self) -> bool:
+        return self._voice is not None and self._voice.family.has_channels
+
+    def _in_final(self, content: str) -> str:
+        if not self._has_channels:
+            return content
+        return f"{self._lark.literal('<|channel|>final<|message|>')} {content}"
+
+    def _reasoning(self) -> str:
+        voice, lark = self._voice, self._lark
+        if voice is None:
+            return ""
+        if voice.family.has_channels:
+            channel, message = lark.literal("<|channel|>"), lark.literal("<|message|>")
+            rest = f"{lark.up_to('<|end|>')} {lark.literal('<|start|>assistant')}"
+            return f'({channel} ("analysis" | "commentary") {message} {rest})*'
+        thoughts = voice.family.thoughts
+        if thoughts is None or not (voice.is_thinking or voice.may_think):
+            return ""
+        rest = f"{lark.up_to(thoughts.closing)} {_SPACE}"
+        return rest if voice.is_thinking else f"({lark.literal(thoughts.opening)} {rest})?"
+
+
+def _schema_of(function: Function) -> Schema:
+    """What its arguments have to be; without parameters it takes none."""
+    schema = dict(function.parameters) or {"properties": {}, "additionalProperties": False}
+    if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf"}:
+        schema["type"] = "object"
+    return Schema(function.field, schema, is_lenient=not function.is_strict)

@@ -1,0 +1,97 @@
+"""Courses through a grammar: what may come next, token by token."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from llguidance import LLMatcher
+
+from arriero.agent.engine.constraint import Constraint, ConstraintError, Mask
+from tests.agent.saying import at_once, demo_grammars, demo_vocab, fits, say
+
+
+def constraint_of(regex: str) -> Constraint:
+    return demo_grammars().compile(LLMatcher.grammar_from_regex(regex))
+
+
+def row() -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    return np.zeros(demo_vocab().size, np.float32)
+
+
+@pytest.mark.parametrize("is_exclusion", [False, True])
+def test_a_mask_leaves_no_chance_to_the_others(is_exclusion: bool) -> None:
+    logits = np.arange(6, dtype=np.float32)
+    Mask(np.array([0, 3]), is_exclusion).restrict(logits)
+    allowed = {1, 2, 4, 5} if is_exclusion else {0, 3}
+    assert [n for n in range(6) if np.isfinite(logits[n])] == sorted(allowed)
+    assert all(logits[n] == n for n in allowed)
+    assert Mask(np.array([0, 3]), is_exclusion).first == min(allowed)
+
+
+def test_a_mask_that_excludes_the_first_ones_begins_after_them() -> None:
+    assert Mask(np.array([0, 1, 2]), is_exclusion=True).first == 3
+
+
+def test_courses_of_one_constraint_know_nothing_of_each_other() -> None:
+    constraint = constraint_of("ab|cd")
+    a, b, c, d = (
+        demo_vocab().tokenize(each, add_special=False, parse_special=False) for each in "abcd"
+    )
+    one, other = constraint.begin(at_once), constraint.begin(at_once)
+    one.accept(*a)
+    other.accept(*c)
+    for course, follows in ((one, b), (other, d)):
+        logits = row()
+        course.restrict(logits)
+        assert list(np.flatnonzero(np.isfinite(logits))) == list(follows)
+        assert course.failure is None
+
+
+def test_at_its_end_only_the_end_may_follow() -> None:
+    constraint = constraint_of("a")
+    course = constraint.begin(at_once)
+    course.accept(*demo_vocab().tokenize("a", add_special=False, parse_special=False))
+    logits = row()
+    course.restrict(logits)
+    assert set(np.flatnonzero(np.isfinite(logits))) == demo_vocab().end_tokens
+
+
+def test_what_follows_is_worked_out_on_another_thread() -> None:
+    constraint = constraint_of("[a-z]{40}")
+    with ThreadPoolExecutor(1) as threads:
+        course = constraint.begin(threads.submit)
+        for _ in range(3):
+            logits = row()
+            course.restrict(logits)
+            course.accept(int(logits.argmax()))
+    assert course.failure is None
+
+
+def test_where_the_way_is_lost_the_end_follows_and_the_failure_is_told() -> None:
+    course = constraint_of("ab").begin(at_once)
+    course.accept(*demo_vocab().tokenize("x", add_special=False, parse_special=False))
+    logits = row()
+    course.restrict(logits)
+    assert set(np.flatnonzero(np.isfinite(logits))) == demo_vocab().end_tokens
+    assert course.failure
+
+
+def test_what_cannot_be_is_refused_at_once() -> None:
+    with pytest.raises(ConstraintError, match="no text can be as it says"):
+        constraint_of(r"[^\s\S]")
+
+
+def test_what_becomes_too_much_work_is_refused_before_it_runs() -> None:
+    schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(3000)}}
+    with pytest.raises(ConstraintError, match="2000"):
+        demo_grammars().compile(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+
+
+def test_any_answer_by_chance_fits() -> None:
+    constraint = constraint_of(r"[a-z]+(, [a-z]+){2}\.")
+    for seed in range(5):
+        said = say(constraint, seed, max_tokens=60)
+        assert said.failure is None
+        if said.is_whole:
+            assert fits(constraint, said.text)
