@@ -20,15 +20,17 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     MAX_MESSAGES,
-    MAX_STOP_STRINGS,
     GenerateRequest,
     MaxTokens,
+    ToolChoice,
+)
+from .....shared.sampling import (
+    MAX_STOP_STRINGS,
     MinP,
     RepeatPenalty,
     StopString,
     Temperature,
     TokenPenalty,
-    ToolChoice,
     TopK,
     TopP,
 )
