@@ -17,6 +17,8 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
 from .chat.prepare import Preparer
+from .chat.template import TemplateError
+from .chat.templates import given_template
 from .engine.loaded_model import LoadedModel, ModelError
 from .engine.origin import origin_of
 from .engine.prompt_store import PromptStore
@@ -60,6 +62,7 @@ class MakeWorker(Protocol):
         threads: int,
         max_stall: float,
         gpu_layers: int,
+        speculate: int,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
     ) -> EngineWorker: ...
@@ -104,6 +107,7 @@ class _Agent:
             threads=settings.threads,
             max_stall=settings.max_stall,
             gpu_layers=settings.gpu_layers,
+            speculate=settings.speculate,
             on_step=self._on_step,
             on_crash=self._on_crash,
         )
@@ -141,9 +145,7 @@ class _Agent:
     async def _serve(
         self, model: LoadedModel, store: PromptStore | None, issues: tuple[Issue, ...]
     ) -> None:
-        preparer = Preparer(
-            model, self._settings.context_size, family=self._settings.chat_family, store=store
-        )
+        preparer = _preparer(self._settings, model, store)
         lasting = _lasting_issues(preparer)
         workshop = Workshop(preparer, self._worker, store)
         try:
@@ -254,6 +256,19 @@ def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | No
         )
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
+
+
+def _preparer(settings: AgentSettings, model: LoadedModel, store: PromptStore | None) -> Preparer:
+    try:
+        return Preparer(
+            model,
+            settings.context_size,
+            template=given_template(settings.chat_template) if settings.chat_template else None,
+            family=settings.chat_family,
+            store=store,
+        )
+    except TemplateError as error:
+        raise StartupError(str(error)) from error
 
 
 def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:

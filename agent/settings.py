@@ -15,6 +15,9 @@ from .cores import default_threads
 MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
+MAX_DRAFT = 64
+"""Beyond this a step only gets longer."""
+
 
 def _websocket_url(url: str) -> str:
     problem = "must be a WebSocket URL such as ws://127.0.0.1:8060"
@@ -71,6 +74,12 @@ class AgentSettings(DaemonSettings):
     model: Annotated[Path | None, Shown("FILE")] = Field(
         default=None, description="GGUF file to serve"
     )
+    chat_template: Annotated[
+        Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")
+    ] = Field(
+        default=None,
+        description="chat template to use in place of the model's: a file, or the text itself",
+    )
     chat_family: Annotated[ChatFamily, Shown("FAMILY")] = Field(
         default="auto",
         description="whose markers tell reasoning and tool calls from content: "
@@ -100,4 +109,10 @@ class AgentSettings(DaemonSettings):
     )
     gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
         default=-1, description="layers to offload, where the build can; -1 offloads all"
+    )
+    speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
+        default=0,
+        description="most tokens to guess ahead of a sequence in a step, from what it said before: "
+        "as many as pay, and without changing what it says; for each, every slot takes room for "
+        "two more rows of logits (4 bytes for each token of the vocabulary); 0 guesses none",
     )

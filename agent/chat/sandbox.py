@@ -168,7 +168,7 @@ class _Bounds(NodeTransformer):
         return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 

@@ -84,8 +84,10 @@ class ChatTemplate:
         `options` are more variables for the template. If the answer `goes_on`, the text ends where
         the last message does.
         """
-        if thinking is not None:
-            options = {**_switches(thinking), **(options or {})}
+        options = options or {}
+        is_on = options.get("enable_thinking") if thinking is None else thinking
+        if isinstance(is_on, bool):
+            options = {**_switches(is_on), **options}
         plain = self._form.plain([self._known(message) for message in messages])
         try:
             if goes_on:

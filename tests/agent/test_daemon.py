@@ -96,6 +96,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "threads": 5,
         "max_stall": 0.25,
         "gpu_layers": -1,
+        "speculate": 0,
     }
 
 
@@ -223,6 +224,19 @@ class TestItCannotStart:
         agent.worker.error = ModelError("m.gguf: not a GGUF file")
         with pytest.raises(StartupError, match=r"^m.gguf: not a GGUF file$"):
             await agent.run()
+
+    @pytest.mark.parametrize(
+        ("template", "wrong"),
+        [
+            ("{% if %}", "^the template in --chat-template does not compile: line 1"),
+            ("missing.jinja", "^--chat-template missing.jinja: No such file"),
+        ],
+    )
+    async def test_with_a_broken_template_of_the_operators(self, template: str, wrong: str) -> None:
+        agent = Agent(chat_template=template)
+        with pytest.raises(StartupError, match=wrong):
+            await agent.run()
+        assert agent.worker.is_stopped
 
     async def test_with_a_cache_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
         model, folder = tmp_path / "m.gguf", tmp_path / "file" / "folder"

@@ -52,6 +52,7 @@ def test_everything_at_once() -> None:
         "thinking": False,
         "chat_template_kwargs": {"effort": "high", "none": None},
         "add_generation_prompt": False,
+        "continue_final_message": False,
         "tools": [{"type": "function"}],
         "parallel_tool_calls": False,
         "priority": -100,

@@ -251,7 +251,6 @@ def load_engine(
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
     model = Model(path, gpu_layers=gpu_layers)
-    _warn_of_long_context(model, context_size)
     if speculate and not model.can_share:
         logger.warning(
             "--speculate %d is without effect: %s is a model whose sequences cannot give up their "
@@ -278,6 +277,7 @@ def load_engine(
     except ModelError:
         engine.free()
         raise
+    _warn_of_long_context(model, context_size)
     return engine
 
 

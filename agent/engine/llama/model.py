@@ -1,18 +1,25 @@
 """A model file in memory: its weights, vocabulary, template and facts."""
 
 import ctypes
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ....shared.messages import Task
+from ....shared.queries import Pooling
 from ..loaded_model import ModelError
 from .log import route_log
 from .model_file import check_model_file
 from .vocab import LlamaVocab
 
 _TEXT_BYTES = 256
+_RANK_TEMPLATE = b"rerank"
+
+_POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "rank"}
+"""By the numbers that model files write; 0 is none."""
 
 
 class Model:
@@ -78,10 +85,50 @@ class Model:
         return 6 * int(llama_cpp.llama_model_n_embd(self.handle))
 
     @property
+    def is_causal(self) -> bool:
+        """Whether a token looks back only, so that an input can be read piece by piece."""
+        return self._meta(f"{self.architecture}.attention.causal") != "false"
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """How the model was trained to make one vector of a text, if the file says."""
+        return _POOLINGS.get(self._meta(f"{self.architecture}.pooling_type"))
+
+    @property
+    def num_scores(self) -> int:
+        """How many numbers a ranking gives; the first is the score."""
+        return int(llama_cpp.llama_model_n_cls_out(self.handle))
+
+    def tasks(self, *, generates: bool) -> tuple[Task, ...]:
+        """What it can do."""
+        wanted: dict[Task, bool] = {
+            "generate": generates,
+            "embed": True,
+            "rank": self.pooling == "rank",
+        }
+        return tuple(task for task, is_able in wanted.items() if is_able)
+
+    def pair(self, query: str, document: str) -> tuple[int, ...]:
+        """A query and a document as the model ranks them: by its template, or as BERT has them."""
+        source = llama_cpp.llama_model_chat_template(self.handle, _RANK_TEMPLATE)
+        if source is not None:
+            text = str(source, "utf-8", "replace")
+            parts = _filled(text, {"{query}": query, "{document}": document})
+            return self.vocab.tokenize(parts, add_special=False, parse_special=True)
+        first = self.vocab.tokenize(query, add_special=False, parse_special=False)
+        second = self.vocab.tokenize(document, add_special=False, parse_special=False)
+        begin, between, end = self.vocab.pair_marks
+        return (*begin, *first, *between, *second, *end)
+
+    @property
     def chat_template(self) -> str | None:
         """The Jinja source in the file, if there is one."""
-        source = llama_cpp.llama_model_chat_template(self.handle, None)
-        return None if source is None else str(source, "utf-8", "replace")
+        return self._template(None)
+
+    @property
+    def tool_template(self) -> str | None:
+        """The source that is kept under the name `tool_use`, as Hugging Face's tools do."""
+        return self._template(b"tool_use")
 
     def free(self) -> None:
         """Give the memory back; the vocabulary must not be used afterwards."""
@@ -90,16 +137,29 @@ class Model:
     def _check_kind(self, path: Path, vocab: Any) -> None:
         if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
             raise ModelError(f"model file {path} has no vocabulary: it cannot read or write text")
-        if llama_cpp.llama_model_has_encoder(self.handle):
+        has_decoder = llama_cpp.llama_model_has_decoder(self.handle)
+        if has_decoder and llama_cpp.llama_model_has_encoder(self.handle):
             raise ModelError(
                 f"model file {path} is an encoder-decoder model ({self.architecture}): only models "
                 "that generate from the prompt alone can be served"
             )
 
+    def _template(self, name: bytes | None) -> str | None:
+        found = llama_cpp.llama_model_chat_template(self.handle, name)
+        source = "" if found is None else str(found, "utf-8", "replace")
+        # For some models without a template llama.cpp answers with the name of a format of its own.
+        return source if "{" in source else None
+
     def _meta(self, key: str) -> str:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
         llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, _TEXT_BYTES)
         return buffer.value.decode("utf-8", "replace")
+
+
+def _filled(template: str, values: dict[str, str]) -> str:
+    """Every mark replaced at once: a value that looks like a mark stays as it is."""
+    marks = re.compile("|".join(map(re.escape, values)))
+    return marks.sub(lambda match: values[match[0]], template)
 
 
 def _has_amx() -> bool:

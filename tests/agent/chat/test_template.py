@@ -211,11 +211,9 @@ class TestMistakes:
             make(source)
 
     def test_it_is_called_by_its_origin(self) -> None:
-        with pytest.raises(
-            TemplateError, match=r"^--chat-template a\.jinja does not compile: line 1"
-        ):
+        with pytest.raises(TemplateError, match=r"^template a\.jinja does not compile: line 1"):
             ChatTemplate(
-                "{{",
+                "{% if %}",
                 origin="template a.jinja",
                 bos_text="",
                 eos_text="",

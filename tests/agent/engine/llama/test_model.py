@@ -7,6 +7,9 @@ import pytest
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.loaded_model import ModelError
 
+GGUF_TEXT = 8
+"""GGUF's number for values that are text."""
+
 
 def test_facts(model_path: Path) -> None:
     model = Model(model_path, gpu_layers=0)
@@ -19,6 +22,40 @@ def test_facts(model_path: Path) -> None:
     assert model.chat_template is not None
     assert "<|im_start|>" in model.chat_template
     model.free()
+
+
+def test_a_template_for_tools(model_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.gguf"
+    path.write_bytes(
+        with_text(model_path.read_bytes(), "tokenizer.chat_template.tool_use", "{{1}}")
+    )
+    model = Model(path, gpu_layers=0)
+    assert model.tool_template is not None
+    assert model.tool_template.rstrip() == "{{1}}"
+    assert "<|im_start|>" in (model.chat_template or "")
+    model.free()
+
+
+def test_without_a_template_for_tools(model_path: Path) -> None:
+    model = Model(model_path, gpu_layers=0)
+    assert model.tool_template is None
+    model.free()
+
+
+def with_text(gguf: bytes, key: str, text: str) -> bytes:
+    """`gguf` with one more text among its facts, padded so that the tensors stay aligned."""
+    head, num_facts, rest = gguf[:16], int.from_bytes(gguf[16:24], "little"), gguf[24:]
+    text += " " * (-(8 + len(key) + 4 + 8 + len(text)) % 64)
+    fact = b"".join(
+        (
+            len(key).to_bytes(8, "little"),
+            key.encode(),
+            GGUF_TEXT.to_bytes(4, "little"),
+            len(text).to_bytes(8, "little"),
+            text.encode(),
+        )
+    )
+    return head + (num_facts + 1).to_bytes(8, "little") + fact + rest
 
 
 @pytest.mark.parametrize("part", [0.9, 0.5, 0.001])
