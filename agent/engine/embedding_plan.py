@@ -1,0 +1,68 @@
+"""In which chunks the tokens of several inputs go through the model.
+
+Invariants: every token is in exactly one slice, an input's slices are in order, and a chunk holds
+at least one token.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Tokens of the input with this number, from `start` on; `is_last`: up to its end."""
+
+    number: int
+    start: int
+    tokens: tuple[int, ...]
+    is_last: bool
+
+
+class EmbeddingPlan:
+    """`inputs` have at least one token each. Not `splits`: an input stays in one chunk."""
+
+    def __init__(
+        self, inputs: Sequence[tuple[int, ...]], *, max_sequences: int, splits: bool
+    ) -> None:
+        if not all(inputs):
+            raise ValueError("an input without tokens has no vector")
+        self._inputs = inputs
+        self._max_sequences = max_sequences
+        self._splits = splits
+        self._number = 0
+        self._start = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was given out."""
+        return self._number == len(self._inputs)
+
+    def next(self, num_tokens: int) -> tuple[Slice, ...]:
+        """The next chunk, of `num_tokens` at most; an input that stays whole may be longer."""
+        slices: list[Slice] = []
+        room = num_tokens
+        while not self.is_done and len(slices) < self._max_sequences:
+            size = self._size(room, is_first=not slices)
+            if not size:
+                break
+            slices.append(self._take(size))
+            room -= size
+        return tuple(slices)
+
+    def _size(self, room: int, *, is_first: bool) -> int:
+        """How much of the present input goes into the chunk."""
+        rest = len(self._inputs[self._number]) - self._start
+        if rest <= room:
+            return rest
+        if self._splits:
+            return max(room, 1 if is_first else 0)
+        return rest if is_first else 0
+
+    def _take(self, size: int) -> Slice:
+        tokens = self._inputs[self._number]
+        start, end = self._start, self._start + size
+        is_last = end == len(tokens)
+        taken = Slice(self._number, start, tokens[start:end], is_last)
+        self._number += is_last
+        self._start = 0 if is_last else end
+        return taken

@@ -1,0 +1,159 @@
+"""Vectors from a second context over the same weights.
+
+A model with a KV cache and causal attention reads a long input chunk by chunk, so that generation
+gets its turn in between. llama.cpp pools within one chunk only, so its contexts leave pooling to
+the caller; `rank` needs the model's classification head, and looks at the last token, which is in
+the last chunk. Other models have to see an input whole, and llama.cpp pools it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import numpy as np
+
+from ....shared.errors import EngineFailed
+from ....shared.queries import Pooling
+from ..embedding_plan import Slice
+from ..pooling import Rows
+from ..sequence import SequenceId
+from ..step import Run
+from .batch import Batch
+from .log import route_log
+from .model import Model
+
+MAX_CHUNK = 512
+"""Most tokens of a chunk: beyond this llama.cpp gains nothing."""
+MAX_SEQUENCES = 16
+"""Most inputs of a chunk; each costs a row in every graph."""
+_LOGITS_BYTES = 64 * 1024 * 1024
+"""llama.cpp computes each token's logits, too, and keeps those of a chunk."""
+
+_POOLINGS: dict[Pooling, int] = {
+    "mean": llama_cpp.LLAMA_POOLING_TYPE_MEAN,
+    "cls": llama_cpp.LLAMA_POOLING_TYPE_CLS,
+    "last": llama_cpp.LLAMA_POOLING_TYPE_LAST,
+    "rank": llama_cpp.LLAMA_POOLING_TYPE_RANK,
+}
+
+
+class LlamaEmbedding:
+    """`embedding.EmbeddingModel` over a loaded model; an input has `context_size` at most."""
+
+    def __init__(self, model: Model, *, context_size: int, threads: int, has_memory: bool) -> None:
+        self._model = model
+        self._threads = threads
+        self._splits = has_memory and model.is_causal
+        self._max_tokens = min(context_size, model.trained_context)
+        self.default_pooling: Pooling = model.pooling or "mean"
+        self.can_rank = model.pooling == "rank"
+
+    def open(self, pooling: Pooling) -> "LlamaEmbeddingContext":
+        """See `EmbeddingModel`."""
+        fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)
+        chunk = max(MAX_SEQUENCES, min(MAX_CHUNK, fitting)) if self._splits else self._max_tokens
+        pools = pooling == "rank" or not self._splits
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = self._max_tokens + (chunk if self._splits else 0)
+        params.n_batch = params.n_ubatch = chunk
+        params.n_seq_max = MAX_SEQUENCES
+        params.n_threads = params.n_threads_batch = self._threads
+        params.kv_unified = True
+        params.embeddings = True
+        params.pooling_type = _POOLINGS[pooling] if pools else llama_cpp.LLAMA_POOLING_TYPE_NONE
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+        with route_log().hold_errors() as errors:
+            handle = llama_cpp.llama_init_from_model(self._model.handle, params)
+        if not handle:
+            raise EngineFailed(f"there is no room for embeddings: {'; '.join(errors)}")
+        return LlamaEmbeddingContext(
+            handle,
+            self._model,
+            max_tokens=self._max_tokens,
+            max_batch=chunk,
+            splits=self._splits,
+            num_scores=self._model.num_scores if pooling == "rank" else None,
+            pools=pools,
+        )
+
+    def pair(self, query: str, document: str) -> tuple[int, ...]:
+        """As llama-server writes a query and a document, so that models rank alike."""
+        return self._model.pair(query, document)
+
+
+class LlamaEmbeddingContext:
+    """`embedding.EmbeddingContext`; `num_scores` is the length of a ranking's vector."""
+
+    def __init__(
+        self,
+        handle: Any,
+        model: Model,
+        *,
+        max_tokens: int,
+        max_batch: int,
+        splits: bool,
+        pools: bool,
+        num_scores: int | None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.max_batch = max_batch
+        self.max_sequences = MAX_SEQUENCES
+        self.splits = splits
+        self.pools = pools
+        self._handle = handle
+        self._memory = llama_cpp.llama_get_memory(handle)
+        self._size = num_scores or llama_cpp.llama_model_n_embd_out(model.handle)
+        self._batch = Batch(max_batch)
+
+    def compute(self, slices: Sequence[Slice]) -> list[Rows]:
+        """See `EmbeddingContext`."""
+        self._batch.fill([_run(each) for each in slices])
+        step = llama_cpp.llama_decode if self._memory else llama_cpp.llama_encode
+        code = step(self._handle, self._batch.raw)
+        if code != 0:
+            raise EngineFailed(f"llama.cpp could not compute the embeddings (code {code})")
+        rows = self._pooled(slices) if self.pools else self._rows(slices)
+        for each in slices:
+            if self._memory and each.is_last:
+                llama_cpp.llama_memory_seq_rm(self._memory, _sequence(each), -1, -1)
+        return rows
+
+    def clear(self) -> None:
+        """See `EmbeddingContext`."""
+        if self._memory:
+            llama_cpp.llama_memory_clear(self._memory, False)
+
+    def free(self) -> None:
+        """See `EmbeddingContext`."""
+        llama_cpp.llama_free(self._handle)
+
+    def _rows(self, slices: Sequence[Slice]) -> list[Rows]:
+        """The vectors of all tokens, which lie in the order of the batch."""
+        first = llama_cpp.llama_get_embeddings(self._handle)
+        counts = [len(each.tokens) for each in slices]
+        rows = np.ctypeslib.as_array(first, (sum(counts), self._size)).copy()
+        return np.split(rows, np.cumsum(counts)[:-1])
+
+    def _pooled(self, slices: Sequence[Slice]) -> list[Rows]:
+        return [self._vector(_sequence(each)) for each in slices]
+
+    def _vector(self, sequence: int) -> Rows:
+        first = llama_cpp.llama_get_embeddings_seq(self._handle, sequence)
+        return np.ctypeslib.as_array(first, (1, self._size)).copy()
+
+
+def _run(part: Slice) -> Run:
+    """A run that gives out every token."""
+    return Run(
+        SequenceId(0),
+        _sequence(part),
+        part.start,
+        part.tokens,
+        samples=True,
+        num_drafted=len(part.tokens) - 1,
+    )
+
+
+def _sequence(part: Slice) -> int:
+    """Inputs of one chunk follow one another, so no two of them meet in a sequence."""
+    return part.number % MAX_SEQUENCES

@@ -1,0 +1,73 @@
+"""An engine for models that cannot generate: it holds the weights, and runs no sequence.
+
+The worker's thread stays idle with it; what such a model can do is done through `embedding`.
+"""
+
+from typing import NoReturn
+
+from ....shared.messages import ModelInfo
+from ..capacity import Capacity
+from ..loaded_model import LoadedModel
+from ..sequence import NewSequence, SequenceId
+from ..step import Outcome, Step
+from .embedding import LlamaEmbedding
+from .model import Model
+
+
+class EncoderEngine:
+    """`engine.Engine` of a model without a KV cache."""
+
+    capacity = Capacity(
+        batch_size=256,  # a token for each of as many slots as there can be
+        num_cells=1,
+        num_holders=256,
+        can_share=False,
+        can_shift=False,
+        keep_for=0,
+    )
+
+    def __init__(self, model: Model, *, context_size: int, threads: int) -> None:
+        self._model = model
+        embedding = LlamaEmbedding(
+            model, context_size=context_size, threads=threads, has_memory=False
+        )
+        self.model = LoadedModel(
+            ModelInfo(
+                name=model.path.stem,
+                architecture=model.architecture,
+                parameters=model.parameters,
+                size_bytes=model.size_bytes,
+                context_size=min(context_size, model.trained_context),
+                tasks=model.tasks(generates=False),
+            ),
+            model.vocab,
+            chat_template=None,
+            embedding=embedding,
+        )
+
+    def open(self, sequence: NewSequence) -> NoReturn:
+        """Nothing comes to an agent that has no slots."""
+        raise _no_sequences(sequence.id)
+
+    def failure(self, sequence_id: SequenceId) -> NoReturn:
+        """See `open`."""
+        raise _no_sequences(sequence_id)
+
+    def close(self, sequence_id: SequenceId) -> None:
+        """There is nothing to forget."""
+
+    def execute(self, step: Step) -> Outcome:
+        """See `open`."""
+        raise RuntimeError(f"{step} came to a model that cannot generate")
+
+    def save(self, slot: int, length: int) -> NoReturn:
+        """See `open`."""
+        raise RuntimeError(f"slot {slot} of a model without a KV cache was to be saved")
+
+    def free(self) -> None:
+        """See `Engine`."""
+        self._model.free()
+
+
+def _no_sequences(id: SequenceId) -> RuntimeError:
+    return RuntimeError(f"sequence {id} came to a model that cannot generate")

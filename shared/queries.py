@@ -1,0 +1,173 @@
+"""Questions that an agent answers in one piece, beside generation and without a slot.
+
+What a client asks in one call may be put to several agents in parts; a part is one `Query` and is
+answered by the `Result` of its kind, or by `Declined`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from .errors import WireError
+from .inference import Count, Messages
+from .strict import STRICT
+
+Pooling = Literal["mean", "cls", "last", "rank"]
+Norm = Literal["none", "l2", "rms"]
+
+MAX_INPUTS = 2048
+"""Most texts of one call to be embedded, and most documents of one to be ranked."""
+MAX_TOKEN_IDS = 2**20
+"""Most token ids of one input."""
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+TokenIds = Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
+NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+EmbedInput = NonEmpty | TokenIds
+"""What becomes one vector: a text, or the ids of its tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """Turn each input into a vector. Without a `pooling` the model's own is used."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["embed"] = "embed"
+    inputs: Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    pooling: Pooling | None = None
+    normalize: Norm = "l2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """Say how well each document answers the query."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["rank"] = "rank"
+    query: NonEmpty
+    documents: Annotated[tuple[NonEmpty, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenize:
+    """Turn a text into tokens. `add_special`: with what the model puts around every text.
+
+    `parse_special`: control tokens that stand in the text as such are taken for tokens.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["tokenize"] = "tokenize"
+    text: str
+    add_special: bool = False
+    parse_special: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detokenize:
+    """Turn tokens into text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["detokenize"] = "detokenize"
+    tokens: Annotated[tuple[TokenId, ...], Field(max_length=MAX_TOKEN_IDS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountTokens:
+    """How long would the prompt be? Given as for `generate`, exactly one of the two."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["count_tokens"] = "count_tokens"
+    prompt: str | None = None
+    messages: Messages | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    thinking: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give exactly one of `prompt` and `messages`")
+        return self
+
+
+Query = Annotated[Embed | Rank | Tokenize | Detokenize | CountTokens, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """One input's `num_tokens`, and its `vector` (32-bit floats, little-endian, in base64)."""
+
+    __pydantic_config__ = STRICT
+    vector: str = ""
+    num_tokens: Count = 0
+    error: WireError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """A vector or an error for each input, in their order."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["embedded"] = "embedded"
+    vectors: tuple[Vector, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One document's score and `num_tokens`, those of the query with it."""
+
+    __pydantic_config__ = STRICT
+    score: float = 0.0
+    num_tokens: Count = 0
+    error: WireError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A score or an error for each document, in their order."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["ranked"] = "ranked"
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenized:
+    """The tokens of the text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tokenized"] = "tokenized"
+    tokens: tuple[TokenId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detokenized:
+    """The text; where the tokens' bytes are no whole UTF-8, `bytes_base64` has them, too."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["detokenized"] = "detokenized"
+    text: str
+    bytes_base64: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How many tokens the prompt would have."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["counted"] = "counted"
+    num_tokens: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """There is no answer."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["declined"] = "declined"
+    error: WireError
+
+
+Result = Annotated[
+    Embedded | Ranked | Tokenized | Detokenized | Counted | Declined, Field(discriminator="type")
+]
