@@ -4,6 +4,8 @@ from aiohttp import web
 
 from ..fleet.switchboard import Switchboard
 from . import native_http
+from .anthropic import routes as anthropic_routes
+from .anthropic.errors import anthropic_error
 from .http import ErrorBody, middlewares, native_error
 from .native_socket import NativeSocket
 from .openai import routes as openai_routes
@@ -32,12 +34,19 @@ def inference_app(
     app.add_routes(openai_routes.routes(switchboard))
     kept = ResponseStore() if responses is None else responses
     app.add_routes(responses_routes.routes(switchboard, kept))
+    app.add_routes(anthropic_routes.routes(switchboard))
     app.on_shutdown.append(close_sockets)
     return app
 
 
 def _error_body(path: str) -> ErrorBody:
-    return openai_error if path == "/v1" or path.startswith("/v1/") else native_error
+    if _is_under(path, "/v1/messages"):
+        return anthropic_error
+    return openai_error if _is_under(path, "/v1") else native_error
+
+
+def _is_under(path: str, root: str) -> bool:
+    return f"{path}/".startswith(f"{root}/")
 
 
 def _health_routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:

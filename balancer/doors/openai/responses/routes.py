@@ -1,16 +1,15 @@
 """The Responses API over HTTP: `/v1/responses`, and the answers that are kept."""
 
 import time
-from collections.abc import AsyncIterator
 
 from aiohttp import web
-from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest, NotFound
-from .....shared.inference import Done, Event, Failed
+from .....shared.inference import Done, Event
 from ....fleet.stream import Stream
 from ....fleet.switchboard import Switchboard
 from ...http import read_json_body
+from ...narration import listen, narrate
 from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -30,9 +29,10 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 return await send_stream(
-                    request, answer.chunks(), content_type=EVENT_STREAM, headers=headers
+                    request, narrate(stream, answer), content_type=EVENT_STREAM, headers=headers
                 )
-            return web.json_response(await answer.whole(), headers=headers)
+            await listen(stream, answer)
+            return web.json_response(answer.response, headers=headers)
 
     async def retrieve(request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
@@ -79,33 +79,23 @@ class _Answer:
         self._store = store
         self._wanted = wanted
         self._previous = previous
-        self._stream = stream
+        self._id = stream.id
         served = switchboard.view().served_name if wanted.model is None else wanted.model
         self._events = ResponseEvents(
             stream.id, created_at=int(time.time()), echo=wanted.echo(served)
         )
 
-    async def whole(self) -> Json:
-        """The response. Raises the error of the request."""
-        async for event in self._stream:
-            if isinstance(event, Failed):
-                raise event.error
-            self._take(event)
+    @property
+    def response(self) -> Json:
+        """All that is known of it so far."""
         return self._events.response
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The response's events. Raises an error that comes before them: it can be a status."""
-        has_begun = False
-        async for event in self._stream:
-            if not has_begun:
-                if isinstance(event, Failed):
-                    raise event.error
-                has_begun = True
-                yield _sse(self._events.begin())
-            if told := self._take(event):
-                yield _sse(told)
+    def begin(self) -> list[Json]:
+        """The events before anything was said."""
+        return self._events.begin()
 
-    def _take(self, event: Event) -> list[Json]:
+    def take(self, event: Event) -> list[Json]:
+        """The events that `event` means."""
         told = self._events.take(event)
         if isinstance(event, Done) and self._wanted.store:
             # Before the client hears of the end, since it may go on from there at once.
@@ -113,7 +103,7 @@ class _Answer:
         return told
 
     def _keep(self, response: Json) -> None:
-        given = with_ids(self._wanted.input, self._stream.id)
+        given = with_ids(self._wanted.input, self._id)
         entry = stored(response, given, self._previous)
         self._store.keep(response["id"], entry, time.monotonic())
 
@@ -136,9 +126,3 @@ def _kept(store: ResponseStore, id: str) -> Stored:
 
 def _unknown(id: str, field: str | None = None) -> NotFound:
     return NotFound(f"there is no response with the id {id[:100]!r}", field=field)
-
-
-def _sse(events: list[Json]) -> bytes:
-    return b"".join(
-        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event)) for event in events
-    )

@@ -1,0 +1,191 @@
+"""What a conversation consists of in the Messages API, and the neutral messages that it means.
+
+`cache_control`, `citations`, `signature` and `is_error` are taken and say nothing to a model, and
+so is thinking of other services that is hidden.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, assert_never
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import ChatMessage
+from ....shared.strict import STRICT
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Something that is said."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["text"] = "text"
+    text: str
+    citations: list[Any] | None = None
+    cache_control: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """What the model thought."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["thinking"] = "thinking"
+    thinking: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactedThinking:
+    """What another service's model thought, in a form that only that service can read."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["redacted_thinking"] = "redacted_thinking"
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """The model called a tool."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: Json
+    caller: Json | None = None
+    cache_control: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What came of a call."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: str | tuple[Text, ...] | None = None
+    is_error: bool | None = None
+    cache_control: Json | None = None
+
+
+UserBlock = Annotated[Text | ToolResult, Field(discriminator="type")]
+AssistantBlock = Annotated[
+    Text | Thinking | RedactedThinking | ToolUse, Field(discriminator="type")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemMessage:
+    """Instructions on the way."""
+
+    __pydantic_config__ = STRICT
+    role: Literal["system"]
+    content: str | tuple[Text, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMessage:
+    """What the model is told, the results of its calls included."""
+
+    __pydantic_config__ = STRICT
+    role: Literal["user"]
+    content: str | tuple[UserBlock, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistantMessage:
+    """What the model said."""
+
+    __pydantic_config__ = STRICT
+    role: Literal["assistant"]
+    content: str | tuple[AssistantBlock, ...]
+
+
+Message = Annotated[
+    SystemMessage | UserMessage | AssistantMessage,
+    Field(discriminator="role"),
+]
+
+
+def to_messages(
+    system: str | tuple[Text, ...] | None, messages: Iterable[Message]
+) -> tuple[ChatMessage, ...]:
+    """The conversation as chat templates know it.
+
+    Blocks of text are paragraphs. Raises `InvalidRequest` for the result of a call that nobody
+    made.
+    """
+    text = paragraphs(system)
+    first = [ChatMessage(role="system", content=text)] if text else []
+    return (*first, *_messages(messages))
+
+
+def _messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:
+    calls: set[str] = set()
+    for position, message in enumerate(messages):
+        match message:
+            case SystemMessage():
+                yield ChatMessage(role="system", content=paragraphs(message.content))
+            case UserMessage():
+                yield from _told(message, position, calls)
+            case AssistantMessage():
+                said = _said(message)
+                calls |= {call["id"] for call in said.tool_calls or ()}
+                yield said
+            case _:
+                assert_never(message)
+
+
+def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
+    """Results first, since templates want them right behind the calls; then the text."""
+    blocks = _blocks(message.content)
+    results = [block for block in blocks if isinstance(block, ToolResult)]
+    for result in results:
+        if result.tool_use_id not in calls:
+            field = f"messages[{position}].content"
+            raise InvalidRequest(
+                f"`{field}`: there is no `tool_use` before it with the id "
+                f"{result.tool_use_id[:100]!r}",
+                field=field,
+            )
+        text = paragraphs(result.content)
+        yield ChatMessage(role="tool", content=text, tool_call_id=result.tool_use_id)
+    texts = tuple(block for block in blocks if isinstance(block, Text))
+    if texts or not results:
+        yield ChatMessage(role="user", content=paragraphs(texts))
+
+
+def _said(message: AssistantMessage) -> ChatMessage:
+    blocks = _blocks(message.content)
+    calls = tuple(_call(block) for block in blocks if isinstance(block, ToolUse))
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    thoughts = "\n".join(block.thinking for block in blocks if isinstance(block, Thinking))
+    return ChatMessage(
+        role="assistant",
+        content=text if text or not calls else None,
+        reasoning_content=thoughts or None,
+        tool_calls=calls or None,
+    )
+
+
+def _call(block: ToolUse) -> Json:
+    function = {"name": block.name, "arguments": to_json(block.input).decode()}
+    return {"id": block.id, "type": "function", "function": function}
+
+
+def _blocks(
+    content: str | tuple[UserBlock, ...] | tuple[AssistantBlock, ...],
+) -> tuple[UserBlock | AssistantBlock, ...]:
+    return (Text(text=content),) if isinstance(content, str) else content
+
+
+def paragraphs(content: str | tuple[Text, ...] | None) -> str:
+    """Text, or blocks of it, as one text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n\n".join(block.text for block in content)

@@ -1,0 +1,235 @@
+"""The neutral events of one request as the events of a message, and the message itself.
+
+Invariants: `message_start` comes first, `message_stop` or `error` last; one block is open at most,
+and every block that started is stopped before the next one and before the end; the events add up
+to `MessageEvents.message`, which is also what a client gets that does not stream.
+
+How many tokens a prompt has is known at the end, so `message_start` counts none and
+`message_delta` all. Nothing here is signed, and a block of thinking says so.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol, assert_never
+
+from pydantic_core import from_json
+
+from ....shared.errors import RequestError
+from ....shared.inference import (
+    Done,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
+from .blocks import Json
+from .errors import anthropic_error
+
+SIGNATURE = "unsigned"
+"""Clients send thinking back only with a signature; nobody looks at it here."""
+
+
+class MessageEvents:
+    """One message as it grows."""
+
+    def __init__(self, id: str, *, model: str, max_tokens: int | None) -> None:
+        """`id` without its prefix."""
+        self._id = id
+        self._max_tokens = max_tokens
+        self._open: _Block | None = None
+        self.message: Json = {
+            "id": f"msg_{id}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(Usage()),
+        }
+        """All that is known of it so far."""
+
+    def begin(self) -> list[Json]:
+        """The events before anything was said."""
+        message = {**self.message, "content": []}
+        return [{"type": "message_start", "message": message}, {"type": "ping"}]
+
+    def take(self, event: Event) -> list[Json]:
+        """The events that `event` means."""
+        return list(self._events(event))
+
+    def _events(self, event: Event) -> Iterator[Json]:
+        match event:
+            case Token(text=""):
+                return
+            case Token():
+                if self._open is None or self._open.kind != event.kind:
+                    yield from self._start(_new_block(event))
+                if self._open is not None:
+                    yield self._delta(self._open.push(event.text))
+            case ToolCallStarted():
+                yield from self._start(_ToolUse(event))
+            case ToolCall() | Notice():
+                return  # of a call all has been said, and for a notice there is no event
+            case Done():
+                yield from self._done(event)
+            case Failed():
+                yield from self._failed(event.error)
+            case _:
+                assert_never(event)
+
+    # ---- blocks
+
+    @property
+    def _index(self) -> int:
+        return len(self.message["content"])
+
+    def _start(self, block: "_Block") -> Iterator[Json]:
+        yield from self._stop()
+        self._open = block
+        opening = {"type": "content_block_start", "index": self._index}
+        yield {**opening, "content_block": block.opening()}
+
+    def _delta(self, delta: Json) -> Json:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _stop(self) -> Iterator[Json]:
+        block, self._open = self._open, None
+        if block is None:
+            return
+        if (last := block.last_delta()) is not None:
+            yield self._delta(last)
+        yield {"type": "content_block_stop", "index": self._index}
+        self.message["content"].append(block.whole())
+
+    # ---- the end
+
+    def _done(self, done: Done) -> Iterator[Json]:
+        yield from self._stop()
+        end = {
+            "stop_reason": self._stop_reason(done),
+            "stop_sequence": done.stop_string if done.finish_reason == "stop" else None,
+        }
+        usage = _usage(done.usage)
+        self.message |= {**end, "usage": usage}
+        yield {"type": "message_delta", "delta": end, "usage": usage}
+        yield {"type": "message_stop"}
+
+    def _stop_reason(self, done: Done) -> str:
+        match done.finish_reason:
+            case "stop":
+                return "end_turn" if done.stop_string is None else "stop_sequence"
+            case "length":
+                is_all = done.usage.completion_tokens == self._max_tokens
+                return "max_tokens" if is_all else "model_context_window_exceeded"
+            case "tool_calls":
+                return "tool_use"
+            case "cancelled":
+                return "end_turn"
+
+    def _failed(self, error: RequestError) -> Iterator[Json]:
+        yield from self._stop()
+        yield anthropic_error(error, self._id)
+
+
+# ---- kinds of blocks
+
+
+class _Block(Protocol):
+    kind: str
+
+    def opening(self) -> Json: ...
+
+    def push(self, text: str) -> Json: ...
+
+    def last_delta(self) -> Json | None: ...
+
+    def whole(self) -> Json: ...
+
+
+def _new_block(token: Token) -> _Block:
+    if token.kind == "tool_call":
+        raise RuntimeError("arguments came outside of a call")
+    return _Thinking() if token.kind == "reasoning" else _Text()
+
+
+class _Text:
+    kind = "content"
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def opening(self) -> Json:
+        return {"type": "text", "text": ""}
+
+    def push(self, text: str) -> Json:
+        self._texts.append(text)
+        return {"type": "text_delta", "text": text}
+
+    def last_delta(self) -> Json | None:
+        return None
+
+    def whole(self) -> Json:
+        return {"type": "text", "text": "".join(self._texts)}
+
+
+class _Thinking:
+    kind = "reasoning"
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def opening(self) -> Json:
+        return {"type": "thinking", "thinking": "", "signature": ""}
+
+    def push(self, text: str) -> Json:
+        self._texts.append(text)
+        return {"type": "thinking_delta", "thinking": text}
+
+    def last_delta(self) -> Json | None:
+        return {"type": "signature_delta", "signature": SIGNATURE}
+
+    def whole(self) -> Json:
+        return {"type": "thinking", "thinking": "".join(self._texts), "signature": SIGNATURE}
+
+
+class _ToolUse:
+    kind = "tool_call"
+
+    def __init__(self, call: ToolCallStarted) -> None:
+        self._call = call
+        self._arguments: list[str] = []
+
+    def opening(self) -> Json:
+        return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": {}}
+
+    def push(self, text: str) -> Json:
+        self._arguments.append(text)
+        return {"type": "input_json_delta", "partial_json": text}
+
+    def last_delta(self) -> Json | None:
+        return None
+
+    def whole(self) -> Json:
+        return {**self.opening(), "input": _input("".join(self._arguments))}
+
+
+def _input(arguments: str) -> Json:
+    """What `arguments` say. An answer that was cut off has those that are whole."""
+    try:
+        value = from_json(arguments, allow_partial=True)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }

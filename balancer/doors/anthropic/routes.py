@@ -1,0 +1,44 @@
+"""The Messages API over HTTP: `/v1/messages`.
+
+`anthropic-version`, `anthropic-beta` and `x-api-key` may be sent and change nothing.
+"""
+
+from aiohttp import web
+
+from ....shared.errors import RequestError
+from ...fleet.switchboard import Switchboard
+from ..http import error_response, read_json_body
+from ..narration import listen, narrate
+from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .errors import anthropic_error
+from .events import MessageEvents
+from .requests import parse_messages
+
+_REQUEST_ID = "request-id"
+
+
+def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/messages`."""
+
+    async def create(request: web.Request) -> web.StreamResponse:
+        wanted = parse_messages(await read_json_body(request))
+        with switchboard.open(wanted) as stream:
+            model = switchboard.view().served_name if wanted.model is None else wanted.model
+            message = MessageEvents(stream.id, model=model, max_tokens=wanted.max_tokens)
+            headers = {_REQUEST_ID: stream.id, REQUEST_ID: stream.id}
+            try:
+                if wanted.stream:
+                    return await send_stream(
+                        request,
+                        narrate(stream, message),
+                        content_type=EVENT_STREAM,
+                        headers=headers,
+                    )
+                await listen(stream, message)
+                return web.json_response(message.message, headers=headers)
+            except RequestError as error:
+                response = error_response(error, lambda e: anthropic_error(e, stream.id))
+                response.headers.update(headers)
+                return response
+
+    return [web.post("/v1/messages", create)]

@@ -1,0 +1,50 @@
+"""One request's events told in an API's own words: as named server-sent events, or as a whole.
+
+For APIs whose stream adds up to the very answer that a client gets in one piece.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from pydantic_core import to_json
+
+from ...shared.inference import Event, Failed
+
+Json = dict[str, Any]
+
+
+class Narrator(Protocol):
+    """Turns neutral events into an API's; each has a `type`, which is also its name."""
+
+    def begin(self) -> list[Json]:
+        """What is told before anything was said."""
+
+    def take(self, event: Event) -> list[Json]:
+        """What `event` means."""
+
+
+async def narrate(events: AsyncIterator[Event], narrator: Narrator) -> AsyncIterator[bytes]:
+    """Server-sent events. Raises an error that comes before any event: it can be a status."""
+    has_begun = False
+    async for event in events:
+        told: list[Json] = []
+        if not has_begun:
+            if isinstance(event, Failed):
+                raise event.error
+            has_begun = True
+            told += narrator.begin()
+        told += narrator.take(event)
+        if told:
+            yield b"".join(map(_frame, told))
+
+
+async def listen(events: AsyncIterator[Event], narrator: Narrator) -> None:
+    """Has all of it told to nobody, for the sake of what it adds up to. Raises its error."""
+    async for event in events:
+        if isinstance(event, Failed):
+            raise event.error
+        narrator.take(event)
+
+
+def _frame(event: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))

@@ -1,0 +1,211 @@
+"""The official `openai` client's Responses API against a real fleet."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import Response
+
+from integration_tests.corpus import Case, cases, plain_cases
+from integration_tests.daemons import Fleet
+from tests.balancer.doors.openai.responses.strict import checked_event, checked_response
+
+MODEL = "arriero-demo"
+
+
+@pytest.fixture
+async def client(fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=2048)
+    async with openai.AsyncOpenAI(
+        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+    ) as client:
+        yield client
+
+
+def calling(*, thinking: bool) -> Case:
+    return next(case for case in cases() if case.calls and bool(case.reasoning) == thinking)
+
+
+def asked(case: Case) -> dict[str, Any]:
+    """A case as the Responses API asks it."""
+    body: dict[str, Any] = {"model": MODEL, "temperature": 0, "input": case.body["messages"]}
+    if case.body.get("thinking"):
+        body["reasoning"] = {"effort": "medium"}
+    if tools := case.body.get("tools"):
+        body["tools"] = [{"type": "function", **tool["function"]} for tool in tools]
+    return body
+
+
+def reasoning_of(response: Response) -> str:
+    return "".join(
+        part.text
+        for item in response.output
+        if item.type == "reasoning"
+        for part in item.content or ()
+    )
+
+
+def calls_of(response: Response) -> tuple[dict[str, str], ...]:
+    return tuple(
+        {"name": item.name, "arguments": item.arguments}
+        for item in response.output
+        if item.type == "function_call"
+    )
+
+
+def check_whole(response: Response, case: Case) -> None:
+    assert response.output_text == case.answer
+    assert reasoning_of(response) == case.reasoning
+    assert calls_of(response) == case.calls
+    assert response.status == "completed"
+    assert response.usage is not None
+    assert bool(response.usage.output_tokens_details.reasoning_tokens) == bool(case.reasoning)
+
+
+CASES = {
+    "plain": lambda: plain_cases()[3],
+    "thinking": lambda: next(case for case in cases() if case.reasoning and not case.calls),
+    "calling": lambda: calling(thinking=False),
+    "both": lambda: calling(thinking=True),
+    "turns": lambda: next(
+        case
+        for case in cases()
+        if len(case.body["messages"]) >= 3 and not {"tools", "thinking"} & case.body.keys()
+    ),
+}
+
+
+async def test_answers_and_streams(client: openai.AsyncOpenAI) -> None:
+    for name, case in ((name, find()) for name, find in CASES.items()):
+        raw = await client.responses.with_raw_response.create(**asked(case))
+        whole = checked_response(json.loads(raw.text))
+        check_whole(whole, case)
+
+        async with client.responses.stream(**asked(case)) as stream:
+            text = "".join(
+                [
+                    event.delta
+                    async for event in stream
+                    if event.type == "response.output_text.delta"
+                ]
+            )
+            final = await stream.get_final_response()
+        assert text == case.answer, name
+        check_whole(final, case)
+
+
+async def test_every_event_is_one_that_the_client_knows(fleet: Fleet, client: Any) -> None:
+    body = asked(calling(thinking=True)) | {"stream": True}
+    async with fleet.http.post(f"{fleet.inference}/v1/responses", json=body) as response:
+        lines = (await response.text()).splitlines()
+    events = [json.loads(line[len("data: ") :]) for line in lines if line.startswith("data: ")]
+    for event in events:
+        checked_event(event)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[0]["type"] == "response.created"
+    assert events[-1]["type"] == "response.completed"
+
+
+async def test_a_conversation_is_kept(client: openai.AsyncOpenAI) -> None:
+    """Each turn is sent alone; the answers are those of the whole conversation."""
+    case = CASES["turns"]()
+    questions = [each["content"] for each in case.body["messages"] if each["role"] == "user"]
+    answers = [each["content"] for each in case.body["messages"] if each["role"] == "assistant"]
+    previous: Response | None = None
+    for question, answer in zip(questions, [*answers, case.answer], strict=True):
+        previous = await client.responses.create(
+            model=MODEL,
+            input=question,
+            temperature=0,
+            previous_response_id=previous.id if previous else None,
+        )
+        assert previous.output_text == answer
+    assert previous is not None
+    assert (await client.responses.retrieve(previous.id)).output_text == case.answer
+    items = await client.responses.input_items.list(previous.id)
+    assert [item.content[0].text async for item in items] == [questions[-1]]  # type: ignore[union-attr]
+    await client.responses.delete(previous.id)
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.retrieve(previous.id)
+
+
+async def test_a_call_goes_to_and_fro(client: openai.AsyncOpenAI) -> None:
+    """By sending everything back, and by naming the answer before."""
+    case = next(
+        case
+        for case in cases()
+        if [m["role"] for m in case.body["messages"]] == ["user", "assistant", "tool"]
+        and "tools" in case.body
+        and "thinking" not in case.body
+        and case.answer
+    )
+    question, _, result = case.body["messages"]
+    first_body = asked(case) | {"input": [question]}
+    first = await client.responses.create(**first_body)
+    (call,) = [item for item in first.output if item.type == "function_call"]
+    output = {
+        "type": "function_call_output",
+        "call_id": call.call_id,
+        "output": result["content"],
+    }
+    sent_back = [question, *first.output, output]
+    second = await client.responses.create(**first_body | {"input": sent_back})
+    assert second.output_text == case.answer
+    third = await client.responses.create(
+        **first_body | {"input": [output]}, previous_response_id=first.id
+    )
+    assert third.output_text == case.answer
+
+
+async def test_an_answer_cut_off(client: openai.AsyncOpenAI) -> None:
+    case = plain_cases()[0]
+    body = asked(case) | {"max_output_tokens": 2}
+    response = await client.responses.create(**body)
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.output[0].status == "incomplete"  # type: ignore[union-attr]
+    assert case.answer.startswith(response.output_text)
+    stream = await client.responses.create(**body, stream=True)
+    *_, last = [event async for event in stream]
+    assert last.type == "response.incomplete"
+    assert last.response.output_text == response.output_text
+
+
+async def test_errors(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as long:
+        await client.responses.create(model=MODEL, input="the balancer " * 3000)
+    assert long.value.code == "context_length_exceeded"
+    with pytest.raises(openai.NotFoundError) as missing:
+        await client.responses.create(model="no-such-model", input="hi")
+    assert missing.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError) as unknown:
+        await client.responses.create(model=MODEL, input="hi", previous_response_id="resp_none")
+    assert unknown.value.param == "previous_response_id"
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.responses.create(model=MODEL, input="hi", background=True)
+    assert refused.value.param == "background"
+    with pytest.raises(openai.BadRequestError) as tool:
+        await client.responses.create(model=MODEL, input="hi", tools=[{"type": "web_search"}])
+    assert tool.value.param == "tools[0].type"
+
+
+async def test_an_error_in_a_stream(fleet: Fleet, client: openai.AsyncOpenAI) -> None:
+    agent = await fleet.start_agent(context_size=16384, slots=16)
+    del agent
+    stream = await client.responses.create(
+        model=MODEL,
+        input="What is a slot?",
+        stream=True,
+        extra_body={"ignore_eos": True},
+    )
+    types: list[str] = []
+    async for event in stream:
+        types.append(event.type)
+        if types.count("response.output_text.delta") == 1 and event.type.endswith("text.delta"):
+            for each in fleet.agents:
+                each.signal_engine(9)
+    assert types[-2:] == ["error", "response.failed"]

@@ -1,0 +1,100 @@
+"""The Messages API over a fake switchboard."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.doors.app import inference_app
+from arriero.shared.errors import AgentLost, EngineFailed, QueueFull
+from arriero.shared.inference import Failed, Token
+from tests.balancer.doors.anthropic.strict import checked_error, checked_event, checked_message
+from tests.balancer.doors.fake_switchboard import FakeSwitchboard, echo
+
+BODY = {"model": "demo", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+def switchboard() -> FakeSwitchboard:
+    return FakeSwitchboard(echo)
+
+
+@pytest.fixture
+async def client(switchboard: FakeSwitchboard) -> AsyncIterator[TestClient]:
+    async with TestClient(TestServer(inference_app(switchboard))) as client:
+        yield client
+
+
+async def ask(client: TestClient, **body: Any) -> tuple[int, Any, str]:
+    headers = {"anthropic-version": "2023-06-01", "x-api-key": "none"}
+    async with client.post("/v1/messages", json=BODY | body, headers=headers) as response:
+        return response.status, response.headers, await response.text()
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    told = []
+    for frame in text.removesuffix("\n\n").split("\n\n"):
+        name, data = frame.split("\n")
+        told.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {told[-1]['type']}"
+    return told
+
+
+async def test_an_answer_in_one_piece(client: TestClient) -> None:
+    status, headers, text = await ask(client)
+    assert (status, headers["request-id"]) == (200, "req-0")
+    message = checked_message(json.loads(text))
+    assert [block.model_dump()["text"] for block in message.content] == ["you said: hi"]
+    assert message.model == "demo"
+
+
+async def test_a_stream(client: TestClient) -> None:
+    status, headers, text = await ask(client, stream=True)
+    assert (status, headers["request-id"]) == (200, "req-0")
+    assert headers["Content-Type"] == "text/event-stream"
+    told = events(text)
+    for event in told:
+        checked_event(event)
+    assert (told[0]["type"], told[-1]["type"]) == ("message_start", "message_stop")
+
+
+async def test_errors_before_the_first_event_are_statuses(
+    client: TestClient, switchboard: FakeSwitchboard
+) -> None:
+    status, _, text = await ask(client, max_tokens=None)
+    assert (status, checked_error(json.loads(text)).error.type) == (400, "invalid_request_error")
+    switchboard.refusals.append(QueueFull("full"))
+    status, headers, text = await ask(client)
+    assert (status, checked_error(json.loads(text)).error.type) == (503, "overloaded_error")
+    assert headers["Retry-After"]
+    switchboard.script = lambda _request: [Failed(EngineFailed("broke"))]
+    for stream in (False, True):
+        status, headers, text = await ask(client, stream=stream)
+        error = checked_error(json.loads(text))
+        assert (status, error.error.type) == (500, "api_error")
+        assert error.request_id == headers["request-id"]
+
+
+async def test_errors_in_a_stream_are_events(
+    client: TestClient, switchboard: FakeSwitchboard
+) -> None:
+    switchboard.script = lambda _request: [Token("a"), Failed(AgentLost("gone"))]
+    _, _, text = await ask(client, stream=True)
+    assert events(text)[-1]["error"] == {"type": "api_error", "message": "gone"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "type"),
+    [
+        ("GET", "/v1/messages", 405, "invalid_request_error"),
+        ("POST", "/v1/messages/strange", 404, "not_found_error"),
+    ],
+)
+async def test_what_is_not_there(
+    client: TestClient, method: str, path: str, status: int, type: str
+) -> None:
+    async with client.request(method, path) as response:
+        assert response.status == status
+        assert checked_error(await response.json()).error.type == type

@@ -1,0 +1,56 @@
+"""Events told one by one, or gathered."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from arriero.balancer.doors.narration import Json, listen, narrate
+from arriero.shared.errors import EngineFailed
+from arriero.shared.inference import Event, Failed, Notice, Token
+from tests.balancer.doors.fake_switchboard import done
+
+
+class Parrot:
+    """Says the text of tokens, and nothing of anything else."""
+
+    def __init__(self) -> None:
+        self.taken: list[Event] = []
+
+    def begin(self) -> list[Json]:
+        return [{"type": "hello"}]
+
+    def take(self, event: Event) -> list[Json]:
+        self.taken.append(event)
+        return [{"type": "word", "text": event.text}] if isinstance(event, Token) else []
+
+
+async def stream(*events: Event) -> AsyncIterator[Event]:
+    for event in events:
+        yield event
+
+
+async def test_each_event_is_one_write() -> None:
+    told = narrate(stream(Token("a"), Notice("x", "y"), Token("b"), done()), Parrot())
+    hello = b'event: hello\ndata: {"type":"hello"}\n\n'
+    a, b = (b'event: word\ndata: {"type":"word","text":"%b"}\n\n' % each for each in (b"a", b"b"))
+    assert [chunk async for chunk in told] == [hello + a, b]
+
+
+async def test_an_error_that_comes_first_is_raised() -> None:
+    with pytest.raises(EngineFailed):
+        await anext(narrate(stream(Failed(EngineFailed("broke"))), Parrot()))
+
+
+async def test_a_later_error_is_told() -> None:
+    parrot = Parrot()
+    failed = Failed(EngineFailed("broke"))
+    assert len([chunk async for chunk in narrate(stream(Token("a"), failed), parrot)]) == 1
+    assert parrot.taken[-1] == failed
+
+
+async def test_listening() -> None:
+    parrot = Parrot()
+    await listen(stream(Token("a"), done()), parrot)
+    assert parrot.taken == [Token("a"), done()]
+    with pytest.raises(EngineFailed):
+        await listen(stream(Token("a"), Failed(EngineFailed("broke"))), parrot)
