@@ -8,6 +8,7 @@ from .progress import Progress
 from .prompt_budget import PromptBudget
 from .roster import Roster
 from .sequence import SequenceOutput
+from .speculation import Speculation
 from .statistics import Tally
 from .step import Run, Save, Step
 
@@ -23,6 +24,7 @@ class Accounting:
         roster: Roster,
         memory: Memory,
         budget: PromptBudget,
+        speculation: Speculation,
         tally: Tally,
         *,
         end_tokens: frozenset[int],
@@ -31,6 +33,7 @@ class Accounting:
         self._roster = roster
         self._memory = memory
         self._budget = budget
+        self._speculation = speculation
         self._tally = tally
         self._end_tokens = end_tokens
         self._can_shift = can_shift
@@ -49,15 +52,15 @@ class Accounting:
         sampled = iter(tokens)
         for index, run in enumerate(step.runs):
             one = self._roster.running[run.slot]
-            self._advance(step, run, one, elapsed, is_generating=index < step.num_generating)
-            if index < step.num_generating and (
-                step.num_prompt_tokens or one.last_token_at != last
-            ):
-                self._note_stall(step, one)
-            output = self._gain(run, one, sampled)
+            chosen = _chosen(run, sampled)
+            if index < step.num_generating:
+                self._decoded(step, one, elapsed, last)
+            else:
+                one.read(len(run.tokens), None if step.num_generating else elapsed)
+            output = self._gain(run, one, chosen)
             if output is not None:
                 outputs.append(output)
-        self._memory.generated(step.num_generating)
+        self._memory.generated(step.num_generating + step.num_drafted)
         self._memory.raise_limit(2 * step.size)
         return outputs
 
@@ -68,46 +71,57 @@ class Accounting:
         self._memory.trust()
 
     def _learn(self, step: Step, elapsed: float) -> None:
-        for learner in (self._budget.observe, self._tally.computed):
-            learner(
-                num_generating=step.num_generating,
-                num_prompt_tokens=step.num_prompt_tokens,
-                seconds=elapsed,
-            )
+        self._budget.observe(
+            num_generating=step.num_generating,
+            num_prompt_tokens=step.num_prompt_tokens,
+            num_drafted=step.num_drafted,
+            seconds=elapsed,
+        )
+        self._tally.computed(
+            num_generating=step.num_generating,
+            num_prompt_tokens=step.num_prompt_tokens,
+            seconds=elapsed,
+        )
 
-    def _advance(
-        self, step: Step, run: Run, one: Progress, elapsed: float, *, is_generating: bool
-    ) -> None:
-        self._memory.grow(run.slot, len(run.tokens))
-        if is_generating:
-            one.decode(elapsed)
-        else:
-            one.read(len(run.tokens), None if step.num_generating else elapsed)
+    def _decoded(self, step: Step, one: Progress, elapsed: float, last: float) -> None:
+        """It was generating; if it was kept waiting, by others' prompts or for its slot, say so."""
+        one.decode(elapsed)
+        if step.num_prompt_tokens or one.last_token_at != last:
+            own = self._budget.cost.generate(step.num_generating + step.num_drafted)
+            self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
 
-    def _note_stall(self, step: Step, one: Progress) -> None:
-        own = self._budget.cost.generate(step.num_generating)
-        self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
-
-    def _gain(self, run: Run, one: Progress, sampled: Iterator[int]) -> SequenceOutput | None:
-        token = next(sampled) if run.samples else None
+    def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
+        """`one` takes what was `chosen`; the cells of what it does not take are given up."""
         if run.slot in self._roster.dropped:
-            return None
-        if token is not None:
-            return self._extend(run.slot, one, token)
-        if not one.num_pending:  # it only wanted its prompt computed
-            return self._end(run.slot, one, "stop")
+            chosen = ()
+        elif one.is_finishing:
+            chosen = chosen[:1]
+        num_accepted = max(0, len(chosen) - 1)
+        self._memory.grow(run.slot, len(run.tokens) - run.num_drafted + num_accepted)
+        if num_accepted < run.num_drafted:
+            self._memory.sweep(run.slot)
+        self._tally.drafted(run.num_drafted, num_accepted)
+        if chosen:
+            return self._extend(run.slot, one, chosen)
+        if not one.num_pending and run.slot not in self._roster.dropped:
+            return self._end(run.slot, one, "stop")  # it only wanted its prompt computed
         return None
 
-    def _extend(self, slot: int, one: Progress, token: int) -> SequenceOutput:
-        if one.is_finishing or token in self._end_tokens:
-            return self._end(slot, one, "stop")
-        one.extend(token, self._tally.now)
-        self._tally.gave(1)
+    def _extend(self, slot: int, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput:
+        """All that is `chosen` but the last was computed already."""
+        for index, token in enumerate(chosen):
+            if index:
+                one.confirm()
+            if one.is_finishing or token in self._end_tokens:
+                return self._end(slot, one, "stop", chosen[:index])
+            self._speculation.said(one, token)
+            one.extend(token, self._tally.now)
+            self._tally.gave(1)
         if one.is_full:
-            return self._end(slot, one, "length", (token,))
+            return self._end(slot, one, "length", chosen)
         if one.must_shift:
             self._shift(slot, one)
-        return SequenceOutput(one.id, (token,), None, one.num_cached)
+        return SequenceOutput(one.id, chosen, None, one.num_cached)
 
     def _shift(self, slot: int, one: Progress) -> None:
         window = one.window
@@ -133,3 +147,15 @@ class Accounting:
             self.saves.append(Save(one.id, slot, tuple(one.history[: one.num_computed])))
         self.leave(slot)
         return SequenceOutput(one.id, tokens, one.end(reason), one.num_cached)
+
+
+def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:
+    """The tokens of `sampled` that are this run's; see `Decoded`."""
+    if not run.samples:
+        return ()
+    chosen = []
+    for drafted in run.draft:
+        chosen.append(next(sampled))
+        if chosen[-1] != drafted:
+            return tuple(chosen)
+    return (*chosen, next(sampled))

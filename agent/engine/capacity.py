@@ -11,7 +11,8 @@ class Capacity:
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
     `can_shift` says whether cells can move to other positions. Computing a token costs as much as
-    `keep_for` generated tokens pay for passing over one cell more.
+    `keep_for` generated tokens pay for passing over one cell more. At most `max_draft` tokens are
+    drafted for a sequence in a step: none where it cannot give up its last cells.
     """
 
     batch_size: int
@@ -20,3 +21,4 @@ class Capacity:
     can_share: bool
     can_shift: bool
     keep_for: int
+    max_draft: int = 0

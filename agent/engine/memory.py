@@ -60,6 +60,11 @@ class Memory:
         """Cells that running sequences could still get, if all kept prefixes went."""
         return self._limit - self._cells.num_in_use
 
+    @property
+    def num_free(self) -> int:
+        """Cells that can be had without giving anything up; negative where too many are taken."""
+        return self._limit - self._cells.num_used
+
     def length(self, slot: int) -> int:
         """Cells of `slot`."""
         return self._cells.length(slot)
@@ -149,7 +154,7 @@ class Memory:
 
     def make_room(self, count: int) -> None:
         """Drop kept prefixes until `count` cells are free. Ask for no more than are available."""
-        while self._limit - self._cells.num_used < count:
+        while self.num_free < count:
             self._drop_oldest()
 
     def drop_kept(self) -> bool:

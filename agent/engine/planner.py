@@ -2,7 +2,8 @@
 
 Relief comes first: every running sequence must be able to gain a token. Then newcomers join, as far
 as there is room for them. Then the step is composed: a token of each generating sequence, and of
-the prompts what the time and the cells allow.
+the prompts what the time and the cells allow. Tokens are drafted only into cells that nobody else
+wants.
 """
 
 from typing import assert_never
@@ -13,6 +14,7 @@ from .memory import Memory
 from .progress import Progress
 from .prompt_budget import PromptBudget
 from .roster import Roster
+from .speculation import Speculation
 from .statistics import Tally
 from .step import Run, Step
 
@@ -20,10 +22,18 @@ from .step import Run, Step
 class Planner:
     """Changes the roster and the memory as it plans; the step carries that out."""
 
-    def __init__(self, roster: Roster, memory: Memory, budget: PromptBudget, tally: Tally) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        memory: Memory,
+        budget: PromptBudget,
+        speculation: Speculation,
+        tally: Tally,
+    ) -> None:
         self._roster = roster
         self._memory = memory
         self._budget = budget
+        self._speculation = speculation
         self._tally = tally
 
     def plan(self) -> Step:
@@ -74,32 +84,50 @@ class Planner:
         self._tally.shared(one.start(num_shared))
 
     def _compose(self, awaited: dict[int, int]) -> Step:
-        reading = {}
-        runs = []
+        generating: dict[int, Progress] = {}
+        reading: dict[int, Progress] = {}
         for slot, one in self._roster.running.items():
-            if one.is_generating:
-                last = one.num_computed
-                runs.append(Run(one.id, slot, last, (one.history[last],), True))
-            else:
-                reading[slot] = one
-        num_generating = len(runs)
-        num_prompt_tokens = 0
-        if reading:
-            num_prompt_tokens = self._add_chunks(runs, reading, awaited)
-        self._memory.make_room(num_generating + num_prompt_tokens)
-        return Step(self._memory.take_edits(), tuple(runs), num_generating, num_prompt_tokens)
+            (generating if one.is_generating else reading)[slot] = one
+        wants = _wants(reading, awaited)
+        budget = self._budget.prompt_tokens(len(generating), wants) if reading else 0
+        budget = min(budget, self._memory.num_available - len(generating))
+        drafts = self._draft(generating, wants, budget)
+        num_drafted = sum(map(len, drafts.values()))
+        shares = split_fairly(wants, budget - num_drafted)
+        self._memory.make_room(len(generating) + num_drafted + sum(shares))
+        return Step(
+            self._memory.take_edits(),
+            (
+                *(_next(slot, one, drafts.get(slot, ())) for slot, one in generating.items()),
+                *(_chunk(slot, reading[slot], n) for slot, n in zip(reading, shares, strict=True)),
+            ),
+            len(generating),
+            sum(shares),
+            num_drafted,
+        )
 
-    def _add_chunks(
-        self, runs: list[Run], reading: dict[int, Progress], awaited: dict[int, int]
-    ) -> int:
-        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
-        wants = [
-            awaited[slot] - one.num_computed if slot in awaited else one.num_pending
-            for slot, one in reading.items()
-        ]
-        budget = self._budget.prompt_tokens(len(runs), wants)
-        shares = split_fairly(wants, min(budget, self._memory.num_available - len(runs)))
-        for (slot, one), share in zip(reading.items(), shares, strict=True):
-            samples = share == one.num_pending and not one.prefill_only
-            runs.append(Run(one.id, slot, one.num_computed, one.next_tokens(share), samples))
-        return sum(shares)
+    def _draft(
+        self, generating: dict[int, Progress], wants: list[int], budget: int
+    ) -> dict[int, tuple[int, ...]]:
+        """Drafts take nobody's cells: neither kept ones nor those that prompts could use now."""
+        num_in_time = self._budget.drafted_tokens(len(generating), wants, budget)
+        num_cells = self._memory.num_free - len(generating) - min(budget, sum(wants))
+        return self._speculation.draft(generating, min(num_in_time, num_cells))
+
+
+def _wants(reading: dict[int, Progress], awaited: dict[int, int]) -> list[int]:
+    """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
+    return [
+        awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+        for slot, one in reading.items()
+    ]
+
+
+def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
+    last = one.num_computed
+    return Run(one.id, slot, last, (one.history[last], *draft), True, len(draft))
+
+
+def _chunk(slot: int, one: Progress, count: int) -> Run:
+    samples = count == one.num_pending and not one.prefill_only
+    return Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)

@@ -8,6 +8,7 @@ given up (`rewind`) reads its own tokens again like a prompt, and goes on where 
 from typing import Literal
 
 from ...shared.errors import RequestError
+from .recurrence import Recurrence
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 from .stored_prompt import StoredPrompt
 from .window import Window
@@ -19,7 +20,8 @@ class Progress:
     """`history` is what is left of the prompt and of what was generated since.
 
     `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
-    unless it has a `window`. One that `is_finishing` takes its next token for the end.
+    unless it has a `window`. One that `is_finishing` takes its next token for the end. Of one for
+    which tokens may be drafted `recurrence` knows what it said before.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Progress:
         "num_generated",
         "prefill_only",
         "rank",
+        "recurrence",
         "save_as",
         "stored",
         "window",
@@ -56,6 +59,7 @@ class Progress:
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
         self.is_finishing = False
+        self.recurrence: Recurrence | None = None
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = 0
@@ -76,6 +80,14 @@ class Progress:
     def num_left(self) -> int:
         """Most tokens that it may still gain."""
         return self._most_generated - self.num_generated
+
+    @property
+    def most_ahead(self) -> int:
+        """Most tokens that can be drafted beside the last one, all of them and one more gained."""
+        if self.is_finishing:
+            return 0
+        room = self.ceiling - len(self.history)
+        return min(self.num_left, room) - 1
 
     @property
     def most_shared(self) -> int | None:
@@ -141,6 +153,10 @@ class Progress:
         """Its last token was computed in a step of `seconds`."""
         self._advance(1)
         self._decode_seconds = (self._decode_seconds or 0.0) + seconds
+
+    def confirm(self) -> None:
+        """Its last token was drafted, and is computed already."""
+        self._advance(1)
 
     def extend(self, token: int, now: float) -> None:
         """`token` was chosen."""

@@ -30,6 +30,10 @@ GROWTH = 1.5
 """How much larger than the largest one before a step of both kinds may be."""
 
 
+DRAFTED = 0.25
+"""The part of a step's room for prompts that drafts may take."""
+
+
 class PromptBudget:
     """`batch_size` bounds a step's tokens, `max_stall` its seconds."""
 
@@ -39,19 +43,34 @@ class PromptBudget:
         self._largest_mixed = 0
         self.cost = StepCost()
 
-    def observe(self, *, num_generating: int, num_prompt_tokens: int, seconds: float) -> None:
+    def observe(
+        self, *, num_generating: int, num_prompt_tokens: int, num_drafted: int = 0, seconds: float
+    ) -> None:
         """Learn from a step that took `seconds`."""
         self.cost.observe(
-            num_generating=num_generating, num_prompt_tokens=num_prompt_tokens, seconds=seconds
+            num_generating=num_generating,
+            num_prompt_tokens=num_prompt_tokens,
+            num_drafted=num_drafted,
+            seconds=seconds,
         )
         if num_generating and num_prompt_tokens:
-            self._largest_mixed = max(self._largest_mixed, num_prompt_tokens)
+            self._largest_mixed = max(self._largest_mixed, num_prompt_tokens + num_drafted)
 
     def prompt_tokens(self, num_generating: int, pending: list[int]) -> int:
         """How many, for prompts with so many `pending` tokens each; at least one for each."""
         fitting = self._beside(num_generating) if num_generating else self._alone()
-        least = sum(min(MIN_CHUNK, count) for count in pending)
-        return floor(min(self._batch_size - num_generating, max(fitting, least)))
+        return floor(min(self._batch_size - num_generating, max(fitting, _least(pending))))
+
+    def drafted_tokens(
+        self, num_generating: int, pending: list[int], num_prompt_tokens: int
+    ) -> int:
+        """How many tokens may be drafted besides. Prompts with `pending` tokens give them up.
+
+        They give up a part of their `num_prompt_tokens`, and nothing of the least they get.
+        """
+        if not pending:
+            return self._batch_size - num_generating
+        return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(pending))
 
     def _alone(self) -> float:
         if not self.cost.knows_reading:
@@ -64,3 +83,7 @@ class PromptBudget:
             return min(fitting, GROWTH * self._largest_mixed)
         left = self._seconds - self.cost.generate(num_generating)
         return CAUTION * self.cost.read_within(left) if self.cost.knows_reading else 0
+
+
+def _least(pending: list[int]) -> int:
+    return sum(min(MIN_CHUNK, count) for count in pending)

@@ -11,10 +11,13 @@ Invariants, checked by `check_integrity`:
 - no step is planned that does not fit the free cells.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from .accounting import Accounting
 from .capacity import Capacity
+from .log_probs import LogProbs
 from .memory import Memory
 from .planner import Planner
 from .progress import Progress
@@ -23,6 +26,7 @@ from .recovery import Recovery
 from .refusal import refusal
 from .roster import Roster
 from .sequence import NewSequence, SequenceId, SequenceOutput
+from .speculation import Speculation
 from .statistics import EngineStatistics, Tally
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Save, Step
 from .window import open_window
@@ -59,11 +63,13 @@ class Scheduler:
         self._tally = Tally()
         self._roster = Roster(slots)
         self._running = self._roster.running
-        self._planner = Planner(self._roster, self._memory, budget, self._tally)
+        speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
+        self._planner = Planner(self._roster, self._memory, budget, speculation, self._tally)
         self._accounting = Accounting(
             self._roster,
             self._memory,
             budget,
+            speculation,
             self._tally,
             end_tokens=end_tokens,
             can_shift=capacity.can_shift,
@@ -155,8 +161,9 @@ class Scheduler:
         last = self._tally.now
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
-            case Decoded(tokens):
-                outputs += self._accounting.account(step, tokens, elapsed, last)
+            case Decoded(tokens, log_probs):
+                gained = self._accounting.account(step, tokens, elapsed, last)
+                outputs += _explained(gained, log_probs) if log_probs else gained
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():
@@ -197,6 +204,16 @@ class Scheduler:
     def _let_go_of_dropped(self) -> None:
         for slot in list(self._roster.dropped):
             self._accounting.leave(slot)
+
+
+def _explained(
+    outputs: list[SequenceOutput], log_probs: Mapping[SequenceId, tuple[LogProbs, ...]]
+) -> list[SequenceOutput]:
+    """`outputs` with what is told of their tokens; not all that was chosen was gained."""
+    return [
+        replace(output, log_probs=log_probs.get(output.id, ())[: len(output.tokens)])
+        for output in outputs
+    ]
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, NewType
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
 from .constraint import Constraint
+from .log_probs import LogProbs
 from .sampling import Sampling
 from .stored_prompt import StoredPrompt
 
@@ -83,7 +84,8 @@ class SequenceOutput:
     With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
     those that the step gave before it, errors alone. `cached_tokens` of the prompt were not
     computed, as in the end's counts, for those who do not wait for the end.
-    `notices` are for the client, before anything else of this output.
+    `notices` are for the client, before anything else of this output. `log_probs` are of the
+    tokens, one each, where they are asked for.
     """
 
     id: SequenceId
@@ -91,3 +93,4 @@ class SequenceOutput:
     end: SequenceEnd | None = None
     cached_tokens: int = 0
     notices: tuple[Notice, ...] = ()
+    log_probs: tuple[LogProbs, ...] = ()

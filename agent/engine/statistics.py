@@ -17,7 +17,8 @@ class EngineStatistics:
     `decode_*` count steps that generate, `prefill_*` steps that do nothing but read prompts.
     `busy_seconds` is the time with anything to do; `sequence_seconds` adds up, over it, the
     sequences that ran. `stalls` counts, by `STALL_BOUNDS`, the pauses of running sequences that
-    were caused by others: time between two tokens beyond the sequence's own decode step.
+    were caused by others: time between two tokens beyond the sequence's own decode step. Of the
+    `num_drafted` tokens that were guessed and computed ahead, `num_accepted` were right.
     """
 
     num_running: int = 0
@@ -30,6 +31,8 @@ class EngineStatistics:
     prompt_tokens_cached: int = 0
     prompt_tokens_computed: int = 0
     completion_tokens: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
     decode_tokens: int = 0
     decode_seconds: float = 0.0
     prefill_tokens: int = 0
@@ -71,6 +74,8 @@ class Tally:
         self._prompt_tokens_cached = 0
         self._prompt_tokens_computed = 0
         self._completion_tokens = 0
+        self._num_drafted = 0
+        self._num_accepted = 0
         self._decode_tokens = 0
         self._decode_seconds = 0.0
         self._prefill_tokens = 0
@@ -98,6 +103,12 @@ class Tally:
     def gave(self, num_tokens: int) -> None:
         """So many tokens were given out."""
         self._completion_tokens += num_tokens
+
+    def drafted(self, num_drafted: int, num_accepted: int) -> None:
+        """So many tokens were drafted for a step, and so many of them given out."""
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+        self._decode_tokens += num_accepted
 
     def shared(self, num_tokens: int) -> None:
         """So many tokens of a prompt needed no computing."""
@@ -127,6 +138,8 @@ class Tally:
             prompt_tokens_cached=self._prompt_tokens_cached,
             prompt_tokens_computed=self._prompt_tokens_computed,
             completion_tokens=self._completion_tokens,
+            num_drafted=self._num_drafted,
+            num_accepted=self._num_accepted,
             decode_tokens=self._decode_tokens,
             decode_seconds=self._decode_seconds,
             prefill_tokens=self._prefill_tokens,

@@ -3,8 +3,10 @@
 Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from .log_probs import LogProbs
 from .sequence import SequenceId
 from .stored_prompt import StoredPrompt
 
@@ -52,6 +54,8 @@ class Run:
     """Consecutive tokens of one sequence: `tokens[0]` lies at position `start` of its slot.
 
     `samples` asks for the logits of the last one, from which the sequence's next token is chosen.
+    The last `num_drafted` tokens are a guess of what will be chosen, and the logits before each
+    are asked for too.
     """
 
     id: SequenceId
@@ -59,25 +63,33 @@ class Run:
     start: int
     tokens: tuple[int, ...]
     samples: bool
+    num_drafted: int = 0
+
+    @property
+    def draft(self) -> tuple[int, ...]:
+        """The tokens that are a guess."""
+        return self.tokens[len(self.tokens) - self.num_drafted :]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """First `edits`, in their order; then `runs` are decoded as one batch.
 
-    Generating sequences come before prompts. `num_generating` and `num_prompt_tokens` say what the
-    batch is made of; they add up to its size. A step without runs is only its edits.
+    Generating sequences come before prompts. `num_generating`, `num_prompt_tokens` and
+    `num_drafted` say what the batch is made of; they add up to its size. A step without runs is
+    only its edits.
     """
 
     edits: tuple[Edit, ...]
     runs: tuple[Run, ...]
     num_generating: int
     num_prompt_tokens: int
+    num_drafted: int = 0
 
     @property
     def size(self) -> int:
         """Tokens of the batch."""
-        return self.num_generating + self.num_prompt_tokens
+        return self.num_generating + self.num_prompt_tokens + self.num_drafted
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +103,15 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The step was computed: one token for each run that samples, in the order of the runs."""
+    """The step was computed: one token for each run that samples, in the order of the runs.
+
+    Where that is what the run drafted, the token after it follows, and so on: at least one for each
+    run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
+    in their order, where they are asked for.
+    """
 
     tokens: tuple[int, ...]
+    log_probs: Mapping[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Batch:
             positions += range(run.start, run.start + count)
             slots += [run.slot] * count
             if run.samples:
-                outputs.append(len(tokens) - 1)
+                outputs += range(len(tokens) - 1 - run.num_drafted, len(tokens))
         size = len(tokens)
         self._tokens[:size] = tokens
         self._positions[:size] = positions

@@ -22,6 +22,7 @@ from ....shared.messages import ModelInfo
 from ..candidates import Row
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
+from ..log_probs import LogProbs
 from ..sequence import NewSequence, SequenceId
 from ..step import (
     Aborted,
@@ -134,7 +135,7 @@ class LlamaEngine:
         code = llama_cpp.llama_decode(self._context, self._batch.raw)
         if code != 0:
             return _failure(code)
-        return Decoded(self._choose(step.runs))
+        return Decoded(self._choose(step.runs), self._take_log_probs(step.runs))
 
     def warm_up(self) -> None:
         """Decode a token, so that the first request does not pay for reading the weights.
@@ -205,6 +206,11 @@ class LlamaEngine:
             tokens += self._follow(run, rows[start:end])
             start = end
         return tuple(tokens)
+
+    def _take_log_probs(self, runs: tuple[Run, ...]) -> dict[SequenceId, tuple[LogProbs, ...]]:
+        """Of what was just chosen, by sequence; of those that ask for them."""
+        taken = {run.id: self._samplers[run.id].take_log_probs() for run in runs if run.samples}
+        return {id: log_probs for id, log_probs in taken.items() if log_probs}
 
     def _follow(self, run: Run, rows: Iterable[Row]) -> Iterator[int]:
         """Choose along the draft, up to the first token that differs, or the one after it."""

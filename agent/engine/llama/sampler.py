@@ -15,6 +15,7 @@ import numpy as np
 from ..candidates import Ids, Row, candidates, within_deviations, without_top_choices
 from ..chance import Chance
 from ..constraint import Course
+from ..log_probs import LogProbs, RawRow
 from ..mirostat import Mirostat
 from ..repetition import Repetition
 from ..sampling import Sampling
@@ -55,6 +56,7 @@ class Sampler:
         self._xtc_chance = Chance(sequence.sampling.seed) if sequence.sampling.has_xtc else None
         has_mirostat = sequence.sampling.mirostat > 0
         self._mirostat = Mirostat(sequence.sampling, self._chance) if has_mirostat else None
+        self._log_probs: list[LogProbs] = []
 
     @property
     def failure(self) -> str | None:
@@ -63,6 +65,22 @@ class Sampler:
 
     def choose(self, row: Row) -> int:
         """The next token. `row`, the logits of the one before, is overwritten."""
+        if self._sampling.top_log_probs is None:
+            return self._choose(row)
+        raw = RawRow(row, self._sampling.top_log_probs)
+        token = self._choose(row)
+        self._log_probs.append(raw.of(token))
+        return token
+
+    def take_log_probs(self) -> tuple[LogProbs, ...]:
+        """Of the tokens that were chosen since the last time, where they are asked for."""
+        if not self._log_probs:
+            return ()
+        log_probs = tuple(self._log_probs)
+        self._log_probs.clear()
+        return log_probs
+
+    def _choose(self, row: Row) -> int:
         with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
             if self._biased.size:
                 row[self._biased] += self._biases

@@ -9,6 +9,7 @@ from arriero.agent.engine.recovery import Recovery
 from arriero.agent.engine.roster import Roster
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation import Speculation
 from arriero.agent.engine.statistics import Tally
 from arriero.agent.engine.stored_prompt import StoredPrompt
 from tests.agent.engine.fake_engine import END_TOKEN
@@ -19,21 +20,31 @@ CEILING = 64
 class Setting:
     """What a scheduler is made of."""
 
-    def __init__(self, *, slots: int = 2, num_cells: int = 100, can_share: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 2,
+        num_cells: int = 100,
+        can_share: bool = True,
+        max_draft: int = 0,
+    ) -> None:
         self.roster = Roster(slots)
         self.memory = Memory(
             slots=slots, holders=8, num_cells=num_cells, can_share=can_share, keep_for=1000
         )
         self.tally = Tally()
         budget = PromptBudget(batch_size=64, max_stall=0.5)
-        self.planner = Planner(self.roster, self.memory, budget, self.tally)
+        end_tokens = frozenset({END_TOKEN})
+        speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
+        self.planner = Planner(self.roster, self.memory, budget, speculation, self.tally)
         self.recovery = Recovery(self.roster, self.memory, self.planner, self.tally)
         self.accounting = Accounting(
             self.roster,
             self.memory,
             budget,
+            speculation,
             self.tally,
-            end_tokens=frozenset({END_TOKEN}),
+            end_tokens=end_tokens,
             can_shift=can_share,
         )
 

@@ -768,7 +768,7 @@ def test_what_an_ended_sequence_computed_can_be_had_before_the_next_step() -> No
             answer += output.tokens
     (save,) = scheduler.saves
     assert save == Save(SequenceId(1), 0, (9, 9, 9, answer[0]))
-    assert engine.save(save.slot) == state_of(save.tokens)
+    assert engine.save(save.slot, len(save.tokens)) == state_of(save.tokens)
     scheduler.add(new(2, (9,), max_tokens=1))
     planned(scheduler)
     assert scheduler.saves == ()

@@ -21,6 +21,8 @@ from tests.agent.engine.fake_engine import (
     END_TOKEN,
     VOCAB_SIZE,
     FakeEngine,
+    echoing,
+    next_token,
     run_alone,
     state_of,
 )
@@ -31,6 +33,7 @@ class Lives(RuleBasedStateMachine):
 
     context_size = 24
     slots = 3
+    following = staticmethod(next_token)
 
     def make_engine(self) -> FakeEngine:
         return FakeEngine(
@@ -171,7 +174,7 @@ class Lives(RuleBasedStateMachine):
         for output in self.scheduler.commit(step, outcome, self.elapsed):
             self.take(output)
         for save in self.scheduler.saves:
-            assert self.engine.save(save.slot) == state_of(save.tokens)
+            assert self.engine.save(save.slot, len(save.tokens)) == state_of(save.tokens)
             whole = (*self.sequences[save.id].prompt, *self.tokens[save.id])
             assert save.tokens in (whole, whole[:-1])
         self.scheduler.check_integrity()
@@ -187,7 +190,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def prefixes_of_the_run_alone_tokens(self) -> None:
         for number, tokens in self.tokens.items():
-            alone, _ = run_alone(self.sequences[number], self.context_size)
+            alone, _ = run_alone(self.sequences[number], self.context_size, self.following)
             assert tuple(tokens) == alone[: len(tokens)]
 
     def teardown(self) -> None:
@@ -208,7 +211,7 @@ class Lives(RuleBasedStateMachine):
             elif number in self.finished:
                 assert reason in ("stop", "length")
             else:
-                expected = run_alone(sequence, self.context_size)
+                expected = run_alone(sequence, self.context_size, self.following)
                 assert (tuple(self.tokens[number]), reason) == expected
 
 
@@ -251,10 +254,42 @@ class LonelyLives(Lives):
         )
 
 
+class SpeculatingLives(Lives):
+    """What comes next is often what followed before, and is drafted."""
+
+    following = staticmethod(echoing)
+    context_size = 48
+    batch_size = 12
+    num_cells = 120
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=self.batch_size,
+            num_cells=self.num_cells,
+            num_holders=6,
+            keep_for=20,
+            max_draft=4,
+            following=self.following,
+        )
+
+
+class TightSpeculatingLives(SpeculatingLives):
+    """Hardly ever are there cells for drafts."""
+
+    batch_size = 6
+    num_cells = 60
+
+
+MACHINES = (Lives, TightLives, DeceivedLives, LonelyLives, SpeculatingLives, TightSpeculatingLives)
+
 TestLives = Lives.TestCase
 TestTightLives = TightLives.TestCase
 TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
-for one in (TestLives, TestTightLives, TestDeceivedLives, TestLonelyLives):
-    one.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSpeculatingLives = SpeculatingLives.TestCase
+TestTightSpeculatingLives = TightSpeculatingLives.TestCase
+for one in MACHINES:
+    one.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 del one

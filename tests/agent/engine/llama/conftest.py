@@ -23,6 +23,15 @@ def engine() -> Iterator[LlamaEngine]:
     engine.free()
 
 
+@pytest.fixture(scope="session")
+def speculating_engine() -> Iterator[LlamaEngine]:
+    engine = load_engine(
+        DEMO_MODEL, slots=8, context_size=512, threads=1, gpu_layers=0, speculate=6
+    )
+    yield engine
+    engine.free()
+
+
 @pytest.fixture
 def vocab(engine: LlamaEngine) -> LlamaVocab:
     vocab = engine.model.vocab

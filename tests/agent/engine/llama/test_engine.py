@@ -24,6 +24,8 @@ from arriero.agent.engine.step import (
     Step,
 )
 from arriero.agent.engine.stored_prompt import StoredPrompt
+from demo.conversations import load_conversations
+from demo.prompts import compile_template, render_conversation
 
 TEXTS = (
     "What is a slot?",
@@ -67,16 +69,25 @@ def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
 
 
 def generate(
-    engine: LlamaEngine, wanted: list[NewSequence], *, slots: int, num_cells: int = 2048
+    engine: LlamaEngine,
+    wanted: list[NewSequence],
+    *,
+    slots: int,
+    context_size: int = 256,
+    num_cells: int = 2048,
+    max_draft: int = 0,
 ) -> tuple[Ended, EngineStatistics]:
-    """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks."""
+    """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
+
+    Every step costs the same, so all drafts pay.
+    """
     wipe(engine)
     scheduler = Scheduler(
         slots=slots,
-        context_size=256,
+        context_size=context_size,
         max_stall=0.5,
         end_tokens=engine.model.vocab.end_tokens,
-        capacity=replace(engine.capacity, batch_size=24, num_cells=num_cells),
+        capacity=replace(engine.capacity, batch_size=60, num_cells=num_cells, max_draft=max_draft),
     )
     for sequence in wanted:
         engine.open(sequence)
@@ -269,7 +280,7 @@ def test_a_state_that_was_saved_is_loaded_instead_of_computed(engine: LlamaEngin
     sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
-    stored = StoredPrompt(tokens, engine.save(0))
+    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
     wipe(engine)
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
     assert engine.execute(Step((Load(3, stored, len(tokens) - 1),), (last,), 0, 1)) == first
@@ -283,7 +294,7 @@ def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, dam
     tokens = prompt(engine, "What is a slot?")
     run = Run(SequenceId(1), 0, 0, tokens, False)
     engine.execute(Step((), (run,), 0, len(tokens)))
-    state = engine.save(0)
+    state = engine.save(0, len(tokens))
     wipe(engine)
     stored = {
         "torn": StoredPrompt(tokens, state[:-1000]),
@@ -293,3 +304,102 @@ def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, dam
     assert engine.execute(Step((Load(0, stored, 3),), (), 0, 0)) == NotLoaded((0,))
     assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the slot is empty"
     wipe(engine)
+
+
+def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: LlamaEngine) -> None:
+    engine = speculating_engine
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    run = Run(sequence.id, 0, 0, (*tokens, 7, 7), True, 2)
+    outcome = engine.execute(Step((), (run,), 1, len(tokens) - 1, 2))
+    assert isinstance(outcome, Decoded)
+    assert len(outcome.tokens) == 1
+    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
+    wipe(engine)
+    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
+    load = Load(3, stored, len(tokens) - 1)
+    assert engine.execute(Step((load,), (last,), 1, 0)) == outcome
+    engine.close(sequence.id)
+    wipe(engine)
+
+
+REPEATING = ("tools-0", "dialogs-0", "long-039", "long-040", "json-01")
+"""Conversations whose answers repeat themselves, the question or an earlier answer."""
+
+
+def repeating(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
+    template = compile_template(engine.model.chat_template or "")
+    conversations = [one for one in load_conversations() if one.id.startswith(REPEATING)]
+    return [
+        NewSequence(
+            id=SequenceId(number),
+            prompt=tokenize(engine, render_conversation(template, conversation)),
+            max_tokens=300,
+            sampling=sampling,
+            priority=number % 3,
+        )
+        for number, conversation in enumerate(conversations[::4])
+    ]
+
+
+@pytest.fixture(scope="module")
+def plain(speculating_engine: LlamaEngine) -> Ended:
+    """What each gets without drafts."""
+    engine = speculating_engine
+    return generate(engine, repeating(engine, GREEDY), slots=8, context_size=512, max_draft=0)[0]
+
+
+@pytest.mark.parametrize("slots", [1, 8])
+def test_drafts_change_no_word(speculating_engine: LlamaEngine, plain: Ended, slots: int) -> None:
+    engine = speculating_engine
+    ended, statistics = generate(
+        engine, repeating(engine, GREEDY), slots=slots, context_size=512, max_draft=6
+    )
+    assert ended == plain
+    assert statistics.num_drafted > statistics.num_accepted > 100
+    assert statistics.completion_tokens == sum(len(tokens) for tokens, _ in ended.values())
+
+
+def test_drafts_change_nothing_where_everybody_is_preempted(
+    speculating_engine: LlamaEngine, plain: Ended
+) -> None:
+    engine = speculating_engine
+    wanted = [one for one in repeating(engine, GREEDY) if len(one.prompt) < 120]
+    ended, statistics = generate(
+        engine, wanted, slots=8, context_size=512, max_draft=6, num_cells=240
+    )
+    assert ended == {one.id: plain[one.id] for one in wanted}
+    assert statistics.num_preemptions > 0
+    assert statistics.num_accepted > 5
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(seed=7, temperature=1.0),
+        Sampling(seed=7, temperature=0.5, repeat_penalty=1.1, frequency_penalty=0.2),
+    ],
+)
+def test_drafts_change_nothing_by_chance(
+    speculating_engine: LlamaEngine, sampling: Sampling
+) -> None:
+    engine = speculating_engine
+    wanted = repeating(engine, sampling)[:20]
+    ended, statistics = generate(engine, wanted, slots=1, context_size=512, max_draft=6)
+    assert ended == generate(engine, wanted, slots=1, context_size=512, max_draft=0)[0]
+    assert statistics.num_accepted > 5
+
+
+def test_drafts_change_nothing_beyond_the_ceiling(speculating_engine: LlamaEngine) -> None:
+    """A sequence that goes on repeats itself; its window moves, and its last token is in time."""
+    engine = speculating_engine
+    endless = replace(repeating(engine, GREEDY)[7], sampling=replace(GREEDY, ignore_eos=True))
+    for wanted in (
+        replace(endless, max_tokens=None),
+        replace(endless, max_tokens=1500, shift=ContextShift(num_kept=4, num_discarded=100)),
+    ):
+        ended, statistics = generate(engine, [wanted], slots=1, context_size=512, max_draft=6)
+        assert ended == generate(engine, [wanted], slots=1, context_size=512, max_draft=0)[0]
+        assert statistics.num_accepted > 20
