@@ -19,15 +19,20 @@ from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
 from .chat.prepare import Preparer
 from .chat.template import TemplateError
 from .chat.templates import given_template
+from .chat.text_desk import TextDesk
+from .engine.embedder import Embedder
 from .engine.loaded_model import LoadedModel, ModelError
 from .engine.origin import origin_of
 from .engine.prompt_store import PromptStore
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import EngineStatistics
+from .engine.turns import Turns
 from .engine.worker import Worker
 from .engine.writers import Writers
 from .lifeline import Lifeline, Loaded, Ready
+from .link.clerk import Clerk
 from .link.connection import Connection
+from .link.queries import Queries
 from .link.reporter import Reporter
 from .link.requests import Requests
 from .link.session import Session
@@ -40,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 class EngineWorker(Protocol):
     """What the daemon needs of the engine; see `engine.worker.Worker`."""
+
+    turns: Turns
 
     def start(self) -> LoadedModel: ...
     def stop(self) -> None: ...
@@ -146,10 +153,12 @@ class _Agent:
         self, model: LoadedModel, store: PromptStore | None, issues: tuple[Issue, ...]
     ) -> None:
         preparer = _preparer(self._settings, model, store)
-        lasting = _lasting_issues(preparer)
+        lasting = _lasting_issues(preparer) if _generates(model) else ()
         workshop = Workshop(preparer, self._worker, store)
+        clerk = Clerk(TextDesk(model.vocab, preparer), self._embedder(model))
+        self._slots = Slots(self._settings.slots if _generates(model) else 0)
         try:
-            self._connections = self._connect(model, lasting + issues, workshop)
+            self._connections = self._connect(model, lasting + issues, workshop, clerk)
             self._reporter.look()
             async with asyncio.TaskGroup() as group:
                 helpers = [
@@ -169,22 +178,30 @@ class _Agent:
         finally:
             self._reporter.stop()
             workshop.close()
+            await self._loop.run_in_executor(None, clerk.close)
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
+    def _embedder(self, model: LoadedModel) -> Embedder | None:
+        if model.embedding is None:
+            return None
+        stall = self._settings.max_stall
+        return Embedder(model.embedding, model.vocab, self._worker.turns, max_stall=stall)
+
     def _connect(
-        self, model: LoadedModel, issues: tuple[Issue, ...], workshop: Workshop
+        self, model: LoadedModel, issues: tuple[Issue, ...], workshop: Workshop, clerk: Clerk
     ) -> list[Connection]:
         settings = self._settings
+        slots = self._slots.total
         hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=self._lifeline.agent_id,
             name=settings.name,
             version=version("arriero"),
-            slots=settings.slots,
+            slots=slots,
             model=model.info,
         )
-        status = Status(slots=settings.slots, accepting=True, model=model.info, issues=issues)
+        status = Status(slots=slots, accepting=True, model=model.info, issues=issues)
         sequence_ids = map(SequenceId, count(1))
 
         def connect(url: str) -> Connection:
@@ -194,11 +211,13 @@ class _Agent:
                 sequence_ids=sequence_ids,
                 piece=model.vocab.piece,
             )
-            session = Session(hello=hello, status=status, requests=requests)
+            queries = Queries(sequence_ids)
+            session = Session(hello=hello, status=status, requests=requests, queries=queries)
             return Connection(
                 url,
                 session,
                 workshop,
+                clerk,
                 on_connected=lambda: self._ready(model),
                 on_change=self._slots_changed,
             )
@@ -269,6 +288,10 @@ def _preparer(settings: AgentSettings, model: LoadedModel, store: PromptStore | 
         )
     except TemplateError as error:
         raise StartupError(str(error)) from error
+
+
+def _generates(model: LoadedModel) -> bool:
+    return "generate" in model.info.tasks
 
 
 def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:

@@ -10,13 +10,16 @@ from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
+from ..shared.errors import ShuttingDown, to_wire
 from ..shared.inference import AgentId, GenerateRequest, Notice
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ..shared.queries import Declined, Query, Result
 from .chat.prepared import Outcome
 from .engine.sequence import NewSequence, SequenceId
 from .engine.stored_prompt import StoredPrompt
 from .engine.writers import Writers
 from .link.connection import Connection
+from .link.queries import Queries
 from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
@@ -59,15 +62,20 @@ class Standby:
         self._connections, self._tasks = [], []
 
     def _connection(self, url: str, issues: tuple[Issue, ...]) -> Connection:
+        numbers = map(SequenceId, count(1))
         requests = Requests(
             slots=Slots(0),
             writers=Writers(),
-            sequence_ids=map(SequenceId, count(1)),
+            sequence_ids=numbers,
             piece=_no_engine,
         )
         status = Status(slots=0, accepting=True, issues=issues)
-        session = Session(hello=self._hello, status=status, requests=requests)
-        return Connection(url, session, _NoWorkshop(), on_connected=_nothing, on_change=_nothing)
+        session = Session(
+            hello=self._hello, status=status, requests=requests, queries=Queries(numbers)
+        )
+        return Connection(
+            url, session, _NoWorkshop(), _NoClerk(), on_connected=_nothing, on_change=_nothing
+        )
 
 
 class _NoWorkshop:
@@ -94,6 +102,16 @@ class _NoWorkshop:
 
     def drop(self, id: SequenceId) -> NoReturn:
         _no_engine(id)
+
+
+class _NoClerk:
+    """Without a model there is nothing to answer from; a balancer that asks is declined."""
+
+    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None]) -> None:
+        reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
+
+    def dismiss(self, id: SequenceId) -> None:
+        """It was answered when it was asked."""
 
 
 def _no_engine(what: object) -> NoReturn:

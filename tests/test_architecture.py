@@ -68,6 +68,7 @@ PURE = (
     "agent.link.decisions",
     "agent.link.pulse",
     "agent.link.reporter",
+    "agent.link.queries",
     "agent.link.requests",
     "agent.link.session",
     "agent.link.slots",

@@ -87,6 +87,10 @@ class Preparer:
             constraint=constraint_of(request, self._voice(request, text), self._grammars),
         )
 
+    def num_tokens(self, request: GenerateRequest) -> int:
+        """How long its prompt is, whether it fits or not. Raises as `prepare` does."""
+        return len(self._tokens(self._text(request)))
+
     def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
         if key is None or self._store is None:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
 from ...shared.messages import Ended, Item, Noticed, Refused
+from ..chat.attribution import Attribution
 from ..chat.prepared import Prepared, Reading
 from ..chat.transcript import Transcript
 from ..engine.sequence import SequenceEnd, SequenceOutput
@@ -21,15 +22,21 @@ class Answer:
         self._id = id
         self._num_prompt_tokens = len(prepared.prompt)
         self._num_cached_tokens = 0
-        self._transcript = Transcript(_showing(piece, prepared.reading), prepared.stop)
-        self._utterance = Utterance(id, prepared.reading)
+        piece = _showing(piece, prepared.reading)
+        self._transcript = Transcript(piece, prepared.stop)
+        is_explained = prepared.sampling.top_log_probs is not None
+        self._attribution = Attribution(piece) if is_explained else None
+        self._utterance = Utterance(id, prepared.reading, self._attribution)
         self.is_over = False
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """What a step's output means for the balancer."""
         self._num_cached_tokens = output.cached_tokens
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
-        items += self._utterance.take(self._transcript.push(output.tokens))
+        gain = self._transcript.push(output.tokens)
+        if self._attribution is not None:
+            self._attribution.push(output.log_probs[: len(gain.tokens)])
+        items += self._utterance.take(gain)
         if self._transcript.is_stopped:
             items += self._utterance.flush()
             items.append(self._ended("stop", output.end))
@@ -47,8 +54,9 @@ class Answer:
             return [Refused(id=self._id, error=to_wire(end.reason))]
         items = self._utterance.take(self._transcript.flush())
         items += self._utterance.flush()
-        reason = "stop" if self._transcript.is_stopped else end.reason
-        return [*items, self._ended(reason, end)]
+        if self._transcript.is_stopped:
+            return [*items, self._ended("stop", end)]
+        return [*items, *self._utterance.rest(), self._ended(end.reason, end)]
 
     def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
         self.is_over = True

@@ -19,6 +19,7 @@ from ...shared.inference import GenerateRequest, Notice
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.messages import Issue, Statistics, encode_from_agent
+from ...shared.queries import Query, Result
 from ..chat.prepared import Outcome
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from ..engine.stored_prompt import StoredPrompt
@@ -26,7 +27,9 @@ from .backoff import Backoff
 from .decisions import (
     Abandon,
     Close,
+    Consult,
     Decision,
+    Dismiss,
     Drop,
     Finish,
     GiveUp,
@@ -59,6 +62,13 @@ class Workshop(Protocol):
     def drop(self, id: SequenceId, /) -> None: ...
 
 
+class Clerk(Protocol):
+    """Who answers queries; see `clerk.Clerk`."""
+
+    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None], /) -> None: ...
+    def dismiss(self, id: SequenceId, /) -> None: ...
+
+
 class Connection:
     """Keeps `session` connected to the balancer at `url` (its management address)."""
 
@@ -67,6 +77,7 @@ class Connection:
         url: str,
         session: Session,
         workshop: Workshop,
+        clerk: Clerk,
         *,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
@@ -78,6 +89,7 @@ class Connection:
         self._url = url
         self._session = session
         self._workshop = workshop
+        self._clerk = clerk
         self._on_connected = on_connected
         self._on_change = on_change
         self._dial = dial
@@ -164,6 +176,9 @@ class Connection:
         self._carry_out(self._session.saved(id, failure, self._clock()))
         self._on_change()  # it held a slot, even if nobody waits for it any more
 
+    def _answered(self, id: SequenceId, result: Result) -> None:
+        self._carry_out(self._session.answered(id, result, self._clock()))
+
     def _tick(self) -> None:
         self._carry_out(self._session.tick(self._clock()))
 
@@ -194,6 +209,10 @@ class Connection:
                 self._workshop.drop(id)
             case Save(id, key, prompt):
                 self._workshop.save(key, prompt, partial(self._saved, id))
+            case Consult(id, query):
+                self._clerk.consult(id, query, partial(self._answered, id))
+            case Dismiss(id):
+                self._clerk.dismiss(id)
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from ...shared.inference import GenerateRequest
-from ...shared.messages import Heartbeat, Hello, Output, Statistics, Status
+from ...shared.messages import Heartbeat, Hello, Output, Reply, Statistics, Status
+from ...shared.queries import Query
 from ..engine.sequence import NewSequence, SequenceId
 from ..engine.stored_prompt import StoredPrompt
 
@@ -12,7 +13,7 @@ from ..engine.stored_prompt import StoredPrompt
 class Send:
     """Send this message to the balancer."""
 
-    message: Hello | Status | Statistics | Output | Heartbeat
+    message: Hello | Status | Statistics | Output | Reply | Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,21 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Consult:
+    """Have this query answered, then report `answered` under the same id."""
+
+    id: SequenceId
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """Nobody waits for this query's answer any more; what is reported will be ignored."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Send what was to be sent, then close the socket. The session is over by then already."""
 
@@ -79,4 +95,17 @@ class GiveUp:
     reason: str
 
 
-Decision = Send | MarkConnected | Prepare | Abandon | Run | Finish | Drop | Save | Close | GiveUp
+Decision = (
+    Send
+    | MarkConnected
+    | Prepare
+    | Abandon
+    | Run
+    | Finish
+    | Drop
+    | Save
+    | Consult
+    | Dismiss
+    | Close
+    | GiveUp
+)

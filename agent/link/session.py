@@ -1,6 +1,6 @@
 """One balancer's session with this agent: messages and outcomes in, decisions out.
 
-Invariants: requests are held on a live connection only, saves apart; after `Close` or
+Invariants: requests and queries are held on a live connection only, saves apart; after `Close` or
 `disconnected` the session is offline, with nothing held, until `connected`.
 
 Every method answers with what to do about the event, in order. A session outlives its connections.
@@ -16,6 +16,7 @@ from ...shared.errors import RequestError, ShuttingDown
 from ...shared.inference import Notice
 from ...shared.messages import (
     PROTOCOL_VERSION,
+    Ask,
     Cancel,
     FromBalancer,
     Goodbye,
@@ -24,18 +25,22 @@ from ...shared.messages import (
     Issue,
     Output,
     Reject,
+    Reply,
     Start,
     Statistics,
     Status,
     Welcome,
+    Withdraw,
     decode_from_balancer,
 )
+from ...shared.queries import Result
 from ...shared.validation import invalid
 from ..chat.prepared import Prepared
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import Change
 from .decisions import Close, Decision, GiveUp, MarkConnected, Send
 from .pulse import Pulse
+from .queries import Queries, declined
 from .requests import Requests
 
 HANDSHAKE_TIMEOUT = 10.0
@@ -43,13 +48,16 @@ HANDSHAKE_TIMEOUT = 10.0
 
 
 class Session:
-    """`requests` are this balancer's alone."""
+    """`requests` and `queries` are this balancer's alone."""
 
-    def __init__(self, *, hello: Hello, status: Status, requests: Requests) -> None:
+    def __init__(
+        self, *, hello: Hello, status: Status, requests: Requests, queries: Queries
+    ) -> None:
         """`status` is what is sent when it says more than `hello`."""
         self._hello = hello
         self._status = status
         self._requests = requests
+        self._queries = queries
         self._statistics: Statistics | None = None
         self._state: Literal["offline", "greeting", "live"] = "offline"
         self._pulse: Pulse | None = None
@@ -82,7 +90,7 @@ class Session:
         """The connection is gone: drop what it asked for."""
         self._state = "offline"
         self._pulse = None
-        return self._requests.forget_all()
+        return [*self._requests.forget_all(), *self._queries.forget_all()]
 
     def next_deadline(self) -> float | None:
         """When to call `tick`, at the latest."""
@@ -125,12 +133,16 @@ class Session:
             case Heartbeat() | Goodbye():
                 # After a goodbye the balancer lets running requests finish and closes by itself.
                 return []
-            case Start() | Cancel() if not self.is_live:
+            case Start() | Cancel() | Ask() | Withdraw() if not self.is_live:
                 return self._leave(f"the balancer sent `{message.type}` before `welcome`")
             case Start():
                 return self._started(message, now)
             case Cancel(id=id):
                 return self._answer(self._requests.cancel(id), now)
+            case Ask():
+                return self._asked(message, now)
+            case Withdraw(id=id):
+                return self._settle([*self._queries.withdraw(id)])
             case _:
                 assert_never(message)
 
@@ -163,7 +175,15 @@ class Session:
         take = self._requests.turn_away(start.id) if is_leaving else self._requests.start(start)
         return self._answer(take, now)
 
-    # ---- what becomes of requests
+    def _asked(self, ask: Ask, now: float) -> list[Decision]:
+        if ask.id in self._queries:
+            return self._leave(f"the balancer asked query {ask.id} twice")
+        if self._drain_deadline is not None:
+            return [self._send(declined(ask.id, ShuttingDown("the agent is shutting down")), now)]
+        taken = self._queries.ask(ask)
+        return [self._send(taken, now) if isinstance(taken, Reply) else taken]
+
+    # ---- what becomes of requests and queries
 
     def prepared(self, id: SequenceId, prepared: Prepared, now: float) -> list[Decision]:
         """A preparation succeeded; ignored when nobody waits for it."""
@@ -180,6 +200,13 @@ class Session:
     def saved(self, id: SequenceId, failure: Notice | None, now: float) -> list[Decision]:
         """A save was written, or was not; whoever still waits for its end is told."""
         return self._answer(self._requests.saved(id, failure), now)
+
+    def answered(self, id: SequenceId, result: Result, now: float) -> list[Decision]:
+        """A query has its result; ignored when nobody waits for it."""
+        replies: list[Decision] = [
+            self._send(reply, now) for reply in self._queries.answered(id, result)
+        ]
+        return self._settle(replies) if replies else []
 
     def slots_changed(self, now: float) -> list[Decision]:
         """A slot may have become free: a balancer that was told `Busy` is told to try again."""
@@ -213,12 +240,14 @@ class Session:
             return []
         ends = self._requests.fail_all(error)
         sends: list[Decision] = [self._send(Output(items=ends), now)] if ends else []
+        sends += [self._send(reply, now) for reply in self._queries.fail_all(error)]
         return sends + self._leave(error.message)
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
         self._requests.check_integrity()
-        if self._requests.is_awaited and not self.is_live:
+        self._queries.check_integrity()
+        if self._is_awaited and not self.is_live:
             raise RuntimeError("requests are held without a live connection")
         if (self._pulse is None) != self.is_offline:
             raise RuntimeError("a pulse without a connection, or the other way round")
@@ -228,8 +257,12 @@ class Session:
         told = [self._send(Output(items=change.items), now)] if change.items else []
         return self._settle([*told, *change.decisions]) if told or change.decisions else []
 
+    @property
+    def _is_awaited(self) -> bool:
+        return self._requests.is_awaited or len(self._queries) > 0
+
     def _settle(self, decisions: list[Decision]) -> list[Decision]:
-        if self._drain_deadline is None or self._requests.is_awaited:
+        if self._drain_deadline is None or self._is_awaited:
             return decisions
         return decisions + self._leave("the agent is shutting down")
 
@@ -239,7 +272,9 @@ class Session:
     def _give_up(self, reason: str) -> list[Decision]:
         return [*self.disconnected(), GiveUp(reason)]
 
-    def _send(self, message: Hello | Status | Statistics | Output | Heartbeat, now: float) -> Send:
+    def _send(
+        self, message: Hello | Status | Statistics | Output | Reply | Heartbeat, now: float
+    ) -> Send:
         if self._pulse is not None:
             self._pulse.sent(now)
         return Send(message)

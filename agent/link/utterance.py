@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
-from ...shared.inference import RequestId, TokenKind
+from ...shared.inference import RequestId, TokenKind, TokenLogProbs
 from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
+from ..chat.attribution import Attribution
 from ..chat.prepared import Reading
 from ..chat.segmenter import Segmenter
 from ..chat.segments import CallBegan, CallEnded, Said, Segment
@@ -25,8 +26,12 @@ _ID_LENGTH = 9
 class Utterance:
     """The answer to the request `id`; without a `reading` all of it is content."""
 
-    def __init__(self, id: RequestId, reading: Reading | None) -> None:
+    def __init__(
+        self, id: RequestId, reading: Reading | None, attribution: Attribution | None = None
+    ) -> None:
+        """`attribution` is told of the tokens before they are taken, where it is wanted at all."""
         self._id = id
+        self._attribution = attribution
         self._tools = Tools(())
         self._segmenter: Segmenter | None = None
         if reading is not None:
@@ -60,7 +65,19 @@ class Utterance:
     def _plain(self, gain: Gain) -> list[Item]:
         if gain == Gain():
             return []
-        return [Piece(id=self._id, text=gain.text, tokens=gain.tokens)]
+        log_probs = self._leave(gain.text)
+        return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]
+
+    def rest(self) -> list[Item]:
+        """What is to be told of tokens after the last character of an answer that was not cut."""
+        if self._attribution is None or not (log_probs := self._attribution.rest()):
+            return []
+        return [Piece(id=self._id, text="", kind=self._kind, log_probs=log_probs)]
+
+    def _leave(self, raw: str, *, is_shown: bool = True) -> tuple[TokenLogProbs, ...] | None:
+        if self._attribution is None:
+            return None
+        return self._attribution.leave(len(raw), is_shown=is_shown) or None
 
     def _with_tokens(self, items: list[Item], tokens: tuple[int, ...]) -> list[Item]:
         if not tokens:
@@ -79,21 +96,26 @@ class Utterance:
                 case Said():
                     self._say(segment, items)
                 case CallBegan():
+                    self._leave(segment.raw, is_shown=False)
                     items.append(self._begin(segment))
                 case CallEnded():
+                    self._leave(segment.raw, is_shown=False)
                     items += self._end()
         return items
 
     def _say(self, said: Said, items: list[Item]) -> None:
-        if said.kind == "markup" or not said.text:
+        is_shown = said.kind != "markup" and bool(said.text)
+        log_probs = self._leave(said.raw, is_shown=is_shown)
+        if said.kind == "markup" or not is_shown:
             return
         if said.kind == "tool_call":
             self._arguments.append(said.text)
         last = items[-1] if items else None
         if isinstance(last, Piece) and last.kind == said.kind:
-            items[-1] = replace(last, text=last.text + said.text)
+            both = ((last.log_probs or ()) + (log_probs or ())) or None
+            items[-1] = replace(last, text=last.text + said.text, log_probs=both)
         else:
-            items.append(Piece(id=self._id, text=said.text, kind=said.kind))
+            items.append(Piece(id=self._id, text=said.text, kind=said.kind, log_probs=log_probs))
 
     def _begin(self, began: CallBegan) -> CallStarted:
         call_id = began.id or _call_id(self._id, self.num_calls)

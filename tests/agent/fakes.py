@@ -17,6 +17,7 @@ from arriero.agent.engine.sequence import (
 )
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.stored_prompt import StoredPrompt
+from arriero.agent.engine.turns import Turns
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Cancel,
@@ -78,6 +79,7 @@ class FakeWorker:
     def __init__(self, path: Path, **settings: object) -> None:
         self.path = path
         self.settings = settings
+        self.turns = Turns()
         self.on_step: Callable[[tuple[SequenceOutput, ...]], None] | None = None
         self.on_crash: Callable[[BaseException], None] | None = None
         self.model = byte_model()

@@ -14,6 +14,7 @@ from arriero.agent.engine.sequence import (
     SequenceStats,
 )
 from arriero.agent.engine.writers import Writers
+from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
@@ -115,4 +116,5 @@ def make_session(
         hello=replace(HELLO, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
+        queries=Queries(map(SequenceId, count(101))),
     )

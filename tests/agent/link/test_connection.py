@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.chat.prepare import Preparer
+from arriero.agent.chat.text_desk import TextDesk
 from arriero.agent.engine.sequence import SequenceOutput
 from arriero.agent.engine.writers import Writers
+from arriero.agent.link.clerk import Clerk
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.slots import Slots
 from arriero.agent.link.wire import Wire, dial
@@ -42,7 +44,9 @@ class House:
         self.writers = Writers()
         self.worker = FakeWorker(Path("m.gguf"))
         self.worker.on_step = self.stepped
-        self.workshop = Workshop(Preparer(byte_model(), 16), self.worker)
+        preparer = Preparer(byte_model(), 16)
+        self.workshop = Workshop(preparer, self.worker)
+        self.clerk = Clerk(TextDesk(byte_model().vocab, preparer), None)
         self.numbers = numbers()
         self.connections: list[Connection] = []
         self.welcomes: asyncio.Queue[str] = asyncio.Queue()
@@ -60,6 +64,7 @@ class House:
             url,
             session,
             self.workshop,
+            self.clerk,
             on_connected=lambda: self.welcomes.put_nowait(url),
             on_change=self.slots_changed,
             dial=self.dial,
@@ -105,6 +110,7 @@ async def house() -> AsyncIterator[House]:
     house = House()
     yield house
     house.workshop.close()
+    house.clerk.close()
 
 
 async def test_hello_goes_to_the_agents_door(house: House, balancer: FakeBalancer) -> None:
