@@ -14,7 +14,17 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
-from ....shared.inference import MAX_MESSAGES, GenerateRequest, MaxTokens, ToolChoice
+from ....shared.inference import (
+    MAX_MESSAGES,
+    TO_GO_ON,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    MaxTokens,
+    NamedTool,
+    ToolChoice,
+    can_go_on,
+)
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
@@ -30,7 +40,6 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "container": frozenset(),
     "context_management": frozenset(),
     "mcp_servers": frozenset(),
-    "output_config": frozenset({b"{}"}),
 }
 
 
@@ -51,18 +60,48 @@ class _Tool:
         function: Json = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description
-        return {"type": "function", "function": function | {"parameters": self.input_schema}}
+        function["parameters"] = self.input_schema
+        if self.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
     __pydantic_config__ = STRICT
 
-    type: Literal["auto", "none"]
-    disable_parallel_tool_use: Literal[False] | None = None
+    type: Literal["auto", "any", "none"] = "auto"
+    disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        return self.type
+        return "required" if self.type == "any" else self.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedChoice:
+    __pydantic_config__ = STRICT
+
+    type: Literal["tool"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    disable_parallel_tool_use: bool | None = None
+
+    def neutral(self) -> ToolChoice:
+        return NamedTool(name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    schema: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutputOptions:
+    __pydantic_config__ = STRICT
+
+    format: _Format | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +128,8 @@ class _Body:
     top_k: TopK | None = None
     thinking: _ThinkingOptions | None = None
     tools: tuple[_Tool, ...] = ()
-    tool_choice: _Choice | None = None
+    tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
+    output_config: _OutputOptions = _OutputOptions()
 
 
 _body = TypeAdapter(_Body)
@@ -99,12 +139,8 @@ def parse_messages(body: bytes) -> GenerateRequest:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
     raw = fields_given(body, refused=_REFUSED, ignored=IGNORED)
     parsed = parse_json(_body, to_json(raw))
-    if isinstance(parsed.messages[-1], AssistantMessage):
-        raise InvalidRequest(
-            "`messages`: the last one must be the user's; to go on from the beginning of an "
-            "answer is not supported",
-            field="messages",
-        )
+    if parsed.tool_choice.type in ("any", "tool") and not parsed.tools:
+        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
     messages = to_messages(parsed.system, parsed.messages)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
@@ -112,6 +148,9 @@ def parse_messages(body: bytes) -> GenerateRequest:
             f"{MAX_MESSAGES} are taken",
             field="messages",
         )
+    is_begun = isinstance(parsed.messages[-1], AssistantMessage)
+    if is_begun and not can_go_on(messages):
+        raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
     return GenerateRequest(
         messages=messages,
         model=parsed.model,
@@ -123,8 +162,17 @@ def parse_messages(body: bytes) -> GenerateRequest:
         top_k=parsed.top_k,
         thinking=_thinking(parsed.thinking),
         tools=tuple(tool.neutral() for tool in parsed.tools) or None,
-        tool_choice=parsed.tool_choice.neutral() if parsed.tool_choice else None,
+        tool_choice=parsed.tool_choice.neutral() if parsed.tools else None,
+        parallel_tool_calls=not parsed.tool_choice.disable_parallel_tool_use,
+        grammar=_grammar(parsed.output_config),
+        continue_final_message=is_begun,
     )
+
+
+def _grammar(options: _OutputOptions) -> Grammar | None:
+    if options.format is None:
+        return None
+    return JsonSchemaGrammar(type="json_schema", schema=options.format.schema)
 
 
 def _thinking(options: _ThinkingOptions | None) -> bool | None:

@@ -2,8 +2,8 @@
 
 `null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
 changes the answer and is not to be had is refused with the field as `param`, unless its value asks
-for nothing (`"background": false`). Beyond OpenAI's there are `top_k`, `min_p`, `repeat_penalty`,
-`presence_penalty`, `frequency_penalty`, `seed`, `stop` and `ignore_eos`.
+for nothing (`"background": false`). Beyond OpenAI's there are `seed`, `stop`, `ignore_eos` and
+llama.cpp's samplers, such as `top_k`.
 
 A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
 knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
@@ -11,7 +11,7 @@ back to the model in the clear, so `include: ["reasoning.encrypted_content"]` ne
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
@@ -21,19 +21,13 @@ from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     MAX_MESSAGES,
     GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
     MaxTokens,
+    NamedTool,
     ToolChoice,
 )
-from .....shared.sampling import (
-    MAX_STOP_STRINGS,
-    MinP,
-    RepeatPenalty,
-    StopString,
-    Temperature,
-    TokenPenalty,
-    TopK,
-    TopP,
-)
+from .....shared.sampling import SamplingChoices, sampling_fields
 from .....shared.strict import STRICT
 from .....shared.validation import parse_json
 from ...given import fields_given
@@ -53,7 +47,7 @@ IGNORED = frozenset(
     }
 )
 
-# Each with the values, as JSON, that are let through; but for `_SERVED` they ask for nothing.
+# Each with the values, as JSON, that are let through: they ask for nothing.
 _REFUSED: Mapping[str, frozenset[bytes]] = {
     "access_programs": frozenset(),
     "background": frozenset({b"false"}),
@@ -61,14 +55,10 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "conversation": frozenset(),
     "image": frozenset(),
     "moderation": frozenset(),
-    "parallel_tool_calls": frozenset({b"true"}),
     "prompt": frozenset(),
-    "tool_choice": frozenset({b'"auto"', b'"none"'}),
     "top_logprobs": frozenset({b"0"}),
     "truncation": frozenset({b'"disabled"'}),
 }
-_SERVED = frozenset({"tool_choice"})
-
 _NOT_INCLUDED = frozenset({"message.output_text.logprobs"})
 
 
@@ -82,18 +72,73 @@ class _ReasoningOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TextFormat:
+class _PlainFormat:
     __pydantic_config__ = STRICT
 
-    type: Literal["text"]
+    type: Literal["text"] = "text"
+
+    def neutral(self) -> Grammar | None:
+        return None
+
+    def echo(self) -> Json:
+        return {"type": self.type}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ObjectFormat:
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_object"]
+
+    def neutral(self) -> Grammar | None:
+        return JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
+
+    def echo(self) -> Json:
+        return {"type": self.type}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SchemaFormat:
+    """`strict` changes nothing: an answer is held to its schema in any case."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    name: str
+    schema: Json
+    description: str | None = None
+    strict: bool | None = None
+
+    def neutral(self) -> Grammar | None:
+        return JsonSchemaGrammar(type="json_schema", schema=self.schema)
+
+    def echo(self) -> Json:
+        return {
+            "type": self.type,
+            "name": self.name,
+            "schema": self.schema,
+            "description": self.description,
+            "strict": self.strict,
+        }
+
+
+_Format = Annotated[_PlainFormat | _ObjectFormat | _SchemaFormat, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextOptions:
     __pydantic_config__ = STRICT
 
-    format: _TextFormat | None = None
+    format: _Format | None = None
     verbosity: Literal["medium"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedFunction:
+    __pydantic_config__ = STRICT
+
+    type: Literal["function"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +157,8 @@ class _FunctionTool:
             function["description"] = self.description
         if self.parameters is not None:
             function["parameters"] = self.parameters
+        if self.strict:
+            function["strict"] = True
         return {"type": "function", "function": function}
 
     def echo(self) -> Json:
@@ -134,7 +181,7 @@ Metadata = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _Body(SamplingChoices):
     __pydantic_config__ = STRICT
 
     input: Annotated[tuple[Item, ...], Field(max_length=MAX_MESSAGES)] = ()
@@ -144,23 +191,19 @@ class _Body:
     stream: bool = False
     store: bool = True
     tools: tuple[_FunctionTool, ...] = ()
-    tool_choice: ToolChoice | None = None
-    text: _TextOptions | None = None
-    reasoning: _ReasoningOptions | None = None
+    tool_choice: Literal["auto", "none", "required"] | _NamedFunction = "auto"
+    parallel_tool_calls: bool = True
+    text: _TextOptions = _TextOptions()
+    reasoning: _ReasoningOptions = _ReasoningOptions()
     include: tuple[str, ...] = ()
     metadata: Metadata | None = None
     user: str | None = None
     max_output_tokens: MaxTokens | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    top_k: TopK | None = None
-    min_p: MinP | None = None
-    repeat_penalty: RepeatPenalty | None = None
-    presence_penalty: TokenPenalty | None = None
-    frequency_penalty: TokenPenalty | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)] = ()
-    ignore_eos: bool = False
+
+    @property
+    def format(self) -> _PlainFormat | _ObjectFormat | _SchemaFormat:
+        return self.text.format or _PlainFormat()
 
 
 _body = TypeAdapter(_Body)
@@ -193,25 +236,19 @@ class Wanted:
             model=body.model,
             stream=body.stream,
             max_tokens=body.max_output_tokens,
-            temperature=body.temperature,
-            top_p=body.top_p,
-            top_k=body.top_k,
-            min_p=body.min_p,
-            repeat_penalty=body.repeat_penalty,
-            presence_penalty=body.presence_penalty,
-            frequency_penalty=body.frequency_penalty,
             seed=None if body.seed is None else body.seed % 2**32,
-            stop=body.stop,
-            ignore_eos=body.ignore_eos,
             thinking=_thinking(body.reasoning),
             tools=tuple(tool.neutral() for tool in body.tools) or None,
-            tool_choice=body.tool_choice,
+            tool_choice=_tool_choice(body) if body.tools else None,
+            parallel_tool_calls=body.parallel_tool_calls,
+            grammar=body.format.neutral(),
+            **sampling_fields(body),
         )
 
     def echo(self, model: str) -> Json:
         """What the response repeats of its request; `model` is the one that answers."""
         body = self._body
-        reasoning = body.reasoning or _ReasoningOptions()
+        choice = body.tool_choice
         return {
             "model": model,
             "instructions": body.instructions,
@@ -220,10 +257,10 @@ class Wanted:
             "temperature": body.temperature,
             "top_p": body.top_p,
             "tools": [tool.echo() for tool in body.tools],
-            "tool_choice": body.tool_choice or "auto",
-            "parallel_tool_calls": True,
-            "text": {"format": {"type": "text"}},
-            "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
+            "tool_choice": choice if isinstance(choice, str) else asdict(choice),
+            "parallel_tool_calls": body.parallel_tool_calls,
+            "text": {"format": body.format.echo()},
+            "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",
             "metadata": body.metadata or {},
             "user": body.user,
@@ -232,7 +269,7 @@ class Wanted:
 
 def parse_response(body: bytes) -> Wanted:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
-    raw = fields_given(body, refused=_REFUSED, ignored=IGNORED, served=_SERVED)
+    raw = fields_given(body, refused=_REFUSED, ignored=IGNORED)
     if "input" in raw:
         raw["input"] = plain_items(raw["input"])
     if isinstance(raw.get("stop"), str):
@@ -243,10 +280,25 @@ def parse_response(body: bytes) -> Wanted:
             raise InvalidRequest(
                 f"`include`: {name} is not to be had here", field=f"include[{position}]"
             )
+    _check(parsed)
     return Wanted(parsed)
 
 
-def _thinking(options: _ReasoningOptions | None) -> bool | None:
-    if options is None or options.effort is None:
-        return None
-    return options.effort != "none"
+def _check(body: _Body) -> None:
+    """Raises `InvalidRequest` for what contradicts itself."""
+    if body.tool_choice not in ("auto", "none") and not body.tools:
+        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
+    if body.ignore_eos and body.format.neutral() is not None:
+        raise InvalidRequest(
+            "`text.format` must not stand beside `ignore_eos`: it says where the answer ends",
+            field="text.format",
+        )
+
+
+def _tool_choice(body: _Body) -> ToolChoice:
+    choice = body.tool_choice
+    return choice if isinstance(choice, str) else NamedTool(name=choice.name)
+
+
+def _thinking(options: _ReasoningOptions) -> bool | None:
+    return None if options.effort is None else options.effort != "none"

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from arriero.balancer.doors.anthropic.requests import parse_messages
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.doors.json_values import objects_like
 
 USER = {"role": "user", "content": "hi"}
@@ -73,13 +73,48 @@ def test_thinking(thinking: Any, neutral: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("choice", "neutral"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "tool", "name": "f"}, NamedTool(name="f")),
+    ],
+)
+def test_choices_of_tools(choice: Any, neutral: Any) -> None:
+    assert parse(tools=[TOOL], tool_choice=choice).tool_choice == neutral
+    asked = parse(tools=[TOOL], tool_choice=choice | {"disable_parallel_tool_use": True})
+    assert not asked.parallel_tool_calls
+
+
+def test_formats() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "null"}}}
+    asked = parse(output_config={"format": {"type": "json_schema", "schema": schema}})
+    assert asked.grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
+    assert parse(output_config={}).grammar is None
+
+
+def test_strict_tools() -> None:
+    (tool,) = parse(tools=[TOOL | {"strict": True}]).tools or ()
+    assert tool["function"]["strict"] is True
+
+
+def test_an_answer_that_has_begun_goes_on() -> None:
+    asked = parse(messages=[USER, {"role": "assistant", "content": "A slot"}])
+    assert asked.continue_final_message
+    assert not parse().continue_final_message
+
+
+@pytest.mark.parametrize(
     ("body", "field"),
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": ""}]}, "messages[0]"),
-        ({"messages": [USER, {"role": "assistant", "content": "so"}]}, "messages"),
+        ({"messages": [USER, {"role": "assistant", "content": ""}]}, "messages"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tool_choice": {"type": "some"}}, "tool_choice"),
+        ({"output_config": {"effort": "high"}}, "output_config.effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
             "messages[0].content[0]",

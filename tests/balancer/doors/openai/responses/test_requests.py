@@ -10,7 +10,7 @@ from openai.types.responses import response_create_params
 from arriero.balancer.doors.openai.responses.events import ResponseEvents
 from arriero.balancer.doors.openai.responses.requests import Wanted, parse_response
 from arriero.shared.errors import InvalidRequest, RequestError
-from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.doors.json_values import objects_like
 from tests.balancer.doors.openai.responses.strict import checked_response
 
@@ -78,11 +78,50 @@ def test_the_most() -> None:
                     "name": "f",
                     "description": "does f",
                     "parameters": {"type": "object"},
+                    "strict": True,
                 },
             },
         ),
         tool_choice="none",
     )
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}, SCHEMA),
+    ],
+)
+def test_formats(format: Any, schema: Any) -> None:
+    wanted = parse(text={"format": format})
+    grammar = wanted.request(()).grammar
+    assert grammar == (schema and JsonSchemaGrammar(type="json_schema", schema=schema))
+    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    assert response.text is not None and response.text.format is not None
+    assert response.text.format.model_dump(exclude_none=True, by_alias=True) == format
+
+
+@pytest.mark.parametrize(
+    ("choice", "neutral"),
+    [
+        ("auto", "auto"),
+        ("required", "required"),
+        ({"type": "function", "name": "f"}, NamedTool(name="f")),
+    ],
+)
+def test_choices_of_tools(choice: Any, neutral: Any) -> None:
+    wanted = parse(tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
+    asked = wanted.request(())
+    assert (asked.tool_choice, asked.parallel_tool_calls) == (neutral, False)
+    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    assert response.parallel_tool_calls is False
+    told = response.tool_choice
+    assert (told if isinstance(told, str) else told.model_dump()) == choice
 
 
 @pytest.mark.parametrize(
@@ -128,12 +167,14 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"conversation": "c"}, "conversation"),
         ({"truncation": "auto"}, "truncation"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"include": ["message.output_text.logprobs"]}, "include[0]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_object"}}, "ignore_eos": True}, "text.format"),
         ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"metadata": {"a": 1}}, "metadata.a"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
