@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard")
 
 PURE = (
+    "agent.chat.attribution",
     "agent.chat.breakers",
     "agent.chat.calls.gemma_calls",
     "agent.chat.calls.json_calls",
@@ -42,6 +43,7 @@ PURE = (
     "agent.engine.embedding_plan",
     "agent.engine.fair_split",
     "agent.engine.line",
+    "agent.engine.log_probs",
     "agent.engine.memory",
     "agent.engine.mirostat",
     "agent.engine.planner",

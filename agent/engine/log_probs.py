@@ -1,4 +1,4 @@
-"""Log-probabilities of a token and of the likeliest ones, from the logits as the model gave them."""
+"""Log-probabilities of a token and of the likeliest, from the logits as the model gave them."""
 
 from dataclasses import dataclass
 

@@ -111,7 +111,7 @@ class Decoded:
     """
 
     tokens: tuple[int, ...]
-    log_probs: Mapping[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
+    log_probs: Mapping[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

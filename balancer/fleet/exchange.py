@@ -142,7 +142,8 @@ class Exchange:
             measured = BetweenTokens(now - self._last_token_at)
         self._last_token_at = now
         self.num_tokens += len(piece.tokens)
-        return Deliver(self.id, Token(piece.text, piece.kind, piece.tokens)), measured
+        token = Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
+        return Deliver(self.id, token), measured
 
     def told(self, item: CallStarted | Called | Noticed) -> Deliver:
         """The agent said something about the answer: deliver it."""

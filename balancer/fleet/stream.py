@@ -123,4 +123,5 @@ def _run(events: list[Event]) -> Iterable[Event]:
 def _merged(tokens: list[Token]) -> Token:
     text = "".join(token.text for token in tokens)
     ids = tuple(chain.from_iterable(token.tokens for token in tokens))
-    return Token(text, tokens[0].kind, ids)
+    log_probs = tuple(chain.from_iterable(token.log_probs for token in tokens))
+    return Token(text, tokens[0].kind, ids, log_probs)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.engine.capacity import Capacity
+from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.engine.prompt_budget import FIRST_CHUNK, MIN_CHUNK
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.scheduler import Scheduler
@@ -186,6 +187,17 @@ def test_an_end_token_stops_and_is_not_an_output() -> None:
     assert (stats.prompt_tokens, stats.completion_tokens, stats.cached_tokens) == (2, 1, 0)
     assert stats.prefill_tokens == 2
     assert (stats.prefill_seconds, stats.decode_seconds) == (0.5, 0.25)
+
+
+def test_log_probabilities_come_with_the_tokens_that_were_gained() -> None:
+    scheduler = make()
+    for number in (1, 2):
+        scheduler.add(new(number, (5, 6, number)))
+    step = planned(scheduler)
+    found = {SequenceId(1): (LogProbs(9, -1.0),), SequenceId(2): (LogProbs(END_TOKEN, -2.0),)}
+    first, second = scheduler.commit(step, Decoded((9, END_TOKEN), found), 0.1)
+    assert (first.tokens, first.log_probs) == ((9,), found[SequenceId(1)])
+    assert (second.tokens, second.log_probs) == ((), ())
 
 
 def test_max_tokens_end_with_the_last_token() -> None:

@@ -5,6 +5,7 @@ import pytest
 from arriero.agent.chat.families import family_named
 from arriero.agent.chat.prepared import Prepared, Reading
 from arriero.agent.chat.tools import Tools
+from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.link.answer import Answer, rates
@@ -190,3 +191,46 @@ def test_what_a_marker_might_have_been_comes_before_a_stop_strings_end() -> None
     assert isinstance(held, Piece)
     assert isinstance(end, Ended)
     assert end.finish_reason == "stop"
+
+
+def explaining(*stop: str) -> Answer:
+    sampling = Sampling(seed=1, top_log_probs=0)
+    prepared = Prepared(prompt=(0,), sampling=sampling, max_tokens=None, stop=stop)
+    return Answer(R, prepared, PIECES.__getitem__)
+
+
+def explained(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
+    log_probs = tuple(LogProbs(token, -1.0) for token in tokens)
+    return SequenceOutput(SequenceId(1), tokens, end, log_probs=log_probs)
+
+
+def tokens_told(items: list[Any]) -> list[int]:
+    return [each.chosen.token for item in items for each in getattr(item, "log_probs", ()) or ()]
+
+
+def test_log_probabilities_of_what_a_stop_string_cut_off_are_not_told() -> None:
+    answer = explaining("STOP")
+    assert tokens_told(answer.take(explained(0))) == [0]
+    assert tokens_told(answer.take(explained(3, 0))) == []
+    assert answer.is_over
+
+
+def test_log_probabilities_wait_with_the_text_that_is_held_back() -> None:
+    answer = explaining(" wörldly")
+    assert tokens_told(answer.take(explained(0, 1))) == [0]
+    assert tokens_told(answer.take(explained(2))) == []
+    *held, _ = answer.take(explained(end=SequenceEnd("length", stats(3))))
+    assert tokens_told(held) == [1, 2]
+
+
+def test_log_probabilities_are_told_of_an_unfinished_character() -> None:
+    answer = explaining()
+    items = answer.take(explained(0, 1, end=SequenceEnd("length", stats(2))))
+    assert tokens_told(items) == [0, 1]
+
+
+def test_log_probabilities_that_nobody_asked_for_are_not_told() -> None:
+    prepared = Prepared(prompt=(0,), sampling=Sampling(seed=1), max_tokens=None, stop=())
+    (piece,) = Answer(R, prepared, PIECES.__getitem__).take(explained(0))
+    assert isinstance(piece, Piece)
+    assert piece.log_probs is None

@@ -1,12 +1,14 @@
 import re
 
+from arriero.agent.chat.attribution import Attribution
 from arriero.agent.chat.families import family_named
 from arriero.agent.chat.prepared import Reading
 from arriero.agent.chat.tools import Tools
 from arriero.agent.chat.transcript import Gain
+from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.link.utterance import Utterance
 from arriero.shared.inference import RequestId
-from arriero.shared.messages import Called, CallStarted, Noticed, Piece
+from arriero.shared.messages import Called, CallStarted, Item, Noticed, Piece
 
 R = RequestId("r")
 TOOLS = Tools([{"type": "function", "function": {"name": "now"}}])
@@ -91,3 +93,51 @@ def test_held_text_comes_at_the_end() -> None:
     utterance = make()
     assert utterance.take(Gain("a <tool", (1,))) == [Piece(id=R, text="a", tokens=(1,))]
     assert utterance.flush() == [Piece(id=R, text=" <tool")]
+
+
+SPOKEN = (b"<think>", b"hm", b"</think>", b"a ", b"b<", b"tool_call>", b'{"name": "now"}', b"")
+
+
+def explained(*tokens: int, reading: bool = True) -> list[Item]:
+    """What is said where log-probabilities are asked for, one token after the other."""
+    attribution = Attribution(SPOKEN.__getitem__)
+    qwen = Reading(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
+    utterance = Utterance(R, qwen if reading else None, attribution)
+    items: list[Item] = []
+    for token in tokens:
+        attribution.push([LogProbs(token, -1.0)])
+        items += utterance.take(Gain(SPOKEN[token].decode(), (token,)))
+    return [*items, *utterance.flush(), *utterance.rest()]
+
+
+def told(items: list[Item]) -> list[tuple[str, str, list[int]]]:
+    return [
+        (item.kind, item.text, [each.chosen.token for each in item.log_probs or ()])
+        for item in items
+        if isinstance(item, Piece) and (item.text or item.log_probs)
+    ]
+
+
+def test_log_probabilities_go_with_the_piece_that_shows_their_token() -> None:
+    assert told(explained(0, 1, 2, 3, 4)) == [
+        ("reasoning", "hm", [1]),
+        ("content", "a", [3]),
+        ("content", " b", [4]),
+        ("content", "<", []),
+    ]
+
+
+def test_markers_and_names_of_calls_have_none_to_tell() -> None:
+    assert told(explained(3, 4, 5, 6)) == [
+        ("content", "a", [3]),
+        ("content", " b", [4]),
+        ("tool_call", "{}", []),
+    ]
+
+
+def test_without_a_reading_all_are_told() -> None:
+    assert told(explained(0, 3, 7, reading=False)) == [
+        ("content", "<think>", [0]),
+        ("content", "a ", [3]),
+        ("content", "", [7]),
+    ]

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from arriero.balancer.fleet.stream import MAX_PENDING, Stream
 from arriero.shared.errors import Cancelled
-from arriero.shared.inference import Event, Failed, Notice, RequestId, Token, TokenKind
+from arriero.shared.inference import (
+    Event,
+    Failed,
+    LogProb,
+    Notice,
+    RequestId,
+    Token,
+    TokenKind,
+    TokenLogProbs,
+)
 
 END = Failed(Cancelled("over"))
 
@@ -161,3 +170,14 @@ async def test_two_readers_are_a_mistake() -> None:
         await read(one)
     one.put(END)
     assert await first == [END]
+
+
+@pytest.mark.parametrize("num_tokens", [3, 5 * MAX_PENDING])
+async def test_log_probabilities_of_what_piled_up_are_all_kept(num_tokens: int) -> None:
+    one, _ = stream()
+    told = [TokenLogProbs(LogProb(number, b"x", -1.0)) for number in range(num_tokens)]
+    for each in told:
+        one.put(Token("x", log_probs=(each,)))
+    one.put(END)
+    *tokens, _ = await read(one)
+    assert [each for token in tokens for each in getattr(token, "log_probs", ())] == told

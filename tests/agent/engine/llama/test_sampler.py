@@ -333,3 +333,24 @@ def test_a_tiny_temperature_takes_the_best(temperature: float) -> None:
     row = np.array([0.0, -1e30, 2.0, 1.999, *[-50.0] * 100], np.float32)
     sampler = Sampler(new(temperature=temperature), BareVocab(row.size))
     assert {sampler.choose(row.copy()) for _ in range(20)} == {2}
+
+
+# ---- log-probabilities
+
+
+def test_log_probabilities_are_those_before_anything_was_done_to_the_row() -> None:
+    size = 1000
+    row = row_of(size, scale=5)
+    wide = row.astype(np.float64)
+    wanted = wide - wide.max() - np.log(np.exp(wide - wide.max()).sum())
+    choices = {"temperature": 2.0, "repeat_penalty": 3.0, "logit_bias": ((123, 100.0),)}
+    plain = Sampler(new(**choices), BareVocab(size))
+    asking = Sampler(new(**choices, top_log_probs=3), BareVocab(size))
+    tokens = [asking.choose(row.copy()) for _ in range(2)]
+    assert tokens == [plain.choose(row.copy()) for _ in range(2)]
+    found = asking.take_log_probs()
+    assert [each.token for each in found] == tokens
+    for each in found:
+        assert each.log_prob == pytest.approx(wanted[each.token], abs=1e-5)
+        assert [token for token, _ in each.top] == np.argsort(-wide)[:3].tolist()
+    assert asking.take_log_probs() == plain.take_log_probs() == ()
