@@ -155,7 +155,8 @@ class Statistics:
     Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
     the time with anything to do; `null` where there was none. `average_running` is taken over that
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
-    pauses of running sequences that others caused.
+    pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
+    computed ahead, `accepted_tokens` were right and given out.
     """
 
     __pydantic_config__ = STRICT
@@ -167,6 +168,8 @@ class Statistics:
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0
+    drafted_tokens: Total = 0
+    accepted_tokens: Total = 0
     decode_tokens: Total = 0
     decode_seconds: Seconds = 0.0
     prefill_tokens: Total = 0

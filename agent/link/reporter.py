@@ -75,6 +75,8 @@ def message(done: EngineStatistics) -> Statistics:
         cached_tokens=done.prompt_tokens_cached,
         computed_tokens=done.prompt_tokens_computed,
         completion_tokens=done.completion_tokens,
+        drafted_tokens=done.num_drafted,
+        accepted_tokens=done.num_accepted,
         decode_tokens=done.decode_tokens,
         decode_seconds=done.decode_seconds,
         prefill_tokens=done.prefill_tokens,

@@ -90,6 +90,16 @@ _NUMBERS = (
     ),
     _Number(
         CounterMetricFamily,
+        "drafted_tokens",
+        "Tokens that were guessed and computed ahead.",
+        lambda said: {
+            "accepted": said.accepted_tokens,
+            "rejected": max(0, said.drafted_tokens - said.accepted_tokens),
+        },
+        label="outcome",
+    ),
+    _Number(
+        CounterMetricFamily,
         "step_tokens",
         "Tokens of the steps that generate, and of those that only read prompts.",
         lambda said: {"decode": said.decode_tokens, "prefill": said.prefill_tokens},

@@ -53,6 +53,8 @@ def statistics_json(said: Statistics) -> Json:
         "cached_tokens_total": said.cached_tokens,
         "computed_tokens_total": said.computed_tokens,
         "completion_tokens_total": said.completion_tokens,
+        "drafted_tokens_total": said.drafted_tokens,
+        "accepted_tokens_total": said.accepted_tokens,
         "preemptions_total": said.num_preemptions,
         "stalls_total": sum(said.stalls.counts),
         "stall_seconds_total": round(said.stalls.seconds, 3),

@@ -21,6 +21,8 @@ SAID = Statistics(
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
+    drafted_tokens=9,
+    accepted_tokens=6,
     decode_tokens=69,
     decode_seconds=3.0,
     prefill_tokens=50,
@@ -66,6 +68,8 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("prompt_tokens_total", source="cached") == 40
     assert scraped.value("prompt_tokens_total", source="computed") == 60
     assert scraped.value("completion_tokens_total") == 70
+    assert scraped.value("drafted_tokens_total", outcome="accepted") == 6
+    assert scraped.value("drafted_tokens_total", outcome="rejected") == 3
     assert scraped.value("step_tokens_total", step="decode") == 69
     assert scraped.value("step_tokens_total", step="prefill") == 50
     assert scraped.value("step_seconds_total", step="decode") == 3.0
