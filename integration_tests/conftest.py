@@ -4,8 +4,20 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
+import pytest_asyncio
 
 from integration_tests.daemons import Fleet
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_fleet() -> AsyncIterator[Fleet]:
+    """A balancer and an agent for all tests of a module, which leave them as they are."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer()
+        await fleet.start_agent(context_size=2048)
+        yield fleet
 
 
 @pytest.fixture

@@ -1,27 +1,32 @@
 """The official `openai` client's Responses API against a real fleet."""
 
 import json
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
 import pytest
+import pytest_asyncio
 from openai.types.responses import Response
 
-from integration_tests.corpus import Case, cases, plain_cases
+from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
 from integration_tests.daemons import Fleet
 from tests.balancer.doors.openai.responses.strict import checked_event, checked_response
 
 MODEL = "arriero-demo"
 
 
-@pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=2048)
-    async with openai.AsyncOpenAI(
-        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
-    ) as client:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def connected(fleet: Fleet) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with connected(shared_fleet) as client:
         yield client
 
 
@@ -97,9 +102,10 @@ async def test_answers_and_streams(client: openai.AsyncOpenAI) -> None:
         check_whole(final, case)
 
 
-async def test_every_event_is_one_that_the_client_knows(fleet: Fleet, client: Any) -> None:
+async def test_every_event_is_one_that_the_client_knows(shared_fleet: Fleet) -> None:
     body = asked(calling(thinking=True)) | {"stream": True}
-    async with fleet.http.post(f"{fleet.inference}/v1/responses", json=body) as response:
+    url = f"{shared_fleet.inference}/v1/responses"
+    async with shared_fleet.http.post(url, json=body) as response:
         lines = (await response.text()).splitlines()
     events = [json.loads(line[len("data: ") :]) for line in lines if line.startswith("data: ")]
     for event in events:
@@ -175,6 +181,36 @@ async def test_an_answer_cut_off(client: openai.AsyncOpenAI) -> None:
     assert last.response.output_text == response.output_text
 
 
+@pytest.mark.parametrize("format_type", ["json_object", "json_schema"])
+async def test_an_answer_is_held_to_its_format(
+    client: openai.AsyncOpenAI, format_type: str
+) -> None:
+    """The demo model writes no JSON by itself."""
+    schema = {
+        "type": "object",
+        "properties": {"slots": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["slots"],
+        "additionalProperties": False,
+    }
+    format: Any = {"type": format_type}
+    if format_type == "json_schema":
+        format |= {"name": "state", "schema": schema, "strict": True}
+    response = await client.responses.create(
+        model=MODEL, input="What is a slot?", temperature=0, text={"format": format}
+    )
+    value = json.loads(response.output_text)
+    assert format_type == "json_object" or 1 <= value["slots"] <= 9
+
+
+async def test_a_call_can_be_forced(client: openai.AsyncOpenAI) -> None:
+    tool = asked(calling(thinking=False))["tools"][0]
+    choice = {"type": "function", "name": tool["name"]}
+    response = await client.responses.create(
+        model=MODEL, input="What is a slot?", temperature=0, tools=[tool], tool_choice=choice
+    )
+    assert [call["name"] for call in calls_of(response)] == [tool["name"]]
+
+
 async def test_errors(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as long:
         await client.responses.create(model=MODEL, input="the balancer " * 3000)
@@ -193,19 +229,17 @@ async def test_errors(client: openai.AsyncOpenAI) -> None:
     assert tool.value.param == "tools[0].type"
 
 
-async def test_an_error_in_a_stream(fleet: Fleet, client: openai.AsyncOpenAI) -> None:
-    agent = await fleet.start_agent(context_size=16384, slots=16)
-    del agent
-    stream = await client.responses.create(
-        model=MODEL,
-        input="What is a slot?",
-        stream=True,
-        extra_body={"ignore_eos": True},
-    )
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_error_in_a_stream(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=LONG_CONTEXT)
     types: list[str] = []
-    async for event in stream:
-        types.append(event.type)
-        if types.count("response.output_text.delta") == 1 and event.type.endswith("text.delta"):
-            for each in fleet.agents:
-                each.signal_engine(9)
+    async with connected(fleet) as client:
+        stream = await client.responses.create(
+            model=MODEL, input="What is a slot?", stream=True, extra_body={"ignore_eos": True}
+        )
+        async for event in stream:
+            if event.type == "response.output_text.delta" and event.type not in types:
+                fleet.agents[0].signal_engine(signal.SIGKILL)
+            types.append(event.type)
     assert types[-2:] == ["error", "response.failed"]
