@@ -14,20 +14,42 @@
 | `phi` | `<think>…</think>` | `<\\|tool_call\\|>` or `functools` and a JSON list |
 | `command-r` | `<\\|START_THINKING\\|>…` | `<\\|START_ACTION\\|>` or `Action:` and a JSON list |
 | `minimax` | `<think>…</think>` | `<invoke name="…"><parameter name="…">` |
+| `minimax-m1` | `<think>…</think>` | `<tool_calls>` around JSON |
+| `minimax-m3` | `<mm:think>…</mm:think>` | not read: it stays content |
+| `dsml` | `<think>…</think>` | `<｜DSML｜invoke name="…"><｜DSML｜parameter name="…" string="…">` |
+| `kimi-k3` | `<\\|open\\|>think<\\|sep\\|>…` | `<\\|open\\|>call tool="…" index="1"<\\|sep\\|>` |
+| `seed` | `<seed:think>…` | `<seed:tool_call>` around `<function=…><parameter=…>` |
+| `nemotron` | `<think>…</think>` | `<TOOLCALL>` around a JSON list |
+| `lfm` | `<think>…</think>` | `<\\|tool_call_start\\|>` around Python's calls, or JSON |
+| `llama4` | none | `<\\|python_start\\|>` around the same, or as `llama` |
+| `apertus` | `<\\|inner_prefix\\|>…` | `<\\|tools_prefix\\|>[{"name": {…}}]<\\|tools_suffix\\|>` |
+| `apriel` | up to `[BEGIN FINAL RESPONSE]` | `<tool_calls>` around a JSON list |
+| `hunyuan` | `<think:opensource>…` | as `glm`, every tag with `:opensource` |
+| `solar` | `<\\|think\\|>…<\\|end\\|>` | `<\\|tool_call:begin\\|>id`, a marker, a name and JSON |
+| `gigachat` | none | `<\\|function_call\\|>` or `function call<\\|role_sep\\|>` and JSON |
+| `minicpm` | `<think>…</think>` | `<function name="…"><param name="…">` |
+| `functionary` | none | `<function=name>` and JSON |
+| `functionary-v3.2` | none | `>>>name` and JSON; content after `>>>all` |
+| `exaone` | `<thought>…</thought>` | none |
 | `plain` | none | none |
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .calls.gemma_calls import QUOTE, gemma_call
-from .calls.json_calls import json_calls
-from .calls.named_calls import named_call
-from .calls.tagged_calls import Tags, tagged_call
-from .reader import Parse, Reader
-from .tools import Tools
+from .calls.gemma_calls import QUOTE
+from .calls.tagged_calls import Tags
+from .notations import (
+    Notation,
+    gemma,
+    json_of_known,
+    keyed,
+    known,
+    named,
+    plain_json,
+    python,
+    tagged,
+)
 
 FamilyName = Literal[
     "qwen",
@@ -42,14 +64,28 @@ FamilyName = Literal[
     "phi",
     "command-r",
     "minimax",
+    "minimax-m1",
+    "minimax-m3",
+    "dsml",
+    "kimi-k3",
+    "seed",
+    "nemotron",
+    "lfm",
+    "llama4",
+    "apertus",
+    "apriel",
+    "hunyuan",
+    "solar",
+    "gigachat",
+    "minicpm",
+    "functionary",
+    "functionary-v3.2",
+    "exaone",
     "plain",
 ]
 
 ChatFamily = Literal["auto", FamilyName]
 """A family's name, or `auto`: the one that the chat template shows."""
-
-Notation = Callable[[Reader, Tools], Parse[bool]]
-"""Reads what follows a call's opening marker. False, with no call begun, if it is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +114,10 @@ class Thoughts:
 class Family:
     """`hints`: sets of texts, of which a template of the family has all of one.
 
-    `wrappers` stand around content and say nothing. With `has_bare_calls` an answer that begins
-    with JSON may be a call. With `has_channels` the answer is a row of messages with headers.
+    `wrappers` stand around content and say nothing, and so do `openers`, at its beginning. An
+    answer may begin with a call in one of the notations `bare`, without a marker. `inner` are
+    control tokens that markers consist of. With `has_channels` the answer is a row of messages with
+    headers.
     """
 
     name: FamilyName
@@ -87,12 +125,14 @@ class Family:
     thoughts: Thoughts | None = None
     calls: Calls | None = None
     wrappers: tuple[str, ...] = ()
-    has_bare_calls: bool = False
+    openers: tuple[str, ...] = ()
+    bare: tuple[Notation, ...] = ()
+    inner: tuple[str, ...] = ()
     has_channels: bool = False
 
     def markers(self, *, has_tools: bool) -> tuple[str, ...]:
         """What has to show in the text for the answer to be told apart."""
-        found = list(self.wrappers)
+        found = [*self.wrappers, *self.inner]
         if self.thoughts:
             found += [self.thoughts.opening, self.thoughts.closing]
         if self.calls and has_tools:
@@ -115,42 +155,50 @@ def family_of(template: str) -> Family:
     )
 
 
-# ---- notations
-
-
-def _json(reader: Reader, _tools: Tools) -> Parse[bool]:
-    return json_calls(reader, bool)
-
-
-def _json_of_known(reader: Reader, tools: Tools) -> Parse[bool]:
-    return json_calls(reader, tools.is_known)
-
-
-def _named(header: str) -> Notation:
-    pattern = re.compile(header)
-    return lambda reader, _tools: named_call(reader, pattern)
-
-
-def _tagged(tags: Tags) -> Notation:
-    return lambda reader, tools: tagged_call(reader, tags, tools.is_text)
-
-
-def _gemma(reader: Reader, _tools: Tools) -> Parse[bool]:
-    return gemma_call(reader)
-
-
-BARE_CALL: Notation = _json_of_known
-
-_FUNCTION_TAGS = Tags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>")
-_ARG_TAGS = Tags("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>")
-_INVOKE_TAGS = Tags("", '">', '<parameter name="', '">', "", "</parameter>", "</invoke>")
-
 # ---- the table; what comes first is recognised first
 
 _THINK = Thoughts("<think>", "</think>")
+_FUNCTION_TAGS = Tags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>")
+_ARG_TAGS = Tags("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>")
+_INVOKE_TAGS = Tags("", '">', '<parameter name="', '">', "", "</parameter>", "</invoke>")
+_PARAM_TAGS = Tags("", '">', '<param name="', '">', "", "</param>", "</function>")
+_HUNYUAN_TAGS = Tags(
+    "",
+    "<tool_sep:opensource>",
+    "<arg_key:opensource>",
+    "</arg_key:opensource>",
+    "<arg_value:opensource>",
+    "</arg_value:opensource>",
+    "</tool_call:opensource>",
+)
+_DSML_TAGS = Tags(
+    "",
+    '">',
+    '<｜DSML｜parameter name="',
+    '">',
+    "",
+    "</｜DSML｜parameter>",
+    "</｜DSML｜invoke>",
+    typed_key_ends=(('" string="true">', True), ('" string="false">', False)),
+)
+_KIMI_K3_TAGS = Tags(
+    "",
+    '" index="',
+    '<|open|>argument key="',
+    '"<|sep|>',
+    "",
+    "<|close|>argument<|sep|>",
+    "<|close|>call<|sep|>",
+    number_end='"<|sep|>',
+    typed_key_ends=tuple(
+        (f'" type="{name}"<|sep|>', name == "string")
+        for name in ("string", "number", "integer", "boolean", "array", "object", "null")
+    ),
+)
+
 _IN_TAGS = Calls(
     openings=("<tool_call>",),
-    notations=(_json, _tagged(_FUNCTION_TAGS), _tagged(_ARG_TAGS)),
+    notations=(plain_json, tagged(_FUNCTION_TAGS), tagged(_ARG_TAGS)),
     closings=("</tool_call>",),
 )
 
@@ -168,7 +216,21 @@ FAMILIES = (
         "gemma",
         hints=(("<|tool_call>",), ("<|channel>",)),
         thoughts=Thoughts("<|channel>thought", "<channel|>"),
-        calls=Calls(("<|tool_call>",), (_gemma,), ("<tool_call|>",), inner=(QUOTE,)),
+        calls=Calls(("<|tool_call>",), (gemma,), ("<tool_call|>",), inner=(QUOTE,)),
+    ),
+    Family(
+        "dsml",
+        hints=(("｜DSML｜",),),
+        thoughts=_THINK,
+        calls=Calls(
+            openings=('<｜DSML｜invoke name="',),
+            notations=(tagged(_DSML_TAGS),),
+            wrappers=(
+                *("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+                *("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+            ),
+        ),
+        inner=("｜DSML｜",),
     ),
     Family(
         "deepseek",
@@ -177,8 +239,8 @@ FAMILIES = (
         calls=Calls(
             openings=("<｜tool▁call▁begin｜>",),
             notations=(
-                _named(r"function<｜tool▁sep｜>(?P<name>[\w.:-]+)\s*```json"),
-                _named(r"(?P<name>[\w.:-]+)<｜tool▁sep｜>"),
+                named(r"function<｜tool▁sep｜>(?P<name>[\w.:-]+)\s*```json"),
+                named(r"(?P<name>[\w.:-]+)<｜tool▁sep｜>"),
             ),
             closings=("```", "<｜tool▁call▁end｜>"),
             wrappers=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
@@ -192,7 +254,7 @@ FAMILIES = (
         calls=Calls(
             openings=("<|tool_call_begin|>",),
             notations=(
-                _named(
+                named(
                     r"(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)"
                     r"\s*<\|tool_call_argument_begin\|>"
                 ),
@@ -209,8 +271,8 @@ FAMILIES = (
         calls=Calls(
             openings=("[TOOL_CALLS]",),
             notations=(
-                _json,
-                _named(r"(?P<name>[\w.:-]+?)(?:\[CALL_ID\](?P<id>\w+))?(?:\[ARGS\])?"),
+                plain_json,
+                named(r"(?P<name>[\w.:-]+?)(?:\[CALL_ID\](?P<id>\w+))?(?:\[ARGS\])?"),
             ),
             inner=("[ARGS]", "[CALL_ID]"),
         ),
@@ -221,18 +283,114 @@ FAMILIES = (
         thoughts=Thoughts("<|START_THINKING|>", "<|END_THINKING|>"),
         calls=Calls(
             openings=("<|START_ACTION|>", "Action: ```json", "Action:```json"),
-            notations=(_json,),
+            notations=(plain_json,),
             closings=("<|END_ACTION|>", "```"),
         ),
         wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     ),
+    Family(
+        "kimi-k3",
+        hints=(("<|open|>", "<|close|>", "<|sep|>"),),
+        thoughts=Thoughts("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        calls=Calls(
+            openings=('<|open|>call tool="',),
+            notations=(tagged(_KIMI_K3_TAGS),),
+            wrappers=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        ),
+        wrappers=(
+            *("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+            "<|close|>message<|sep|>",
+        ),
+        inner=("<|open|>", "<|close|>", "<|sep|>"),
+    ),
+    Family(
+        "solar",
+        hints=(("<|tool_call:begin|>",),),
+        thoughts=Thoughts("<|think|>", "<|end|>"),
+        calls=Calls(
+            openings=("<|tool_call:begin|>",),
+            notations=(
+                named(
+                    r"(?P<id>[\w.:-]*)<\|tool_call:name\|>(?P<name>[\w.:-]+)<\|tool_call:args\|>"
+                ),
+            ),
+            closings=("<|tool_call:end|>",),
+            wrappers=("<|tool_calls|>", "<|calls|>"),
+            inner=("<|tool_call:name|>", "<|tool_call:args|>"),
+        ),
+        wrappers=("<|begin|>assistant", "<|content|>", "<|end|>"),
+        inner=("<|begin|>",),
+    ),
+    Family(
+        "hunyuan",
+        hints=(("<tool_call{}>", ":opensource"), ("<tool_call:opensource>",)),
+        thoughts=Thoughts("<think:opensource>", "</think:opensource>"),
+        calls=Calls(
+            openings=("<tool_call:opensource>",),
+            notations=(tagged(_HUNYUAN_TAGS),),
+            closings=("</tool_call:opensource>",),
+            wrappers=("<tool_calls:opensource>", "</tool_calls:opensource>"),
+        ),
+    ),
+    Family(
+        "seed",
+        hints=(("<seed:tool_call>",), ("<seed:think>",)),
+        thoughts=Thoughts("<seed:think>", "</seed:think>"),
+        calls=Calls(
+            openings=("<seed:tool_call>",),
+            notations=(tagged(_FUNCTION_TAGS),),
+            closings=("</seed:tool_call>",),
+        ),
+    ),
+    Family(
+        "nemotron",
+        hints=(("<TOOLCALL>",),),
+        thoughts=_THINK,
+        calls=Calls(("<TOOLCALL>",), (plain_json,), ("</TOOLCALL>",)),
+    ),
+    Family(
+        "lfm",
+        hints=(("<|tool_call_start|>",), ("<|tool_list_start|>",), ("List of tools: [",)),
+        thoughts=_THINK,
+        calls=Calls(("<|tool_call_start|>",), (plain_json, python), ("<|tool_call_end|>",)),
+    ),
+    Family(
+        "llama4",
+        hints=(("<|header_start|>",),),
+        calls=Calls(("<|python_start|>",), (plain_json, python), ("<|python_end|>",)),
+        bare=(json_of_known,),
+    ),
+    Family(
+        "apertus",
+        hints=(("<|tools_prefix|>",),),
+        thoughts=Thoughts("<|inner_prefix|>", "<|inner_suffix|>"),
+        calls=Calls(("<|tools_prefix|>",), (keyed,), ("<|tools_suffix|>",)),
+    ),
+    Family(
+        "apriel",
+        hints=(("[BEGIN FINAL RESPONSE]",),),
+        thoughts=Thoughts("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+        calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
+        wrappers=("[END FINAL RESPONSE]",),
+    ),
+    Family(
+        "gigachat",
+        hints=(("<|role_sep|>", "<|message_sep|>"),),
+        calls=Calls(
+            ("<|function_call|>", "function call<|role_sep|>"),
+            (plain_json,),
+            inner=("<|role_sep|>",),
+        ),
+        wrappers=("<|message_sep|>",),
+    ),
+    Family("minimax-m3", hints=(("<mm:think>",),), thoughts=Thoughts("<mm:think>", "</mm:think>")),
     Family(
         "minimax",
         hints=(("<minimax:tool_call>",),),
         thoughts=_THINK,
         calls=Calls(
             openings=('<invoke name="',),
-            notations=(_tagged(_INVOKE_TAGS),),
+            notations=(tagged(_INVOKE_TAGS),),
             wrappers=("<minimax:tool_call>", "</minimax:tool_call>"),
         ),
     ),
@@ -243,7 +401,7 @@ FAMILIES = (
         thoughts=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "<tool_call>"),
-            notations=(_json,),
+            notations=(plain_json,),
             closings=("</tool_call>",),
         ),
         wrappers=("<response>", "</response>"),
@@ -254,17 +412,42 @@ FAMILIES = (
         thoughts=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "functools"),
-            notations=(_json,),
+            notations=(plain_json,),
             closings=("<|/tool_call|>",),
         ),
     ),
     Family("qwen", hints=(("<tool_call>",),), thoughts=_THINK, calls=_IN_TAGS),
     Family(
+        "minimax-m1",
+        hints=(("<tool_calls>",),),
+        thoughts=_THINK,
+        calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
+    ),
+    Family(
+        "minicpm",
+        hints=(('<function name="',),),
+        thoughts=_THINK,
+        calls=Calls(('<function name="',), (tagged(_PARAM_TAGS),)),
+    ),
+    Family("exaone", hints=(("<thought>",),), thoughts=Thoughts("<thought>", "</thought>")),
+    Family(
+        "functionary-v3.2",
+        hints=((">>>all",),),
+        wrappers=(">>>",),
+        openers=("all\n",),
+        bare=(known,),
+    ),
+    Family(
+        "functionary",
+        hints=(("<{start_tag}=",),),
+        calls=Calls(("<function=",), (named(r"(?P<name>[\w.:-]+)>"),), ("</function>",)),
+    ),
+    Family(
         "llama",
         hints=(("<|python_tag|>",), ("<|start_header_id|>",)),
         thoughts=_THINK,
-        calls=Calls(openings=("<|python_tag|>",), notations=(_json,)),
-        has_bare_calls=True,
+        calls=Calls(openings=("<|python_tag|>",), notations=(plain_json,)),
+        bare=(json_of_known,),
     ),
     # Models of other families that reason in the same way.
     Family("qwen", hints=(("<think>",),), thoughts=_THINK, calls=_IN_TAGS),

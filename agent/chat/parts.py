@@ -8,7 +8,8 @@
   content.
 """
 
-from .families import BARE_CALL, Calls, Family, Notation
+from .families import Calls, Family
+from .notations import Notation
 from .reader import Markers, Parse, Reader
 from .tools import Tools
 
@@ -22,13 +23,14 @@ class Parts:
         self._reader = reader
         self._tools = tools or Tools(())
         self._calls = family.calls if tools and family.calls else _NO_CALLS
-        self._has_bare_calls = family.has_bare_calls and tools is not None
+        self._bare = family.bare if tools else ()
         self._thoughts = family.thoughts
         self._wrappers = (*family.wrappers, *self._calls.wrappers)
         within = (*self._calls.openings, *self._wrappers)
         self._in_content = Markers(within)
         thoughts = family.thoughts
-        self._at_start = (*within, *((thoughts.opening,) if thoughts else ()))
+        self._silent = (*self._wrappers, *family.openers)
+        self._at_start = (*within, *family.openers, *((thoughts.opening,) if thoughts else ()))
         # A call's marker in reasoning may only be talked about, and a forgotten end is rare.
         self._in_thoughts = Markers((thoughts.closing,) if thoughts else ())
 
@@ -40,7 +42,7 @@ class Parts:
         keeps_space = not is_thinking
         while not reader.is_at_end:
             yield from reader.space()
-            if not (self._has_bare_calls and (yield from self._call((BARE_CALL,)))):
+            if not (self._bare and (yield from self._call(self._bare))):
                 yield from self._up_to_marked(keeps_space=keeps_space)
             keeps_space = False
 
@@ -56,7 +58,7 @@ class Parts:
 
     def _marked(self, found: str) -> Parse[bool]:
         """What comes with the marker that is held. False if it is only text."""
-        if found in self._wrappers:
+        if found in self._silent:
             self._reader.give("markup")
             return True
         if self._thoughts and found == self._thoughts.opening:

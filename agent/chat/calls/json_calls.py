@@ -43,6 +43,36 @@ def json_calls(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
     return True
 
 
+def keyed_calls(reader: Reader) -> Parse[bool]:
+    """A list of objects with the name as key: `[{"now": {}}]`. False if not even one was read."""
+    has_begun = False
+    yield from reader.literal(("[",))
+    while (yield from _keyed_call(reader)):
+        has_begun = True
+        yield from reader.space()
+        yield from reader.literal((",",))
+    if has_begun:
+        reader.back()
+        yield from reader.space()
+        yield from reader.literal(("]",))
+    return has_begun
+
+
+def _keyed_call(reader: Reader) -> Parse[bool]:
+    yield from reader.space()
+    if not (yield from reader.literal(("{",))):
+        return False
+    name = yield from _key(reader)
+    if not name or (yield from reader.peek()) != "{":
+        return False
+    reader.begin_call(name)
+    yield from json_value(reader, reader.give_verbatim)
+    yield from reader.space()
+    yield from reader.literal(("}",))
+    reader.end_call()
+    return True
+
+
 def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
     """An object that is a call. False, with what was read still held, if it is none."""
     if not (yield from reader.literal(("{",))):

@@ -1,6 +1,7 @@
 """Calls written as a header that names the function, and then the arguments as a JSON object."""
 
 import re
+from collections.abc import Callable
 
 from ..reader import Parse, Reader
 from .json_calls import json_value
@@ -8,6 +9,7 @@ from .json_calls import json_value
 MAX_HEADER = 256
 """Characters of a header; what goes on without arguments is no call."""
 
+_NAME = re.compile(r"[\w.:-]*")
 _UP_TO_BRACE = re.compile(r"[^{]*")
 
 
@@ -18,6 +20,20 @@ def named_call(reader: Reader, header: re.Pattern[str]) -> Parse[bool]:
     if not found or not (yield from reader.peek()):
         return False
     reader.begin_call(found["name"], found.groupdict().get("id"))
+    yield from json_value(reader, reader.give_verbatim)
+    reader.end_call()
+    return True
+
+
+def known_call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
+    """A name and nothing else as the header. False, as soon as that is clear, if it is no call."""
+    name = yield from reader.run(_NAME, MAX_HEADER)
+    if not accepts(name):
+        return False
+    yield from reader.space()
+    if (yield from reader.peek()) != "{":
+        return False
+    reader.begin_call(name)
     yield from json_value(reader, reader.give_verbatim)
     reader.end_call()
     return True

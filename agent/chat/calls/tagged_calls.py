@@ -16,6 +16,7 @@ IsText = Callable[[str, str], bool]
 """Whether the tool `name` takes a string for its argument `key`."""
 
 _NAME = re.compile(r"[\w.:-]*")
+_DIGITS = re.compile(r"\d*")
 _KEY = re.compile(r"[^<>\"\n]*")
 _MAX_NAME = 256
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -25,6 +26,9 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 class Tags:
     """`<name_start>NAME<name_end>`, then for each argument
     `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. Some may be empty.
+
+    With a `number_end` a number and this come after `<name_end>`. Of `typed_key_ends`, which may
+    stand for `<key_end>`, each says whether the value is text.
     """
 
     name_start: str
@@ -34,6 +38,8 @@ class Tags:
     value_start: str
     value_end: str
     end: str
+    number_end: str = ""
+    typed_key_ends: tuple[tuple[str, bool], ...] = ()
 
 
 @cache
@@ -61,12 +67,14 @@ def tagged_call(reader: Reader, tags: Tags, is_text: IsText) -> Parse[bool]:
         tag = yield from reader.literal((tags.key_start, tags.end))
         if tag != tags.key_start:
             break
-        key = yield from _argument_key(reader, tags)
-        if key is None:
+        found = yield from _argument_key(reader, tags)
+        if found is None:
             break
+        key, key_end = found
         reader.give_arguments((", " if has_arguments else "{") + f"{_quoted(key)}: ")
         has_arguments = True
-        yield from _value(reader, tags, is_text(name, key))
+        kind = dict(tags.typed_key_ends).get(key_end)
+        yield from _value(reader, tags, is_text(name, key) if kind is None else kind)
     if tag == tags.end or not reader.is_over:
         reader.give_arguments("}" if has_arguments else "{}")
     reader.end_call()
@@ -79,19 +87,26 @@ def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
     name = yield from reader.run(_NAME, _MAX_NAME)
     if tags.name_end and not (yield from reader.literal((tags.name_end,))):
         return None
+    if tags.number_end:
+        yield from reader.run(_DIGITS, _MAX_NAME)
+        if not (yield from reader.literal((tags.number_end,))):
+            return None
     return name
 
 
-def _argument_key(reader: Reader, tags: Tags) -> Parse[str | None]:
+def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
+    """The key, and which of its ends it has."""
     key = yield from reader.run(_KEY, _MAX_NAME)
-    if not (yield from reader.literal((tags.key_end,))):
+    typed = [end for end, _ in tags.typed_key_ends]
+    key_end = yield from reader.literal((tags.key_end, *typed))
+    if key_end is None:
         return None
     if tags.value_start:
         yield from reader.space()
         if not (yield from reader.literal((tags.value_start,))):
             return None
     yield from reader.literal(("\n",))
-    return key
+    return key, key_end
 
 
 def _value(reader: Reader, tags: Tags, is_text: bool) -> Parse[None]:

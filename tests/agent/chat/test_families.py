@@ -31,6 +31,23 @@ def test_every_name_has_its_family(name: FamilyName) -> None:
         ("<|user|> <|end|> <|assistant|>", "phi"),
         ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|> Action:", "command-r"),
         ("<minimax:tool_call><think>", "minimax"),
+        ("<tool_calls> <think>", "minimax-m1"),
+        ("]<]minimax[>[<tool_call> <mm:think>", "minimax-m3"),
+        ("'｜DSML｜' <｜Assistant｜> <think>", "dsml"),
+        ("'<|open|>' + tag + '<|sep|>' '<|close|>'", "kimi-k3"),
+        ("<seed:think> <function=", "seed"),
+        ("<TOOLCALL> <think>", "nemotron"),
+        ("List of tools: [ </think>", "lfm"),
+        ("<|header_start|>", "llama4"),
+        ("<|tools_prefix|>", "apertus"),
+        ("<|assistant|><|user|><|end|> [BEGIN FINAL RESPONSE]", "apriel"),
+        ("'<tool_call{}>'.format(':opensource')", "hunyuan"),
+        ("<|tool_call:begin|> <|think|>", "solar"),
+        ("<|role_sep|> <|message_sep|>", "gigachat"),
+        ('<function name="x"> <think>', "minicpm"),
+        ("<|start_header_id|> <{start_tag}={function_name}>", "functionary"),
+        ("<|start_header_id|> >>>all", "functionary-v3.2"),
+        ("<thought>", "exaone"),
         ("{{ messages[0].content }}", "plain"),
         ("", "plain"),
     ],
@@ -41,7 +58,8 @@ def test_templates_show_their_family(source: str, name: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_no_marker_begins_with_another(family: object) -> None:
-    for marker, other in permutations(family.markers(has_tools=True), 2):
+    found = [each for each in family.markers(has_tools=True) if each not in family.inner]
+    for marker, other in permutations(found, 2):
         assert not marker.startswith(other), (marker, other)
 
 

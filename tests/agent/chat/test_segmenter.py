@@ -19,6 +19,16 @@ SCRAPS = sorted(
     | set(' \n{}[]",:;a<>|\\é☃')
     | {'"name"', '"arguments": {', '{"name": "now", ', "get_weather", "to=functions.now", "call:"}
     | {"<function=now>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>"}
+    | {
+        "now(a='b', c=3)",
+        "all\n",
+        '{"now": {',
+        "</param>",
+        "</｜DSML｜invoke>",
+        '" index="1"<|sep|>',
+    }
+    | {'<param name="a">', '<｜DSML｜parameter name="a" string="false">', "</｜DSML｜parameter>"}
+    | {'<|open|>argument key="a" type="string"<|sep|>', "<|close|>argument<|sep|>", 'now">'}
     | {"<arg_value>", "</arg_value>", "analysis", "final", "functions.now:0", "function", "```json"}
 )
 TEXTS = st.lists(st.sampled_from(SCRAPS), max_size=30).map("".join) | st.sampled_from(

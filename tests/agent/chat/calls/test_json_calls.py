@@ -1,6 +1,6 @@
 import pytest
 
-from arriero.agent.chat.calls.json_calls import MAX_HELD, json_calls, json_value
+from arriero.agent.chat.calls.json_calls import MAX_HELD, json_calls, json_value, keyed_calls
 from arriero.agent.chat.reader import Reader
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import Piece, parsed
@@ -74,3 +74,26 @@ def test_what_follows_is_left() -> None:
 def test_values(text: str, is_whole: bool) -> None:
     reader = Reader()
     assert parsed(json_value(reader), reader, text)[0] == is_whole
+
+
+def read_keyed(text: str) -> tuple[bool, list[Piece], str]:
+    reader = Reader()
+    return parsed(keyed_calls(reader), reader, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "left"),
+    [
+        ('[{"f": {"a": 1}}, {"g": {}}]', [*call("f", '{"a": 1}'), *call("g", "{}")], "]"),
+        ('{"f": {}} rest', call("f", "{}"), " rest"),
+        ('[{"f": {}}, {"g": 1}]', call("f", "{}"), ', {"g": 1}]'),
+        ('[{"f": {"a": ', call("f", '{"a": '), ""),
+    ],
+)
+def test_names_as_keys(text: str, pieces: list[Piece], left: str) -> None:
+    assert read_keyed(text) == (True, pieces, left)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[{}]", '["f"]', '{"f": 1}', '{"": {}}'])
+def test_what_has_no_name_as_key(text: str) -> None:
+    assert read_keyed(text) == (False, [], text)

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from arriero.agent.chat.calls.named_calls import MAX_HEADER, named_call
+from arriero.agent.chat.calls.named_calls import MAX_HEADER, known_call, named_call
 from arriero.agent.chat.reader import Reader
 from arriero.agent.chat.segments import CallBegan
 from tests.agent.chat.recorded import call
@@ -33,3 +33,17 @@ def test_an_id_is_kept() -> None:
 @pytest.mark.parametrize("text", ["", "f", "f:", "f {}", "{}", f"{'f' * MAX_HEADER}:{{}}"])
 def test_what_is_no_call_is_left(text: str) -> None:
     assert read(text) == (False, [], text)
+
+
+def read_known(text: str) -> tuple[bool, list[Piece], str]:
+    reader = Reader()
+    return parsed(known_call(reader, lambda name: name == "f"), reader, text)
+
+
+def test_a_known_name_alone_is_a_header() -> None:
+    assert read_known('f\n{"a": 1}>>>') == (True, call("f", '{"a": 1}'), ">>>")
+
+
+@pytest.mark.parametrize("text", ["g\n{}", "f\nsays", "f", "", "all\nf\n{}"])
+def test_what_is_no_call_of_a_known_name(text: str) -> None:
+    assert read_known(text) == (False, [], text)

@@ -78,3 +78,24 @@ def test_what_is_no_call_is_left(text: str) -> None:
 
 def test_a_word_is_no_call() -> None:
     assert read("is used", ARG) == (False, [], "is used")
+
+
+def test_a_key_may_say_what_its_value_is() -> None:
+    tags = Tags(
+        "",
+        '" no="',
+        '<arg name="',
+        '">',
+        "",
+        "</arg>",
+        "</call>",
+        number_end='">',
+        typed_key_ends=(('" text="yes">', True), ('" text="no">', False)),
+    )
+    _, said, left = read(
+        'f" no="12"><arg name="a" text="yes">3</arg><arg name="b" text="no">3</arg>'
+        '<arg name="s">3</arg><arg name="c">3</arg></call>',
+        tags,
+    )
+    assert (said, left) == (call("f", '{"a": "3", "b": 3, "s": "3", "c": 3}'), "")
+    assert read('f" no="12<arg name="a">', tags)[0] is False

@@ -1,0 +1,119 @@
+"""Calls written as Python: `[get_weather(city="Oslo", days=3), now()]`.
+
+Each argument is held until it is whole, since what is one depends on where it ends.
+"""
+
+import ast
+import json
+import re
+
+from ..reader import Parse, Reader
+
+MAX_VALUE = 65_536
+"""Characters of one argument; what is longer ends the call."""
+
+_NAME = re.compile(r"[\w.-]*")
+_MAX_NAME = 256
+_STRUCTURE = re.compile(r"[\"'()\[\]{},]")
+_IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+
+
+def python_calls(reader: Reader) -> Parse[bool]:
+    """A list of calls, or calls without brackets around them. False if not even one was read."""
+    is_list = yield from reader.literal(("[",))
+    has_begun = False
+    while True:
+        yield from reader.space()
+        if not (yield from _call(reader)):
+            break
+        has_begun = True
+        yield from reader.space()
+        yield from reader.literal((",",))
+    if not has_begun:
+        return False
+    reader.back()
+    if is_list:
+        yield from reader.space()
+        yield from reader.literal(("]",))
+    return True
+
+
+def _call(reader: Reader) -> Parse[bool]:
+    name = yield from reader.run(_NAME, _MAX_NAME)
+    if not name or not (yield from reader.literal(("(",))):
+        return False
+    reader.begin_call(name)
+    yield from _arguments(reader)
+    reader.end_call()
+    return True
+
+
+def _arguments(reader: Reader) -> Parse[None]:
+    """Up to the closing parenthesis, or to where they break off."""
+    before = "{"
+    while True:
+        yield from reader.space()
+        if (yield from reader.literal((")",))):
+            reader.give_arguments("{}" if before == "{" else "}")
+            return
+        key = yield from reader.run(_NAME, _MAX_NAME)
+        yield from reader.space()
+        if not key or not (yield from reader.literal(("=",))):
+            return
+        yield from reader.space()
+        value = yield from _value(reader)
+        if value is None:
+            return
+        reader.give_arguments(f"{before}{_quoted(key)}: {_as_json(value)}")
+        before = ", "
+        yield from reader.space()
+        yield from reader.literal((",",))
+
+
+def _value(reader: Reader) -> Parse[str | None]:
+    """An expression, up to the comma or the parenthesis after it; `None` if it breaks off."""
+    begin, depth = reader.num_held, 0
+    while reader.num_held - begin < MAX_VALUE:
+        mark = reader.scan(_STRUCTURE, begin + MAX_VALUE)
+        if not mark:
+            if not (yield from reader.peek()):
+                return None
+        elif mark in _IN_STRING:
+            if not (yield from _rest_of_string(reader, mark, begin + MAX_VALUE)):
+                return None
+        elif depth == 0 and mark in ",)":
+            reader.back(reader.num_held - 1)
+            return reader.held_from(begin)
+        else:
+            depth += (mark in "([{") - (mark in ")]}")
+    return None
+
+
+def _rest_of_string(reader: Reader, quote: str, most_held: int) -> Parse[bool]:
+    while reader.num_held < most_held:
+        mark = reader.scan(_IN_STRING[quote], most_held)
+        if mark == quote:
+            return True
+        if not (yield from reader.peek()):
+            return False
+        if mark:
+            reader.skip()
+    return False
+
+
+def _as_json(text: str) -> str:
+    """Python's literals, and JSON's where they are none; anything else is text."""
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        value = {"true": True, "false": False, "null": None}.get(text.strip(), text)
+    try:
+        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return _quoted(text)
+    # Half a surrogate pair can be escaped in Python, and is no character.
+    return written.encode("utf-8", "replace").decode()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
