@@ -5,12 +5,12 @@ answered by the `Result` of its kind, or by `Declined`.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from .errors import WireError
-from .inference import Count, Messages
+from .inference import Count, GenerateRequest
 from .strict import STRICT
 
 Pooling = Literal["mean", "cls", "last", "rank"]
@@ -23,6 +23,7 @@ MAX_TOKEN_IDS = 2**20
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
+Dimensions = Annotated[int, Field(ge=1, lt=2**20)]
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 EmbedInput = NonEmpty | TokenIds
 """What becomes one vector: a text, or the ids of its tokens."""
@@ -30,13 +31,17 @@ EmbedInput = NonEmpty | TokenIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed:
-    """Turn each input into a vector. Without a `pooling` the model's own is used."""
+    """Turn each input into a vector. Without a `pooling` the model's own is used.
+
+    With `dimensions` only so many are kept, the first ones, before they are normalised.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["embed"] = "embed"
     inputs: Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
     pooling: Pooling | None = None
     normalize: Norm = "l2"
+    dimensions: Dimensions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +79,11 @@ class Detokenize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTokens:
-    """How long would the prompt be? Given as for `generate`, exactly one of the two."""
+    """How long is the prompt of this request? It may be longer than fits."""
 
     __pydantic_config__ = STRICT
     type: Literal["count_tokens"] = "count_tokens"
-    prompt: str | None = None
-    messages: Messages | None = None
-    tools: tuple[dict[str, Any], ...] | None = None
-    thinking: bool | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.prompt is None) == (self.messages is None):
-            raise ValueError("give exactly one of `prompt` and `messages`")
-        return self
+    request: GenerateRequest
 
 
 Query = Annotated[Embed | Rank | Tokenize | Detokenize | CountTokens, Field(discriminator="type")]

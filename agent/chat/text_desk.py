@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from ...shared.errors import InvalidRequest
-from ...shared.inference import GenerateRequest
 from ...shared.queries import (
     Counted,
     CountTokens,
@@ -34,8 +33,8 @@ class TextDesk:
                 return Tokenized(tokens=self._tokenize(query))
             case Detokenize(tokens=tokens):
                 return self._detokenize(tokens)
-            case CountTokens():
-                return Counted(num_tokens=self._preparer.num_tokens(_request(query)))
+            case CountTokens(request=request):
+                return Counted(num_tokens=self._preparer.num_tokens(request))
             case _:
                 assert_never(query)
 
@@ -59,8 +58,3 @@ class TextDesk:
             text = data.decode(errors="replace")
             return Detokenized(text=text, bytes_base64=base64.b64encode(data).decode())
 
-
-def _request(query: CountTokens) -> GenerateRequest:
-    return GenerateRequest(
-        prompt=query.prompt, messages=query.messages, tools=query.tools, thinking=query.thinking
-    )

@@ -100,12 +100,11 @@ class Embedder:
         opened = self._open(pooling)
         inputs = [self._tokens(each, opened.context.max_tokens) for each in query.inputs]
         rows = self._compute(opened, inputs, is_wanted)
-        norm = "none" if pooling == "rank" else query.normalize
         return Embedded(
             vectors=tuple(
                 Vector(error=to_wire(tokens))
                 if isinstance(tokens, RequestError)
-                else Vector(vector=_packed(normalized(next(rows), norm)), num_tokens=len(tokens))
+                else Vector(vector=_packed(_shaped(next(rows), query)), num_tokens=len(tokens))
                 for tokens in inputs
             )
         )
@@ -186,6 +185,15 @@ def _fitting(tokens: Tokens, most: int) -> Tokens | RequestError:
     if len(tokens) > most:
         return PromptTooLong(f"it is {len(tokens)} tokens long; at most {most} fit")
     return tokens
+
+
+def _shaped(vector: Rows, query: Embed) -> Rows:
+    if query.dimensions is not None and query.dimensions > vector.size:
+        raise InvalidRequest(
+            f"`dimensions`: this model's vectors have {vector.size}, not {query.dimensions}",
+            field="dimensions",
+        )
+    return normalized(vector[: query.dimensions], query.normalize)
 
 
 def _packed(vector: Rows) -> str:

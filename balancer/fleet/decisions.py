@@ -6,6 +6,7 @@ from typing import NewType
 from ...shared.errors import RequestError
 from ...shared.inference import Event, RequestId
 from ...shared.messages import FromBalancer
+from ...shared.queries import Result
 from .recorder import Ending
 
 LinkId = NewType("LinkId", int)
@@ -45,6 +46,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Settle:
+    """Answer the query: with a result for each part, in their order, or with an error."""
+
+    query: RequestId
+    outcome: tuple[Result, ...] | RequestError
+
+
+@dataclass(frozen=True, slots=True)
 class FirstToken:
     """Record: the first token came `seconds` after the request was accepted."""
 
@@ -65,4 +74,4 @@ class Finish:
     ending: Ending
 
 
-Decision = Send | Disconnect | Deliver | Refuse | FirstToken | BetweenTokens | Finish
+Decision = Send | Disconnect | Deliver | Refuse | Settle | FirstToken | BetweenTokens | Finish

@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 
 from ...shared.errors import ModelNotFound, QueueFull
 from ...shared.inference import RequestId
+from .abilities import model_not_found
 from .decisions import LinkId, Refuse
 from .ranking import Groups
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again."""
-
-_MAX_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +274,7 @@ class Dispatch:
                 _add(self._num_able, key, sign)
 
     def _model_not_found(self, model: str) -> ModelNotFound:
-        names = sorted(filter(None, self._num_serving))
-        shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
-        return ModelNotFound(
-            f"no agent serves the model `{model[:200]}`; served: {shown}", field="model"
-        )
+        return model_not_found(model, (name for name in self._num_serving if name))
 
     def _queue_full(self) -> QueueFull:
         if self._max_buffered == 0:

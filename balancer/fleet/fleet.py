@@ -1,7 +1,7 @@
 """The heart of the balancer: every event of clients, agents and time, and what follows from it.
 
-Composes the dispatch, the exchanges and the roster. The caller carries the decisions out in their
-order, and calls `tick` at `next_deadline`.
+Composes the requests (dispatch and exchanges), the desk with its queries, and the roster. The
+caller carries the decisions out in their order, and calls `tick` at `next_deadline`.
 
 How races end:
 - A deadline that has come counts before the event that arrives with it: a slot that frees at the
@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import assert_never
 
-from ...shared.errors import ShuttingDown, from_wire
+from ...shared.errors import RequestError, ShuttingDown, from_wire
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,
@@ -44,11 +44,14 @@ from ...shared.messages import (
     Piece,
     Refused,
     Reject,
+    Reply,
     Statistics,
     Status,
     Welcome,
 )
+from .asked import Asked, Question
 from .decisions import Decision, Disconnect, LinkId, Send
+from .desk import Desk
 from .exchange import Exchange
 from .limits import Limits
 from .requests import Requests, refuse
@@ -71,6 +74,7 @@ class Fleet:
         self._version = version
         self._roster = Roster(limits)
         self._requests = Requests(limits, self._roster)
+        self._desk = Desk(limits, self._roster)
         self._drained_at: float | None = None
         self._is_closed = False
         self._tokens_total = 0
@@ -78,16 +82,17 @@ class Fleet:
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
-        return id in self._requests
+        return id in self._requests or id in self._desk
 
     @property
     def is_idle(self) -> bool:
         """Whether every accepted request has ended."""
-        return len(self._requests) == 0
+        return len(self._requests) == 0 and len(self._desk) == 0
 
     def next_deadline(self) -> float | None:
         """When to call `tick`; it may turn out that nothing was due yet."""
-        deadlines = [self._requests.next_deadline(), self._roster.next_deadline()]
+        cores = (self._requests, self._desk, self._roster)
+        deadlines = [core.next_deadline() for core in cores]
         if not self.is_idle:
             deadlines.append(self._drained_at)
         return min((d for d in deadlines if d is not None), default=None)
@@ -98,26 +103,43 @@ class Fleet:
         """A client asks. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
         self.revision += 1
-        if self._drained_at is None:
+        error: RequestError | None = None
+        if self._drained_at is not None:
+            error = _going_down()
+        elif request.model is not None:
+            error = self._desk.abilities.misplaced("generate", request.model)
+        if error is None:
             return [*decisions, *self._requests.open(id, request, now)]
-        exchange = Exchange(id, request, self.limits, now)
-        return [*decisions, *refuse(exchange, ShuttingDown("the balancer is shutting down"), now)]
+        return [*decisions, *refuse(Exchange(id, request, self.limits, now), error, now)]
+
+    def ask(self, id: RequestId, question: Question, now: float) -> list[Decision]:
+        """A client asks something that takes no slot. Accepted as in `open`."""
+        decisions = self._due(now)
+        self.revision += 1
+        if self._drained_at is None:
+            return [*decisions, *self._desk.open(id, question, now)]
+        asked = Asked(id, question, self.limits, now)
+        return [*decisions, *self._desk.refuse(asked, _going_down(), now)]
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client has gone; nothing more is delivered to it."""
         decisions = self._due(now)
-        exchange = self._requests.get(id)
-        if exchange is None:
+        if id not in self:
             return decisions
         self.revision += 1
-        return [*decisions, *self._requests.close(exchange, now)]
+        if (exchange := self._requests.get(id)) is not None:
+            return [*decisions, *self._requests.close(exchange, now)]
+        return [*decisions, *self._desk.close(id, now)]
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
         """Cancel all of these at once: none of them starts any more."""
         decisions = self._due(now)
-        live = [e for id in dict.fromkeys(ids) if (e := self._requests.get(id)) is not None]
+        live = [id for id in dict.fromkeys(ids) if id in self]
+        exchanges = [e for id in live if (e := self._requests.get(id)) is not None]
+        queries = [id for id in live if id in self._desk]
         self.revision += len(live)
-        return [*decisions, *self._requests.cancel(live, now)]
+        cancelled = self._requests.cancel(exchanges, now)
+        return [*decisions, *cancelled, *self._desk.cancel(queries, now)]
 
     # ---- agents
 
@@ -133,6 +155,7 @@ class Fleet:
         agent = self._roster.joined(link, hello, now)
         decisions.append(self._roster.send(link, self._welcome(), now))
         decisions += self._requests.agent_joined(agent, now)
+        decisions += self._desk.agent_changed(agent, now)
         return [*decisions, *self._end_stranded(now)]
 
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
@@ -151,6 +174,9 @@ class Fleet:
             case Status():
                 agent.changed(message)
                 decisions += self._requests.agent_changed(agent, now)
+                decisions += self._desk.agent_changed(agent, now)
+            case Reply():
+                decisions += self._reply(agent, message, now)
             case Statistics():
                 agent.statistics = message
             case Hello():
@@ -196,7 +222,7 @@ class Fleet:
         dispatch = self._requests.dispatch
         return FleetTotals(
             num_agents=len(self._roster),
-            is_ready=dispatch.is_ready,
+            is_ready=dispatch.is_ready or self._desk.is_ready,
             is_draining=self._drained_at is not None,
             queue_depth=dispatch.num_waiting,
             queue_limit=self.limits.max_buffered_requests,
@@ -204,6 +230,8 @@ class Fleet:
             slots_busy=dispatch.num_running,
             tokens_total=self._tokens_total,
             items_ignored=self._items_ignored,
+            parts_waiting=self._desk.num_pending,
+            parts_asked=self._desk.num_asked,
         )
 
     def view(self, now: float) -> FleetView:
@@ -212,7 +240,7 @@ class Fleet:
         totals = self.totals()
         return FleetView(
             agents=tuple(agent.view(num_busy(agent.link), now) for agent in self._roster),
-            requests=tuple(self._requests.views(now)),
+            requests=(*self._requests.views(now), *self._desk.views(now)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
 
@@ -241,6 +269,13 @@ class Fleet:
             case _:
                 assert_never(item)
 
+    def _reply(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
+        decisions = self._desk.replied(agent, reply, now)
+        if decisions is None:
+            self._items_ignored += 1
+            return []
+        return decisions
+
     def _rejection(self, hello: Hello) -> Reject | None:
         if self._is_closed:
             return Reject(reason="the balancer is going down", retry=True)
@@ -264,7 +299,7 @@ class Fleet:
     def _lose(self, agent: Agent, now: float) -> list[Decision]:
         self.revision += 1
         self._roster.left(agent.link)
-        return self._requests.agent_left(agent, now)
+        return [*self._requests.agent_left(agent, now), *self._desk.agent_left(agent, now)]
 
     def _end_stranded(self, now: float) -> list[Decision]:
         """With draining, nobody waits whom no agent can serve."""
@@ -282,6 +317,7 @@ class Fleet:
         if self._drained_at is not None and self._drained_at <= now:
             error = ShuttingDown("the balancer shut down before the request had ended")
             decisions += self._requests.end_all(error, now)
+            decisions += self._desk.end_all(error, now)
         agents = self._roster.due(now)
         silent = [agent for agent in agents if self._roster.is_silent(agent, now)]
         heard = [agent for agent in agents if not self._roster.is_silent(agent, now)]
@@ -289,6 +325,7 @@ class Fleet:
             agent.is_accepting = False
             self._requests.agent_changed(agent, now)
         decisions += self._requests.due(now)
+        decisions += self._desk.due(now)
         for agent in silent:
             reason = f"silent for {self.limits.heartbeat_timeout:g} s"
             decisions += self._dismiss(agent, reason, now)
@@ -313,5 +350,10 @@ class Fleet:
         """For tests: raise if an invariant does not hold."""
         self._roster.check_integrity()
         self._requests.check_integrity()
+        self._desk.check_integrity()
         if self.totals().num_agents != self._requests.dispatch.num_agents:
             raise RuntimeError("the roster and dispatch know different agents")
+
+
+def _going_down() -> ShuttingDown:
+    return ShuttingDown("the balancer is shutting down")

@@ -107,14 +107,14 @@ class Requests:
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is ready to be given work."""
         assigned = self.dispatch.agent_joined(
-            agent.link, model=agent.served, slots=agent.slots, is_accepting=agent.is_accepting
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
         )
         return self._start(assigned, now)
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
         assigned = self.dispatch.agent_changed(
-            agent.link, model=agent.served, slots=agent.slots, is_accepting=agent.is_accepting
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
         )
         return self._start(assigned, now)
 

@@ -43,6 +43,11 @@ class Agent:
         return self.model.name if self.model else None
 
     @property
+    def generates(self) -> str | None:
+        """The name of the model, if that can generate."""
+        return self.served if self.model and "generate" in self.model.tasks else None
+
+    @property
     def state(self) -> AgentState:
         """In a word."""
         if not self.is_accepting:

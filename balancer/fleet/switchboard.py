@@ -1,8 +1,8 @@
 """The shell around the fleet's core: feeds it events and time, carries out every decision.
 
-Invariant: a stream is here exactly as long as its request has not ended; a peer exactly as long as
-the core knows its link. All of it runs on one event loop, and nothing but `drain`, `run` and
-`watch` waits, so every event is carried out whole before the next.
+Invariant: a stream or an inquiry is here exactly as long as its request has not ended; a peer
+exactly as long as the core knows its link. All of it runs on one event loop, and nothing but
+`drain`, `run` and `watch` waits, so every event is carried out whole before the next.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from ...shared.log import context
 from ...shared.messages import FromAgent, FromBalancer, Hello
+from .asked import Question
 from .decisions import (
     BetweenTokens,
     Decision,
@@ -26,8 +27,10 @@ from .decisions import (
     LinkId,
     Refuse,
     Send,
+    Settle,
 )
 from .fleet import Fleet
+from .inquiry import Inquiry
 from .limits import Limits
 from .recorder import Ending, Recorder
 from .stream import Stream
@@ -71,6 +74,7 @@ class Switchboard:
         self._clock = clock
         self._watch_interval = watch_interval
         self._streams: dict[RequestId, Stream] = {}
+        self._inquiries: dict[RequestId, Inquiry] = {}
         self._peers: dict[LinkId, Peer] = {}
         self._links = count(1)
         self._revision = fleet.revision
@@ -89,14 +93,25 @@ class Switchboard:
     def open(self, request: GenerateRequest) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`."""
         stream = Stream(RequestId(uuid.uuid4().hex), self._close)
-        decisions = self._fleet.open(stream.id, request, self._clock())
+        self._streams[stream.id] = stream
+        self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
+        return stream
+
+    def ask(self, question: Question) -> Inquiry:
+        """Accept `question`. Raises as `open` does, and for what no agent here can answer."""
+        inquiry = Inquiry(RequestId(uuid.uuid4().hex), self._close)
+        self._inquiries[inquiry.id] = inquiry
+        self._accept(inquiry.id, self._fleet.ask(inquiry.id, question, self._clock()))
+        return inquiry
+
+    def _accept(self, id: RequestId, decisions: list[Decision]) -> None:
+        """Carry out what follows from a newcomer; raise what it was refused with."""
         refusals = [decision for decision in decisions if isinstance(decision, Refuse)]
-        if not refusals:
-            self._streams[stream.id] = stream
+        if refusals:
+            self._forget(id)
         self._carry_out(decisions)
         for refusal in refusals:
             raise refusal.error
-        return stream
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
         """Cancel all of `ids` at once; the number of them that had not ended."""
@@ -106,7 +121,11 @@ class Switchboard:
 
     def _close(self, id: RequestId) -> None:
         self._carry_out(self._fleet.close(id, self._clock()))
+        self._forget(id)
+
+    def _forget(self, id: RequestId) -> None:
         self._streams.pop(id, None)
+        self._inquiries.pop(id, None)
 
     # ---- agents
 
@@ -198,6 +217,8 @@ class Switchboard:
                 case Finish(ending=ending):
                     self._recorder.ended(ending)
                     _log(ending)
+                case Settle(query=id, outcome=outcome):
+                    self._inquiries.pop(id).settle(outcome)
                 case Refuse():
                     pass  # `open` raises it
                 case _:

@@ -59,8 +59,9 @@ class RequestView:
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.
 
-    `is_ready`: some agent that takes work has a slot, free or not. `tokens_total` only grows, as
-    does `items_ignored`: what agents said of requests that were not with them (any more).
+    `is_ready`: some agent that takes work has a slot, free or not, or embeds. `tokens_total` only
+    grows, as does `items_ignored`: what agents said of requests that were not with them (any more).
+    Parts are those of queries: that no agent has yet, and that agents have.
     """
 
     num_agents: int
@@ -72,6 +73,8 @@ class FleetTotals:
     slots_busy: int
     tokens_total: int
     items_ignored: int
+    parts_waiting: int = 0
+    parts_asked: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

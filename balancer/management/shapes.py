@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ...shared.messages import Statistics
+from ...shared.messages import ModelInfo, Statistics
 from ..fleet.view import AgentView, FleetView, RequestView
 from .throughput import Throughput
 
@@ -26,7 +26,7 @@ def agent_json(agent: AgentView, throughput: Throughput) -> Json:
         "version": agent.version,
         "state": agent.state,
         "slots": {"total": agent.slots.total, "busy": agent.slots.busy},
-        "model": asdict(agent.model) if agent.model else None,
+        "model": _model(agent.model) if agent.model else None,
         "issues": [{"code": issue.code, "message": issue.message} for issue in agent.issues],
         "download": None,
         "throughput": {
@@ -107,3 +107,7 @@ def _rounded(rate: float | None) -> float | None:
 def dumps(body: Json) -> str:
     """Compact JSON on one line."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def _model(model: ModelInfo) -> dict[str, object]:
+    return asdict(model) | {"tasks": list(model.tasks)}

@@ -33,6 +33,7 @@ def test_an_agent() -> None:
             "parameters": 1_200_000,
             "size_bytes": 8_000_000,
             "context_size": 1024,
+            "tasks": ["generate"],
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long"}],
         "download": None,

@@ -1,0 +1,244 @@
+"""Which part of a query goes to which agent: one kind of query, whose parts take no slots.
+
+The agent that has the fewest parts gets the next one. Of the queries that wait, each has a part
+assigned in turn, so a small one never waits for a large one as a whole.
+
+Invariants: no agent has more than `per_agent` parts; no part waits while an agent that could take
+it has room; a part is pending, with one agent, or done.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...shared.inference import RequestId
+from .decisions import LinkId
+from .ranking import Groups
+
+
+class Part(NamedTuple):
+    """The part with this number of a query."""
+
+    query: RequestId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Ask the agent for the part."""
+
+    part: Part
+    link: LinkId
+
+
+@dataclass(slots=True)
+class _Agent:
+    link: LinkId
+    model: str | None = None
+    turn: int = 0
+    is_ranked: bool = False
+    parts: set[Part] = field(default_factory=set)
+
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        return (None, self.model)
+
+
+@dataclass(slots=True)
+class _Query:
+    model: str | None
+    pending: deque[int]
+    asked: dict[int, LinkId] = field(default_factory=dict)
+
+
+class Lane:
+    """Knows no time and no content. Every method returns what has become possible to hand out."""
+
+    def __init__(self, per_agent: int) -> None:
+        self._per_agent = per_agent
+        self._agents: dict[LinkId, _Agent] = {}
+        self._queries: dict[RequestId, _Query] = {}
+        self._waiting: Groups[RequestId, float] = Groups()
+        self._free: Groups[LinkId, tuple[float, int]] = Groups()
+        self._num_turns = 0
+        self._num_able = 0
+        self.num_waiting = 0
+        """Queries with a part that no agent has yet."""
+        self.num_pending = 0
+        """Parts that no agent has yet."""
+        self.num_asked = 0
+        """Parts that agents have."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an agent takes such queries."""
+        return self._num_able > 0
+
+    def has_room(self, model: str | None) -> bool:
+        """Whether a part for that model would go to an agent at once."""
+        return self._free.first(model) is not None
+
+    # ---- queries
+
+    def opened(self, id: RequestId, model: str | None, num_parts: int) -> list[Hand]:
+        """A query is here."""
+        if id in self._queries:
+            raise ValueError(f"query {id} is here already")
+        query = self._queries[id] = _Query(model, deque(range(num_parts)))
+        self.num_pending += num_parts
+        self._wait(id, query)
+        return self._spread(id, query)
+
+    def closed(self, id: RequestId) -> tuple[list[Hand], list[Hand]]:
+        """A query is over: what agents still had of it, and what they can have instead."""
+        query = self._queries.pop(id)
+        if query.pending:
+            self._leave(id, query)
+            self.num_pending -= len(query.pending)
+        withdrawn = [Hand(Part(id, number), link) for number, link in query.asked.items()]
+        for hand in withdrawn:
+            self._agents[hand.link].parts.remove(hand.part)
+        self.num_asked -= len(withdrawn)
+        links = dict.fromkeys(hand.link for hand in withdrawn)
+        return withdrawn, self._fill_all(links)
+
+    def holder(self, part: Part) -> LinkId | None:
+        """Who has the part."""
+        query = self._queries.get(part.query)
+        return None if query is None else query.asked.get(part.number)
+
+    def done(self, part: Part) -> list[Hand]:
+        """The agent has answered."""
+        link = self._take_back(part)
+        return self._fill_all([link])
+
+    def came_back(self, part: Part) -> list[Hand]:
+        """The agent would not answer: it takes nothing until it changes, and another may."""
+        self._assign_model(self._agents[self._take_back(part)], None)
+        self._return(part)
+        return self._spread(part.query, self._queries[part.query])
+
+    # ---- agents
+
+    def agent_changed(self, link: LinkId, model: str | None) -> list[Hand]:
+        """An agent takes queries for `model`, or none; what it has, it goes on with."""
+        self._assign_model(self._agents.setdefault(link, _Agent(link)), model)
+        return self._fill_all([link])
+
+    def agent_left(self, link: LinkId) -> tuple[list[Part], list[Hand]]:
+        """An agent is gone: what it had, and who can have that instead."""
+        agent = self._agents.pop(link, None)
+        if agent is None:
+            return [], []
+        self._assign_model(agent, None)
+        lost = sorted(agent.parts)
+        self.num_asked -= len(lost)
+        for part in reversed(lost):
+            del self._queries[part.query].asked[part.number]
+            self._return(part)
+        ids = dict.fromkeys(part.query for part in lost)
+        return lost, [hand for id in ids for hand in self._spread(id, self._queries[id])]
+
+    # ---- inside
+
+    def _assign_model(self, agent: _Agent, model: str | None) -> None:
+        """From now on it takes queries for that model, or none."""
+        self._unrank(agent)
+        self._num_able += (model is not None) - (agent.model is not None)
+        agent.model = model
+
+    def _spread(self, id: RequestId, query: _Query) -> list[Hand]:
+        hands = []
+        while query.pending and (first := self._free.first(query.model)) is not None:
+            hands.append(self._hand(id, self._agents[first[1]]))
+        return hands
+
+    def _fill_all(self, links: Iterable[LinkId]) -> list[Hand]:
+        hands = []
+        for link in links:
+            agent = self._agents[link]
+            self._rank(agent)
+            while agent.is_ranked and (id := self._next_for(agent)) is not None:
+                hands.append(self._hand(id, agent))
+        return hands
+
+    def _hand(self, id: RequestId, agent: _Agent) -> Hand:
+        query = self._queries[id]
+        self._num_turns += 1
+        part = Part(id, query.pending.popleft())
+        self.num_pending -= 1
+        self.num_asked += 1
+        query.asked[part.number] = agent.link
+        agent.parts.add(part)
+        agent.turn = self._num_turns
+        self._rank(agent)
+        if query.pending:
+            self._waiting.set(query.model, id, self._num_turns)
+        else:
+            self._leave(id, query)
+        return Hand(part, agent.link)
+
+    def _next_for(self, agent: _Agent) -> RequestId | None:
+        heads = [head for key in agent.keys if (head := self._waiting.first(key)) is not None]
+        return min(heads)[1] if heads else None
+
+    def _take_back(self, part: Part) -> LinkId:
+        link = self._queries[part.query].asked.pop(part.number)
+        self._agents[link].parts.remove(part)
+        self.num_asked -= 1
+        return link
+
+    def _return(self, part: Part) -> None:
+        query = self._queries[part.query]
+        query.pending.appendleft(part.number)
+        self.num_pending += 1
+        if len(query.pending) == 1:
+            self._wait(part.query, query)
+
+    def _wait(self, id: RequestId, query: _Query) -> None:
+        self._waiting.set(query.model, id, self._num_turns)
+        self.num_waiting += 1
+
+    def _leave(self, id: RequestId, query: _Query) -> None:
+        self._waiting.remove(query.model, id)
+        self.num_waiting -= 1
+
+    def _rank(self, agent: _Agent) -> None:
+        if agent.model is None or len(agent.parts) >= self._per_agent:
+            self._unrank(agent)
+            return
+        agent.is_ranked = True
+        for key in agent.keys:
+            self._free.set(key, agent.link, (float(len(agent.parts)), agent.turn))
+
+    def _unrank(self, agent: _Agent) -> None:
+        if agent.is_ranked:
+            agent.is_ranked = False
+            for key in agent.keys:
+                self._free.remove(key, agent.link)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        asked = {
+            Part(id, n): link for id, q in self._queries.items() for n, link in q.asked.items()
+        }
+        if asked != {part: a.link for a in self._agents.values() for part in a.parts}:
+            raise RuntimeError("queries and agents disagree")
+        if self.num_pending != sum(len(query.pending) for query in self._queries.values()):
+            raise RuntimeError("pending parts are miscounted")
+        if self.num_asked != len(asked) or self._num_able != sum(
+            agent.model is not None for agent in self._agents.values()
+        ):
+            raise RuntimeError("asked parts or able agents are miscounted")
+        if self.num_waiting != sum(bool(query.pending) for query in self._queries.values()):
+            raise RuntimeError("waiting queries are miscounted")
+        for agent in self._agents.values():
+            if len(agent.parts) > self._per_agent:
+                raise RuntimeError(f"{agent.link} has too many parts")
+            if agent.model is not None and agent.is_ranked != (len(agent.parts) < self._per_agent):
+                raise RuntimeError(f"{agent.link} is misplaced")
+            if agent.is_ranked and self._next_for(agent) is not None:
+                raise RuntimeError(f"a part waits for {agent.link} in vain")
+        self._waiting.check_integrity()
+        self._free.check_integrity()
