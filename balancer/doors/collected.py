@@ -1,5 +1,6 @@
 """One request's events gathered, for the doors that answer in one piece."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from ...shared.inference import (
@@ -10,6 +11,7 @@ from ...shared.inference import (
     Notice,
     Token,
     TokenKind,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
 )
@@ -22,6 +24,7 @@ class Collected:
         self.notices: list[Notice] = []
         self.calls: list[ToolCall] = []
         self._texts: dict[TokenKind, list[str]] = {}
+        self._log_probs: dict[TokenKind, list[TokenLogProbs]] = {}
         self._end: EndEvent | None = None
 
     def add(self, event: Event) -> None:
@@ -31,6 +34,8 @@ class Collected:
         match event:
             case Token():
                 self._texts.setdefault(event.kind, []).append(event.text)
+                if event.log_probs:
+                    self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
             case ToolCallStarted():
                 pass  # what is gathered is the whole call
             case ToolCall():
@@ -45,6 +50,10 @@ class Collected:
     def text(self, kind: TokenKind = "content") -> str:
         """All text of `kind` so far."""
         return "".join(self._texts.get(kind, ()))
+
+    def log_probs(self, kind: TokenKind = "content") -> Sequence[TokenLogProbs]:
+        """Those of the tokens of `kind` so far, where they were asked for."""
+        return self._log_probs.get(kind, ())
 
     @property
     def end(self) -> EndEvent:

@@ -24,6 +24,7 @@ from ...shared.inference import (
     ToolCallStarted,
 )
 from .collected import Collected
+from .log_probs import entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,10 @@ class EventWriter:
         """`event` as bytes that are ready to be written."""
         if isinstance(event, Token):
             start = self._token_starts.get(event.kind) or self._token_start(event.kind)
-            return b"%b%b}%b" % (start, to_json(event.text), self._framing.after)
+            text = to_json(event.text)
+            if event.log_probs:
+                text += b',"logprobs":' + to_json(entries(event.log_probs))
+            return b"%b%b}%b" % (start, text, self._framing.after)
         match event:
             case ToolCallStarted():
                 return self._event("tool_call_started", {"call": asdict(event)})
@@ -103,13 +107,16 @@ def end_fields(end: EndEvent) -> dict[str, object]:
 
 
 def answer_fields(collected: Collected) -> dict[str, object]:
-    """A whole answer: the `done` fields and `text`; `reasoning`, `tool_calls`, `warnings` if any.
+    """A whole answer: the `done` fields and `text`.
 
+    With `logprobs`, those of the text; `reasoning`, `tool_calls`, `warnings` if there are any.
     If the request failed, only `error`.
     """
     if isinstance(collected.end, Failed):
         return end_fields(collected.end)
     answer = done_fields(collected.end) | {"text": collected.text()}
+    if log_probs := collected.log_probs():
+        answer["logprobs"] = entries(log_probs)
     if reasoning := collected.text("reasoning"):
         answer["reasoning"] = reasoning
     if collected.calls:

@@ -24,11 +24,13 @@ from ....shared.inference import (
     Notice,
     Token,
     TokenKind,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
 )
 from ..collected import Collected
 from .errors import openai_error
+from .log_probs import CompletionLogProbs, chat_log_probs
 
 _FINISH_REASONS: dict[FinishReason, str] = {
     "stop": "stop",
@@ -36,6 +38,9 @@ _FINISH_REASONS: dict[FinishReason, str] = {
     "tool_calls": "tool_calls",
     "cancelled": "stop",
 }
+
+
+_TEXT_END = b',"finish_reason":null}]}\n\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +59,17 @@ class Shape(Protocol):
     object_name: str
     chunk_name: str
 
-    def choice(self, collected: Collected) -> dict[str, object]:
+    def choice(self, number: int, collected: Collected) -> dict[str, object]:
         """A choice of a whole answer, but for `index` and `finish_reason`."""
 
-    def opening(self) -> dict[str, object] | None:
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Those of a choice's next token, where they are wanted."""
+
+    def opening(self, number: int) -> dict[str, object] | None:
         """What a choice's first chunk carries, if there is one before its text."""
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """JSON from after the choice's index up to a token's text, and from there to its end."""
+        """JSON from after the choice's index up to a token's text, and from there on."""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
         """What the first chunk of a choice's call carries."""
@@ -77,7 +85,10 @@ class Chat:
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
 
-    def choice(self, collected: Collected) -> dict[str, object]:
+    def __init__(self, *, has_log_probs: bool = False) -> None:
+        self._has_log_probs = has_log_probs
+
+    def choice(self, number: int, collected: Collected) -> dict[str, object]:
         """A whole message."""
         text = collected.text()
         content = text if text or not collected.calls else None
@@ -88,9 +99,16 @@ class Chat:
             message["tool_calls"] = [
                 _call(call.id, call.name, call.arguments) for call in collected.calls
             ]
-        return {"message": message}
+        log_probs = chat_log_probs(collected.log_probs()) if self._has_log_probs else None
+        return {"message": message, "logprobs": log_probs}
 
-    def opening(self) -> dict[str, object] | None:
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Of the content; what else is said is no part of it."""
+        if not self._has_log_probs or token.kind != "content":
+            return None
+        return chat_log_probs(token.log_probs)
+
+    def opening(self, number: int) -> dict[str, object] | None:
         """The role comes first."""
         return {"delta": {"role": "assistant", "content": ""}}
 
@@ -118,13 +136,32 @@ class Completion:
     object_name = "text_completion"
     chunk_name = "text_completion"
 
-    def choice(self, collected: Collected) -> dict[str, object]:
-        """The text."""
-        return {"text": collected.text()}
+    def __init__(self, *, has_log_probs: bool = False, echoes: Sequence[str] = ()) -> None:
+        """`echoes` are what each choice begins with, if they begin with anything."""
+        self._has_log_probs = has_log_probs
+        self._echoes = echoes
+        self._log_probs: dict[int, CompletionLogProbs] = {}
 
-    def opening(self) -> dict[str, object] | None:
-        """The text comes first."""
-        return None
+    def choice(self, number: int, collected: Collected) -> dict[str, object]:
+        """The text."""
+        text = self._echo(number) + collected.text()
+        return {"text": text, "logprobs": self._told(number, collected.log_probs())}
+
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Raw text has one kind only."""
+        return self._told(number, token.log_probs)
+
+    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> dict[str, object] | None:
+        if not self._has_log_probs:
+            return None
+        return self._log_probs.setdefault(number, CompletionLogProbs()).render(log_probs)
+
+    def _echo(self, number: int) -> str:
+        return self._echoes[number] if self._echoes else ""
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The prompt comes first, if it is wanted."""
+        return {"text": echo} if (echo := self._echo(number)) else None
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
         """Raw text has one kind only."""
@@ -162,7 +199,9 @@ class ChunkWriter:
             frame = self._text_frames.get((number, event.kind))
             opening = b"" if frame else self._opening(number)
             start, end = frame or self._text_frame(number, event.kind)
-            return b"%b%b%b%b" % (opening, start, to_json(event.text), end)
+            log_probs = self._shape.log_probs(number, event)
+            told = b"null" if log_probs is None else to_json(log_probs)
+            return b"%b%b%b%b%b%b" % (opening, start, to_json(event.text), end, told, _TEXT_END)
         match event:
             case Failed():
                 raise event.error
@@ -187,14 +226,14 @@ class ChunkWriter:
         if number in self._begun:
             return b""
         self._begun.add(number)
-        opening = self._shape.opening()
+        opening = self._shape.opening(number)
         return b"" if opening is None else self._chunk(number, opening, None)
 
     def _text_frame(self, number: int, kind: TokenKind) -> tuple[bytes, bytes]:
         start, end = self._shape.text_frame(kind, self._num_calls[number] - 1)
         frame = (
             b'%b{"index":%d,%b' % (self._start, number, start),
-            end + b',"logprobs":null,"finish_reason":null}]}\n\n',
+            end + b',"logprobs":',
         )
         self._text_frames[number, kind] = frame
         return frame
@@ -234,8 +273,7 @@ def whole_answer(
     choices = [
         {
             "index": number,
-            **shape.choice(collected),
-            "logprobs": None,
+            **shape.choice(number, collected),
             "finish_reason": _FINISH_REASONS[end.finish_reason],
         }
         for number, (collected, end) in enumerate(zip(answers, ends, strict=True))

@@ -6,7 +6,7 @@ for nothing (`"modalities": ["text"]`). Beyond OpenAI's there are llama.cpp's sa
 `top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
 `add_generation_prompt` and `continue_final_message`.
 
-Of `tool_choice` there are `"auto"` and `"none"`.
+What OpenAI's cannot say of an answer's form goes into `grammar`, as in the native API.
 
 Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/completions` too; other
 defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
@@ -23,9 +23,9 @@ from ....shared.errors import InvalidRequest
 from ....shared.inference import (
     TO_GO_ON,
     GenerateRequest,
+    Grammar,
     MaxTokens,
     Messages,
-    ToolChoice,
     TopLogprobs,
     can_go_on,
 )
@@ -33,6 +33,7 @@ from ....shared.sampling import SamplingChoices, sampling_fields
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..given import fields_given
+from .formats import Choice, ResponseFormat, neutral_choice
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -49,23 +50,18 @@ IGNORED = frozenset(
     }
 )
 
-# Each with the values, as JSON, that are let through; but for `_SERVED` they ask for nothing.
+# Each with the values, as JSON, that are let through: they ask for nothing.
 _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "audio": frozenset(),
     "function_call": frozenset(),
     "functions": frozenset(),
     "modalities": frozenset({b'["text"]'}),
-    "parallel_tool_calls": frozenset({b"true"}),
     "prediction": frozenset(),
     "reasoning_effort": frozenset(),
-    "response_format": frozenset({b'{"type":"text"}'}),
-    "tool_choice": frozenset({b'"auto"', b'"none"'}),
     "verbosity": frozenset(),
     "web_search_options": frozenset(),
 }
 _REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {}
-
-_SERVED = frozenset({"tool_choice"})
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -90,6 +86,7 @@ class _Body(SamplingChoices):
     stream_options: _StreamOptions | None = None
     max_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +94,9 @@ class _ChatBody(_Body):
     messages: Messages
     max_completion_tokens: MaxTokens | None = None
     tools: tuple[dict[str, Any], ...] | None = None
-    tool_choice: ToolChoice | None = None
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool = True
+    response_format: ResponseFormat | None = None
     chat_template_kwargs: TemplateVariables | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -118,7 +117,7 @@ class _CompletionBody(_Body):
 class Wanted:
     """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
 
-    `echoes` are the prompts, where their choices begin with them.
+    `echoes` are what each choice begins with, where choices begin with their prompts.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -127,6 +126,11 @@ class Wanted:
     stream: bool
     include_usage: bool
     echoes: tuple[str, ...] = ()
+
+    @property
+    def has_log_probs(self) -> bool:
+        """Whether tokens' log-probabilities are asked for."""
+        return self.requests[0].logprobs
 
 
 _chat = TypeAdapter(_ChatBody)
@@ -152,7 +156,9 @@ def parse_chat(body: bytes) -> Wanted:
     conversation = {
         "messages": parsed.messages,
         "tools": parsed.tools or None,
-        "tool_choice": parsed.tool_choice,
+        "tool_choice": neutral_choice(parsed.tool_choice),
+        "parallel_tool_calls": parsed.parallel_tool_calls,
+        "grammar": _grammar(parsed),
         "chat_template_kwargs": parsed.chat_template_kwargs or None,
         "add_generation_prompt": parsed.add_generation_prompt,
         "continue_final_message": parsed.continue_final_message,
@@ -161,6 +167,15 @@ def parse_chat(body: bytes) -> Wanted:
         "top_logprobs": parsed.top_logprobs or None,
     }
     return _wanted(parsed, [conversation])
+
+
+def _grammar(parsed: _ChatBody) -> Grammar | None:
+    grammar = parsed.response_format.grammar() if parsed.response_format else None
+    if grammar is not None and parsed.grammar is not None:
+        raise InvalidRequest(
+            "give only one of `response_format` and `grammar`", field="response_format"
+        )
+    return grammar or parsed.grammar
 
 
 def parse_completion(body: bytes) -> Wanted:
@@ -176,12 +191,14 @@ def parse_completion(body: bytes) -> Wanted:
     _check_completion(parsed)
     common = {
         "max_tokens": parsed.max_tokens,
+        "grammar": parsed.grammar,
         "suffix": parsed.suffix or None,
         "logprobs": parsed.logprobs is not None,
         "top_logprobs": parsed.logprobs or None,
     }
     wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    return replace(wanted, echoes=parsed.prompt if parsed.echo else ())
+    echoes = tuple(request.prompt or "" for request in wanted.requests) if parsed.echo else ()
+    return replace(wanted, echoes=echoes)
 
 
 def _check_completion(parsed: _CompletionBody) -> None:
@@ -199,7 +216,7 @@ def _check_completion(parsed: _CompletionBody) -> None:
 
 
 def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
-    given = fields_given(body, refused=refused, ignored=IGNORED, served=_SERVED)
+    given = fields_given(body, refused=refused, ignored=IGNORED)
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given

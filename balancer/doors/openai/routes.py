@@ -39,11 +39,12 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
 
     async def chat(request: web.Request) -> web.StreamResponse:
         wanted = parse_chat(await read_json_body(request))
-        return await _answer(switchboard, request, wanted, Chat())
+        return await _answer(switchboard, request, wanted, Chat(has_log_probs=wanted.has_log_probs))
 
     async def completions(request: web.Request) -> web.StreamResponse:
         wanted = parse_completion(await read_json_body(request))
-        return await _answer(switchboard, request, wanted, Completion())
+        shape = Completion(has_log_probs=wanted.has_log_probs, echoes=wanted.echoes)
+        return await _answer(switchboard, request, wanted, shape)
 
     return [
         web.get("/v1/models", models),

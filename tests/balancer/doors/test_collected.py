@@ -2,7 +2,16 @@ import pytest
 
 from arriero.balancer.doors.collected import Collected
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Event, Failed, Notice, Token, ToolCall, ToolCallStarted
+from arriero.shared.inference import (
+    Event,
+    Failed,
+    LogProb,
+    Notice,
+    Token,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+)
 from tests.balancer.doors.fake_switchboard import done
 
 
@@ -19,6 +28,16 @@ def test_texts_by_kind() -> None:
     )
     assert (answer.text(), answer.text("reasoning"), answer.text("tool_call")) == ("bd", "ac", "")
     assert answer.done() == answer.end == done()
+
+
+def test_log_probabilities_by_kind() -> None:
+    one, two = (TokenLogProbs(LogProb(number, b"x", -1.0)) for number in (1, 2))
+    answer = collected(
+        Token("a", "reasoning", (), (one,)), Token("b", log_probs=(two,)), Token("c"), done()
+    )
+    assert list(answer.log_probs()) == [two]
+    assert list(answer.log_probs("reasoning")) == [one]
+    assert list(answer.log_probs("tool_call")) == []
 
 
 def test_notices_are_kept() -> None:

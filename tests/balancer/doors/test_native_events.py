@@ -14,7 +14,15 @@ from arriero.balancer.doors.native_events import (
     end_fields,
 )
 from arriero.shared.errors import PromptTooLong
-from arriero.shared.inference import Failed, Notice, Token, ToolCall, ToolCallStarted
+from arriero.shared.inference import (
+    Failed,
+    LogProb,
+    Notice,
+    Token,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+)
 from tests.balancer.doors.fake_switchboard import done
 
 # Text that reached us as UTF-8 has no lone surrogates.
@@ -36,6 +44,23 @@ def test_sse_has_one_data_line_for_any_text(text: str) -> None:
     assert event.startswith(b"data: ") and event.endswith(b"\n\n")
     assert b"\n" not in event[:-2] and b"\r" not in event
     assert json.loads(event[6:])["text"] == text
+
+
+def test_log_probabilities_stand_beside_their_text() -> None:
+    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
+    line = EventWriter({"id": "r"}, NDJSON_LINES).render(Token("x", log_probs=log_probs))
+    told = [{"token": "x", "logprob": -0.5, "bytes": [120], "top_logprobs": []}]
+    assert json.loads(line) == {
+        "event": "token",
+        "id": "r",
+        "kind": "content",
+        "text": "x",
+        "logprobs": told,
+    }
+    collected = Collected()
+    for event in (Token("x", log_probs=log_probs), done()):
+        collected.add(event)
+    assert answer_fields(collected)["logprobs"] == told
 
 
 def test_notifications_for_an_entry_of_a_batch() -> None:

@@ -21,8 +21,10 @@ from arriero.shared.inference import (
     Done,
     Event,
     Failed,
+    LogProb,
     Notice,
     Token,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
     Usage,
@@ -234,3 +236,71 @@ def test_a_prompt_counts_once_whatever_its_choices() -> None:
     assert usage["completion_tokens"] == 10
     assert usage["total_tokens"] == 40
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 4}
+
+
+# ---- log-probabilities and echoes
+
+A = TokenLogProbs(LogProb(1, b"a", -0.5), (LogProb(2, b"b", -0.1),))
+B = TokenLogProbs(LogProb(2, b"b", -1.5))
+
+
+def chosen(chunks: list[Any]) -> list[Any]:
+    return [chunk["choices"][0] for chunk in chunks]
+
+
+def gathered(*events: Event) -> Collected:
+    collected = Collected()
+    for event in events:
+        collected.add(event)
+    return collected
+
+
+def choices_of(shape: Shape, *answers: Collected) -> Any:
+    return whole_answer(shape, HEAD, answers, 1)["choices"]
+
+
+def test_log_probabilities_of_chats_content() -> None:
+    shape = Chat(has_log_probs=True)
+    events = [Token("hm", "reasoning", (1,), (B,)), Token("a", log_probs=(A,)), Token(""), done()]
+    chunks = written(writer(shape), *((0, event) for event in events))
+    opening, thought, content, empty, end = (each["logprobs"] for each in chosen(chunks))
+    assert (opening, thought, end) == (None, None, None)
+    assert [each["token"] for each in content["content"]] == ["a"]
+    assert empty == {"content": [], "refusal": None}
+    (choice,) = choices_of(shape, gathered(*events))
+    assert choice["logprobs"] == content
+
+
+def test_log_probabilities_of_completions_stand_choice_by_choice() -> None:
+    events = (
+        (0, Token("a", log_probs=(A,))),
+        (1, Token("b", log_probs=(B,))),
+        (0, Token("b", log_probs=(B,))),
+    )
+    parts = written(
+        writer(Completion(has_log_probs=True), num_choices=2), *events, (0, done()), (1, done())
+    )
+    told = [each["logprobs"] for each in chosen(parts)[:3]]
+    assert [(each["tokens"], each["text_offset"]) for each in told] == [
+        *((["a"], [0]), (["b"], [0]), (["b"], [1])),
+    ]
+
+
+@pytest.mark.parametrize("shape", [Chat(), Completion()])
+def test_nobody_is_told_what_he_did_not_ask_for(shape: Shape) -> None:
+    told = Token("a", log_probs=(A,))
+    chunks = written(writer(shape), (0, told), (0, done()))
+    assert {each["logprobs"] for each in chosen(chunks)} == {None}
+    (choice,) = choices_of(shape, gathered(told, done()))
+    assert choice["logprobs"] is None
+
+
+def test_an_echo_comes_first() -> None:
+    shape = Completion(echoes=("x ", "y "))
+    events = ((1, Token("a")), (0, Token("b")), (1, Token("c")), (1, done()), (0, done()))
+    chunks = written(writer(shape), *events)
+    assert [(each["index"], each["text"]) for each in chosen(chunks)] == [
+        *((1, "y "), (1, "a"), (0, "x "), (0, "b"), (1, "c"), (1, ""), (0, "")),
+    ]
+    whole = choices_of(shape, gathered(Token("a"), done()), gathered(done()))
+    assert [choice["text"] for choice in whole] == ["x a", "y "]

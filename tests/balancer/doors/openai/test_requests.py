@@ -13,7 +13,14 @@ from arriero.balancer.doors.openai.requests import (
     parse_completion,
 )
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    NamedTool,
+    RegexGrammar,
+    TextPart,
+)
 from tests.balancer.doors.json_values import JSON_VALUES, objects_like
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -150,12 +157,8 @@ def test_hints_are_ignored(name: str) -> None:
         ("function_call", "auto"),
         ("functions", []),
         ("modalities", ["text", "audio"]),
-        ("parallel_tool_calls", False),
         ("prediction", {}),
         ("reasoning_effort", "low"),
-        ("response_format", {"type": "json_object"}),
-        ("tool_choice", "required"),
-        ("tool_choice", {"type": "function", "function": {"name": "now"}}),
         ("verbosity", "low"),
         ("web_search_options", {}),
     ],
@@ -196,7 +199,7 @@ def test_what_log_probabilities_cannot_be(body: Any) -> None:
 
 
 def test_an_echo_is_of_the_prompts() -> None:
-    assert completion(prompt=["a", "b"], echo=True).echoes == ("a", "b")
+    assert completion(prompt=["a", "b"], echo=True, n=2).echoes == ("a", "a", "b", "b")
     assert completion(prompt="a").echoes == ()
 
 
@@ -354,3 +357,87 @@ def test_any_messages_are_refused_or_taken(messages: Any) -> None:
         chat(messages=messages)
     except InvalidRequest as error:
         assert error.message
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def schema_format(**fields: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", **fields}}
+
+
+@pytest.mark.parametrize(
+    ("format", "schema", "place"),
+    [
+        (None, None, None),
+        ({"type": "text"}, None, None),
+        ({"type": "json_object"}, {"type": "object"}, "response_format"),
+        (schema_format(), {"type": "object"}, "response_format.json_schema.schema"),
+        (
+            schema_format(schema=SCHEMA, strict=True, description="what it is"),
+            SCHEMA,
+            "response_format.json_schema.schema",
+        ),
+    ],
+)
+def test_response_formats(format: Any, schema: Any, place: str | None) -> None:
+    (request,) = chat(response_format=format).requests
+    wanted = (
+        None
+        if schema is None
+        else JsonSchemaGrammar(type="json_schema", schema=schema, place=place or "")
+    )
+    assert request.grammar == wanted
+
+
+@pytest.mark.parametrize(
+    ("format", "field"),
+    [
+        ({"type": "xml"}, "response_format"),
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "json_schema", "json_schema": {}}, "response_format.json_schema.name"),
+        (schema_format(schema=[]), "response_format.json_schema.schema"),
+        ("json", "response_format"),
+    ],
+)
+def test_what_response_formats_cannot_be(format: Any, field: str) -> None:
+    assert refusal(chat, response_format=format).field == field
+
+
+def test_grammars_as_in_the_native_api() -> None:
+    grammar = {"type": "regex", "pattern": "yes|no"}
+    wanted = RegexGrammar(type="regex", pattern="yes|no")
+    assert chat(grammar=grammar).requests[0].grammar == wanted
+    assert completion(grammar=grammar).requests[0].grammar == wanted
+    error = refusal(chat, grammar=grammar, response_format={"type": "json_object"})
+    assert error.field == "response_format"
+
+
+@pytest.mark.parametrize(
+    ("choice", "neutral"),
+    [
+        ("required", "required"),
+        ({"type": "function", "function": {"name": "now"}}, NamedTool(name="now")),
+    ],
+)
+def test_calls_that_have_to_be_made(choice: Any, neutral: Any) -> None:
+    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    assert request.tool_choice == neutral
+    assert request.parallel_tool_calls
+
+
+@pytest.mark.parametrize(
+    ("choice", "field"),
+    [
+        ("any", "tool_choice"),
+        ({"type": "custom", "custom": {"name": "x"}}, "tool_choice.type"),
+        ({"type": "function", "name": "x"}, "tool_choice.function"),
+    ],
+)
+def test_what_choices_cannot_be(choice: Any, field: str) -> None:
+    assert refusal(chat, tool_choice=choice).field.startswith(field)
+
+
+def test_one_call_at_a_time() -> None:
+    (request,) = chat(tools=[{"type": "function"}], parallel_tool_calls=False).requests
+    assert not request.parallel_tool_calls

@@ -1,0 +1,19 @@
+from arriero.balancer.doors.log_probs import entries, text_of
+from arriero.shared.inference import LogProb, TokenLogProbs
+
+A = LogProb(7, b"a", -0.25)
+PART = LogProb(8, "☃".encode()[:2], -1.5)
+
+
+def test_a_part_of_a_character_is_spelled_out() -> None:
+    assert text_of(A) == "a"
+    assert text_of(PART) == r"\xe2\x98"
+
+
+def test_an_entry_has_the_token_its_bytes_and_the_likeliest() -> None:
+    told_a = {"token": "a", "logprob": -0.25, "bytes": [97]}
+    told_part = {"token": r"\xe2\x98", "logprob": -1.5, "bytes": [0xE2, 0x98]}
+    assert entries([TokenLogProbs(A), TokenLogProbs(PART, (A, PART))]) == [
+        told_a | {"top_logprobs": []},
+        told_part | {"top_logprobs": [told_a, told_part]},
+    ]
