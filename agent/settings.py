@@ -94,6 +94,11 @@ class AgentSettings(DaemonSettings):
         AfterValidator(_holds_a_slot),
         Shown("N", "slots times context size"),
     ] = Field(default=None, description="KV cache in tokens, shared by all slots")
+    host_cache: Annotated[Size, Field(ge=0), Shown("SIZE", "1GiB")] = Field(
+        default=2**30,
+        description="host memory for prompts and answers that the KV cache has no place for; "
+        "0 keeps none there",
+    )
     threads: Annotated[int, Field(ge=1, le=1024), Shown("N", "physical cores")] = Field(
         default_factory=default_threads, description="threads of the engine"
     )

@@ -117,13 +117,15 @@ class Status:
 class Cells:
     """The cells of the KV cache: `used` by running sequences, `kept` as prefixes; the rest is free.
 
-    Cells of a prefix that a running sequence shares are used, not kept.
+    Cells of a prefix that a running sequence shares are used, not kept. Beyond the cache, `parked`
+    cells' worth of prefixes is in the agent's host memory.
     """
 
     __pydantic_config__ = STRICT
     total: Total = 0
     used: Total = 0
     kept: Total = 0
+    parked: Total = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

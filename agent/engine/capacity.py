@@ -10,9 +10,9 @@ class Capacity:
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
-    `can_shift` says whether cells can move to other positions. Computing a token costs as much as
-    `keep_for` generated tokens pay for passing over one cell more. At most `max_draft` tokens are
-    drafted for a sequence in a step: none where it cannot give up its last cells.
+    `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
+    can be in host memory. At most `max_draft` tokens are drafted for a sequence in a step: none
+    where it cannot give up its last cells.
     """
 
     batch_size: int
@@ -20,5 +20,5 @@ class Capacity:
     num_holders: int
     can_share: bool
     can_shift: bool
-    keep_for: int
+    most_parked: int
     max_draft: int = 0

@@ -44,7 +44,8 @@ class LoadEngine(Protocol):
     """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`.
 
     They share `kv_cells` cells; `None` gives them as many as they can hold together. Up to
-    `speculate` tokens can be drafted for each in a step, where the model is one that allows it.
+    `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
+    tokens be drafted for each sequence in a step, where the model is one that allows it.
     """
 
     def __call__(
@@ -54,6 +55,7 @@ class LoadEngine(Protocol):
         slots: int,
         context_size: int,
         kv_cells: int | None,
+        host_cache: int,
         threads: int,
         gpu_layers: int,
         speculate: int,

@@ -3,12 +3,11 @@
 Everything that changes cells is recorded as an edit, to be carried out before the next batch, in
 the order in which it happened here.
 
-A prefix is shared by reference. Kept prefixes go when cells or holders are needed, the one that was
-not used for the longest time first. They also go in time, for they are not free: every token that
-is generated passes over every cell in use, whoever holds it. After `keep_for` generated tokens an
-unused prefix has cost as much as computing it again; keeping it for so long and no longer is never
-worse than twice the best that could be done by knowing the future. A model that cannot share (it
-cannot give up a suffix of a sequence, or may have lost the start of one) keeps nothing.
+A prefix is shared by reference. Kept prefixes leave the cells when those are needed or when nobody
+used them for a while, for host memory, from where they come back in a fraction of the time that
+computing them takes; the one that was not used for the longest time goes first (`shelf`). A model
+that cannot share (it cannot give up a suffix of a sequence, or may have lost the start of one)
+keeps nothing.
 
 Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
 """
@@ -17,15 +16,19 @@ from collections.abc import Sequence
 
 from .cells import Cells
 from .prefix_cache import Found, PrefixCache
-from .step import Clear, Copy, Discard, Edit, Load
+from .shelf import Shelf
+from .step import Clear, Copy, Discard, Edit, Load, Park, Restore
 from .stored_prompt import StoredPrompt
 
 
 class Memory:
-    """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves."""
+    """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves.
+
+    Of the kept ones up to `most_parked` cells go to host memory.
+    """
 
     def __init__(
-        self, *, slots: int, holders: int, num_cells: int, can_share: bool, keep_for: int
+        self, *, slots: int, holders: int, num_cells: int, can_share: bool, most_parked: int
     ) -> None:
         self.can_share = can_share
         self.num_cells = num_cells
@@ -34,11 +37,8 @@ class Memory:
         self._cells = Cells(slots=slots)
         self._prefixes = PrefixCache()
         self._histories: dict[int, list[int]] = {}  # of slots whose tokens may all be shared
-        self._keep_for = keep_for
         self._num_generated = 0
-        self._next_look = keep_for
-        self._kept: dict[int, int] = {}  # with the number of generated tokens at the last use
-        self._shelf = list(range(slots, holders)) if can_share else []
+        self._shelf = Shelf(range(slots, holders if can_share else slots), most_parked=most_parked)
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
         self._edits: list[Edit] = []
@@ -54,6 +54,11 @@ class Memory:
     def num_kept(self) -> int:
         """Cells that only kept prefixes have."""
         return self._cells.num_used - self._cells.num_in_use
+
+    @property
+    def num_parked(self) -> int:
+        """Tokens of kept prefixes in host memory."""
+        return self._shelf.num_parked
 
     @property
     def num_available(self) -> int:
@@ -73,6 +78,8 @@ class Memory:
         """What `num_tokens` take of the available cells when their beginning was `found`."""
         if found.source is None:
             return num_tokens
+        if (parked := self._shelf.length_parked(found.source)) is not None:
+            return max(num_tokens, parked)  # all of it comes back for a moment
         return num_tokens - found.length + self._cells.num_not_in_use(found.source, found.length)
 
     # ---- a running sequence
@@ -83,7 +90,7 @@ class Memory:
             return Found()
         for slot in self._histories:
             self._catch_up(slot)
-        computed = {holder: self._cells.length(holder) for holder in self._used_at}
+        computed = {holder: self._num_computed(holder) for holder in self._used_at}
         return self._prefixes.find(tokens, most=most, computed=computed, used_at=self._used_at)
 
     def enter(
@@ -95,9 +102,8 @@ class Memory:
         as it grows.
         """
         if found.source is not None:
-            self._cells.share(found.source, slot, found.length)
-            self._edits.append(Copy(found.source, slot, found.length))
             self._use(found.source)
+            self._begin_with(found.source, slot, found.length)
         self._announce(slot, history, most_shared)
 
     def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
@@ -127,8 +133,8 @@ class Memory:
     def generated(self, count: int) -> None:
         """`count` tokens were generated, by whomever."""
         self._num_generated += count
-        if self._num_generated >= self._next_look:
-            self._drop_stale()
+        for holder in self._shelf.idle(self._num_generated):
+            self._park(holder)
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
@@ -153,16 +159,20 @@ class Memory:
     # ---- room
 
     def make_room(self, count: int) -> None:
-        """Drop kept prefixes until `count` cells are free. Ask for no more than are available."""
-        while self.num_free < count:
-            self._drop_oldest()
+        """Kept prefixes go until `count` cells are free. Ask for no more than are available."""
+        self._make_room(count, sparing=None)
 
-    def drop_kept(self) -> bool:
-        """Drop all kept prefixes; whether there were any."""
-        had_any = bool(self._kept)
-        while self._kept:
-            self._drop_oldest()
+    def empty_cells(self) -> bool:
+        """No kept prefix stays in the cells; whether there were any."""
+        had_any = self._shelf.oldest_resident is not None
+        while (holder := self._shelf.oldest_resident) is not None:
+            self._put_away(holder)
         return had_any
+
+    def lose(self, holder: int) -> None:
+        """What was parked as `holder` cannot be had back."""
+        if holder in self._shelf:
+            self._drop(holder)
 
     def lower_limit(self, num_free: int) -> None:
         """Believe no longer in more than `num_free` free cells."""
@@ -188,49 +198,79 @@ class Memory:
         _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
         _check(self._limit <= self.num_cells, f"limit {self._limit}")
         _check(self._histories.keys() <= self._used_at.keys(), "histories")
-        _check(not self._kept.keys() & {*self._shelf}, "kept prefixes")
-        _check(self._num_generated < self._next_look, "prefixes kept too long")
-        for holder in self._kept:
-            equal = self._cells.length(holder) == self._prefixes.length(holder)
+        self._shelf.check_integrity()
+        for holder in self._shelf:
+            equal = self._num_computed(holder) == self._prefixes.length(holder)
             _check(equal and holder in self._used_at, f"kept prefix {holder}")
 
     # ---- kept prefixes
 
     def _shelf_has_room(self) -> bool:
-        if not self._shelf and self._kept:
-            self._drop_oldest()
-        return bool(self._shelf)
+        if not self._shelf.has_free and (oldest := self._shelf.oldest) is not None:
+            self._drop(oldest)
+        return self._shelf.has_free
 
     def _keep(self, slot: int, tokens: list[int]) -> None:
         if not tokens:
             return
-        holder = self._shelf.pop()
+        holder = self._shelf.put(self._num_generated)
         self._prefixes.insert(holder, tokens)
-        if covering := self._prefixes.others_with_all_of(holder) & self._kept.keys():
+        if covering := [
+            one for one in self._prefixes.others_with_all_of(holder) if one in self._shelf
+        ]:
             self._prefixes.remove(holder)
-            self._shelf.append(holder)
+            self._shelf.remove(holder)
             self._use(max(covering))
             return
         self._cells.share(slot, holder, len(tokens))
         self._edits.append(Copy(slot, holder, len(tokens)))
-        for within in self._prefixes.others_within(holder) & self._kept.keys():
-            self._drop(within)
-        self._kept[holder] = self._num_generated
+        for within in self._prefixes.others_within(holder):
+            if within in self._shelf:
+                self._drop(within)
         self._use(holder)
 
-    def _drop_oldest(self) -> None:
-        self._drop(min(self._kept, key=self._used_at.__getitem__))
+    def _begin_with(self, source: int, slot: int, length: int) -> None:
+        parked = self._shelf.length_parked(source)
+        if parked is None:
+            self._cells.share(source, slot, length)
+            self._edits.append(Copy(source, slot, length))
+        else:
+            self._make_room(parked, sparing=source)
+            self._cells.grow(slot, length)
+            self._edits.append(Restore(source, slot, length))
 
-    def _drop_stale(self) -> None:
-        oldest_use = self._num_generated - self._keep_for
-        for holder in [holder for holder, use in self._kept.items() if use <= oldest_use]:
+    def _make_room(self, count: int, *, sparing: int | None) -> None:
+        while self.num_free < count:
+            oldest = self._shelf.oldest_resident
+            if oldest is None:
+                raise RuntimeError(f"{count} cells asked for, {self.num_available} available")
+            self._put_away(oldest, sparing=sparing)
+
+    def _put_away(self, holder: int, *, sparing: int | None = None) -> None:
+        """A resident prefix leaves the cells, for host memory or for good."""
+        if not self._park(holder, sparing=sparing):
             self._drop(holder)
-        self._next_look = self._keep_for + min(self._kept.values(), default=self._num_generated)
+
+    def _park(self, holder: int, *, sparing: int | None = None) -> bool:
+        """Whether there was room for it."""
+        length = self._cells.length(holder)
+        going = self._shelf.in_the_way(length, sparing=sparing)
+        if going is None:
+            return False
+        for one in going:
+            self._drop(one)
+        self._cells.close(holder)
+        self._edits.append(Park(holder))
+        self._shelf.park(holder, length)
+        return True
 
     def _drop(self, holder: int) -> None:
-        del self._kept[holder]
+        self._shelf.remove(holder)
         self._forget(holder)
-        self._shelf.append(holder)
+
+    def _num_computed(self, holder: int) -> int:
+        parked = self._shelf.length_parked(holder)
+        return self._cells.length(holder) if parked is None else parked
 
     def _forget(self, holder: int) -> None:
         self._cells.close(holder)
@@ -259,8 +299,7 @@ class Memory:
     def _use(self, holder: int) -> None:
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
-        if holder in self._kept:
-            self._kept[holder] = self._num_generated
+        self._shelf.touch(holder, self._num_generated)
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -10,7 +10,7 @@ from .planner import Planner
 from .roster import Roster
 from .sequence import SequenceOutput
 from .statistics import Tally
-from .step import Copy, Load, Step
+from .step import Copy, Load, Restore, Step
 
 _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loaded into the cache")
 
@@ -32,7 +32,7 @@ class Recovery:
         if len(self._roster.running) > 1 or step.size > 1:
             self._memory.lower_limit(step.size // 2)
             return []
-        if self._memory.drop_kept():
+        if self._memory.empty_cells():
             return []
         return self.fail(step, "the engine has no room for this sequence, even alone")
 
@@ -47,6 +47,10 @@ class Recovery:
     def read_instead(self, step: Step, slots: tuple[int, ...]) -> list[SequenceOutput]:
         """Whoever was to begin with what could not be loaded begins anew, as do its sharers."""
         outputs = []
+        for edit in step.edits:
+            if isinstance(edit, Restore) and edit.slot in slots:
+                self._memory.lose(edit.source)
+        wanted_stored = {edit.slot for edit in step.edits if isinstance(edit, Load)}
         for slot in _left_empty(step, slots):
             one = self._roster.running[slot]
             is_dropped = slot in self._roster.dropped
@@ -54,7 +58,7 @@ class Recovery:
             self._planner.retreat(slot)
             if is_dropped:
                 self._roster.stop_waiting(one.id)
-            elif slot in slots:
+            elif slot in wanted_stored:
                 outputs.append(SequenceOutput(one.id, notices=(_UNUSABLE,)))
         return outputs
 
@@ -74,7 +78,7 @@ def _left_empty(step: Step, slots: tuple[int, ...]) -> set[int]:
     """Slots that were to load and could not, and those that were to share with them."""
     empty: set[int] = set()
     for edit in step.edits:
-        if isinstance(edit, Load) and edit.slot in slots:
+        if isinstance(edit, Load | Restore) and edit.slot in slots:
             empty.add(edit.slot)
         elif isinstance(edit, Copy) and edit.source in empty:
             empty.add(edit.holder)

@@ -58,7 +58,7 @@ class Scheduler:
             holders=capacity.num_holders,
             num_cells=capacity.num_cells,
             can_share=capacity.can_share,
-            keep_for=capacity.keep_for,
+            most_parked=capacity.most_parked,
         )
         self._tally = Tally()
         self._roster = Roster(slots)
@@ -95,6 +95,7 @@ class Scheduler:
             num_cells=self._memory.num_cells,
             used=self._memory.num_used,
             kept=self._memory.num_kept,
+            parked=self._memory.num_parked,
         )
 
     def add(self, sequence: NewSequence) -> None:

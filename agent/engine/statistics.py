@@ -14,7 +14,8 @@ STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 class EngineStatistics:
     """Totals since the model was loaded, and how things stand. Times in seconds.
 
-    `decode_*` count steps that generate, `prefill_*` steps that do nothing but read prompts.
+    `num_cells_parked` counts the cells' worth of prefixes that is in host memory. `decode_*` count
+    steps that generate, `prefill_*` steps that do nothing but read prompts.
     `busy_seconds` is the time with anything to do; `sequence_seconds` adds up, over it, the
     sequences that ran. `stalls` counts, by `STALL_BOUNDS`, the pauses of running sequences that
     were caused by others: time between two tokens beyond the sequence's own decode step. Of the
@@ -26,6 +27,7 @@ class EngineStatistics:
     num_cells: int = 0
     num_cells_used: int = 0
     num_cells_kept: int = 0
+    num_cells_parked: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
     prompt_tokens_cached: int = 0
@@ -124,7 +126,14 @@ class Tally:
         self._stall_seconds += seconds
 
     def summary(
-        self, *, num_running: int, num_waiting: int, num_cells: int, used: int, kept: int
+        self,
+        *,
+        num_running: int,
+        num_waiting: int,
+        num_cells: int,
+        used: int,
+        kept: int,
+        parked: int,
     ) -> EngineStatistics:
         """All counts so far."""
         return EngineStatistics(
@@ -133,6 +142,7 @@ class Tally:
             num_cells=num_cells,
             num_cells_used=used,
             num_cells_kept=kept,
+            num_cells_parked=parked,
             num_steps=self._num_steps,
             num_preemptions=self._num_preemptions,
             prompt_tokens_cached=self._prompt_tokens_cached,

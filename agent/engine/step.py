@@ -13,7 +13,7 @@ from .stored_prompt import StoredPrompt
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """`holder` gives up its cells from position `start` on."""
+    """`holder` gives up its cells from position `start` on; without `start`, what it parked too."""
 
     holder: int
     start: int = 0
@@ -46,7 +46,26 @@ class Load:
     length: int
 
 
-Edit = Clear | Copy | Discard | Load
+@dataclass(frozen=True, slots=True)
+class Park:
+    """What the cells of `holder` contain goes to host memory, and `holder` gives them up."""
+
+    holder: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """`slot`, which has no cells, gets the first `length` of those parked as `source`.
+
+    What is parked stays there until `source` is cleared.
+    """
+
+    source: int
+    slot: int
+    length: int
+
+
+Edit = Clear | Copy | Discard | Load | Park | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +152,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class NotLoaded:
-    """Stored prompts could not be loaded into `slots`, which are empty; nothing was computed."""
+    """Nothing could be loaded or restored into `slots`, which are empty; nothing was computed."""
 
     slots: tuple[int, ...]
 

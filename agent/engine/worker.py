@@ -70,6 +70,7 @@ class Worker:
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         kv_cells: int | None = None,
+        host_cache: int = 0,
         speculate: int = 0,
         load: LoadEngine = load_engine,
     ) -> None:
@@ -79,6 +80,7 @@ class Worker:
             slots=slots,
             context_size=context_size,
             kv_cells=kv_cells,
+            host_cache=host_cache,
             threads=threads,
             speculate=speculate,
             gpu_layers=gpu_layers,

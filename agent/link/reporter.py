@@ -70,6 +70,7 @@ def message(done: EngineStatistics) -> Statistics:
             total=done.num_cells,
             used=done.num_cells_used - done.num_cells_kept,
             kept=done.num_cells_kept,
+            parked=done.num_cells_parked,
         ),
         num_preemptions=done.num_preemptions,
         cached_tokens=done.prompt_tokens_cached,

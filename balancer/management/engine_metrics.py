@@ -52,6 +52,12 @@ _NUMBERS = (
     ),
     _Number(
         GaugeMetricFamily,
+        "parked_cells",
+        "Cells' worth of prefixes kept in the agent's host memory.",
+        lambda said: {"": said.cells.parked},
+    ),
+    _Number(
+        GaugeMetricFamily,
         "sequences",
         "Sequences in the engine.",
         lambda said: {"running": said.num_running, "waiting": said.num_waiting},

@@ -49,7 +49,12 @@ def statistics_json(said: Statistics) -> Json:
         "throughput_tokens_per_second": _rounded(said.tokens_per_second),
         "average_sequences": _rounded(said.average_running),
         "sequences": {"running": said.num_running, "waiting": said.num_waiting},
-        "cells": {"total": said.cells.total, "used": said.cells.used, "kept": said.cells.kept},
+        "cells": {
+            "total": said.cells.total,
+            "used": said.cells.used,
+            "kept": said.cells.kept,
+            "parked": said.cells.parked,
+        },
         "cached_tokens_total": said.cached_tokens,
         "computed_tokens_total": said.computed_tokens,
         "completion_tokens_total": said.completion_tokens,

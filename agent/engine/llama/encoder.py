@@ -23,7 +23,7 @@ class EncoderEngine:
         num_holders=256,
         can_share=False,
         can_shift=False,
-        keep_for=0,
+        most_parked=0,
     )
 
     def __init__(self, model: Model, *, context_size: int, threads: int) -> None:

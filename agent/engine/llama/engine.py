@@ -3,7 +3,9 @@
 One unified KV cache serves all slots, so that a prefix can be shared by reference. Kept prefixes
 belong to numbers beyond the slots: with a unified cache llama.cpp's memory takes any below its own
 limit, while every number that batches may use (`n_seq_max`) costs a row of logits and work in each
-decode. The context belongs to the thread that made it.
+decode. One number between them belongs to nobody: llama.cpp reads out the cells of numbers that
+batches may use only, so a kept prefix takes it for as long as that lasts. The context belongs to
+the thread that made it.
 """
 
 import ctypes
@@ -36,10 +38,11 @@ from ..step import (
     NoRoom,
     NotLoaded,
     Outcome,
+    Park,
+    Restore,
     Run,
     Step,
 )
-from ..stored_prompt import StoredPrompt
 from .batch import Batch
 from .embedding import LlamaEmbedding
 from .encoder import EncoderEngine
@@ -49,6 +52,8 @@ from .model import Model
 from .sampler import Sampler
 
 logger = logging.getLogger(__name__)
+
+State = NDArray[np.uint8]
 
 MAX_BATCH = 2048
 """Most tokens of one step: beyond this llama.cpp gains nothing, and commands wait longer."""
@@ -74,6 +79,7 @@ class LlamaEngine:
         slots: int,
         context_size: int,
         kv_cells: int,
+        host_cache: int,
         threads: int,
         max_draft: int,
     ) -> None:
@@ -81,16 +87,20 @@ class LlamaEngine:
         self._model = model
         self._context = _open_context(model, kv_cells, slots, threads, num_rows)
         self._memory = llama_cpp.llama_get_memory(self._context)
+        self._batch = Batch(llama_cpp.llama_n_batch(self._context))
+        self._spare = slots
+        self._parked: dict[int, State] = {}
+        self._warm_up()
         self.capacity = Capacity(
             batch_size=llama_cpp.llama_n_batch(self._context),
             num_cells=kv_cells,
-            num_holders=llama_cpp.llama_max_parallel_sequences(),
+            num_holders=llama_cpp.llama_max_parallel_sequences() - 1,
             can_share=model.can_share,
             can_shift=model.can_share and llama_cpp.llama_memory_can_shift(self._memory),
-            keep_for=model.keep_for,
+            most_parked=host_cache // self._state_size(0),
             max_draft=max_draft,
         )
-        self._batch = Batch(self.capacity.batch_size)
+        llama_cpp.llama_memory_clear(self._memory, True)
         self._samplers: dict[SequenceId, Sampler] = {}
         self._rows = _Rows(num_rows, model.vocab.size)
         self.model = LoadedModel(
@@ -126,7 +136,9 @@ class LlamaEngine:
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
-        not_loaded = [e.slot for e in step.edits if not self._edit(e) and isinstance(e, Load)]
+        not_loaded = [
+            e.slot for e in step.edits if not self._edit(e) and isinstance(e, Load | Restore)
+        ]
         if not_loaded:
             return NotLoaded(tuple(not_loaded))
         if not step.runs:
@@ -136,18 +148,6 @@ class LlamaEngine:
         if code != 0:
             return _failure(code)
         return Decoded(self._choose(step.runs), self._take_log_probs(step.runs))
-
-    def warm_up(self) -> None:
-        """Decode a token, so that the first request does not pay for reading the weights.
-
-        Raises `ModelError` when even that does not work.
-        """
-        llama_cpp.llama_set_warmup(self._context, True)
-        outcome = self.execute(Step((), (Run(SequenceId(0), 0, 0, (0,), False),), 0, 1))
-        llama_cpp.llama_set_warmup(self._context, False)
-        llama_cpp.llama_memory_clear(self._memory, True)
-        if not isinstance(outcome, Decoded):
-            raise ModelError(f"model file {self._model.path} loads but does not run: {outcome}")
 
     def free(self) -> None:
         """Free context and model."""
@@ -159,35 +159,81 @@ class LlamaEngine:
         """See `Engine`."""
         if self.capacity.max_draft:
             llama_cpp.llama_memory_seq_rm(self._memory, slot, length, _END)
-        size = llama_cpp.llama_state_seq_get_size(self._context, slot)
-        state = ctypes.create_string_buffer(size)
-        pointer = ctypes.cast(state, ctypes.POINTER(ctypes.c_uint8))
-        written = llama_cpp.llama_state_seq_get_data(self._context, pointer, size, slot)
-        return state.raw[:written]
+        return self._state(slot).tobytes()
 
     def _edit(self, edit: Edit) -> bool:
         """Whether it worked."""
         memory = self._memory
         match edit:
             case Clear(holder, start):
-                llama_cpp.llama_memory_seq_rm(memory, holder, start, _END)
+                if not start:
+                    self._parked.pop(holder, None)
+                llama_cpp.llama_memory_seq_rm(memory, self._number(holder), start, _END)
             case Copy(source, holder, length):
-                llama_cpp.llama_memory_seq_cp(memory, source, holder, 0, length)
+                numbers = self._number(source), self._number(holder)
+                llama_cpp.llama_memory_seq_cp(memory, *numbers, 0, length)
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
                 llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
             case Load(slot, stored, length):
-                return self._load(slot, stored, length)
+                state = np.frombuffer(stored.state, np.uint8)
+                return self._load(slot, state, len(stored.tokens), length)
+            case Park(holder):
+                self._park(holder)
+            case Restore(source, slot, length):
+                return self._restore(source, slot, length)
             case _:
                 assert_never(edit)
         return True
 
-    def _load(self, slot: int, stored: StoredPrompt, length: int) -> bool:
-        size = len(stored.state)
-        pointer = ctypes.cast(ctypes.c_char_p(stored.state), ctypes.POINTER(ctypes.c_uint8))
-        if llama_cpp.llama_state_seq_set_data(self._context, pointer, size, slot) == size:
-            last = llama_cpp.llama_memory_seq_pos_max(self._memory, slot)
-            if last + 1 == len(stored.tokens):
+    def _warm_up(self) -> None:
+        """Decode a token, so that the first request does not pay for reading the weights.
+
+        Raises `ModelError` when even that does not work. Leaves its cell to slot 0.
+        """
+        llama_cpp.llama_set_warmup(self._context, True)
+        outcome = self.execute(Step((), (Run(SequenceId(0), 0, 0, (0,), False),), 0, 1))
+        llama_cpp.llama_set_warmup(self._context, False)
+        if not isinstance(outcome, Decoded):
+            llama_cpp.llama_free(self._context)
+            raise ModelError(f"model file {self._model.path} loads but does not run: {outcome}")
+
+    def _number(self, holder: int) -> int:
+        """llama.cpp's `seq_id` of a holder."""
+        return holder if holder < self._spare else holder + 1
+
+    def _state_size(self, holder: int) -> int:
+        """Bytes."""
+        return int(llama_cpp.llama_state_seq_get_size(self._context, holder))
+
+    def _state(self, holder: int) -> State:
+        """What the cells of `holder` contain, in llama.cpp's own format."""
+        state = np.empty(self._state_size(holder), np.uint8)
+        written = llama_cpp.llama_state_seq_get_data(
+            self._context, _pointer(state), state.size, holder
+        )
+        return state[:written]
+
+    def _park(self, holder: int) -> None:
+        number = self._number(holder)
+        llama_cpp.llama_memory_seq_cp(self._memory, number, self._spare, 0, _END)
+        self._parked[holder] = self._state(self._spare)
+        for one in (number, self._spare):
+            llama_cpp.llama_memory_seq_rm(self._memory, one, 0, _END)
+
+    def _restore(self, source: int, slot: int, length: int) -> bool:
+        state = self._parked[source]
+        return self._load(slot, state, None, length)
+
+    def _load(self, slot: int, state: State, num_tokens: int | None, length: int) -> bool:
+        """Whether `slot` got the first `length` of the cells, `num_tokens` if given, in `state`."""
+        size = state.size
+        if (
+            llama_cpp.llama_state_seq_set_data(self._context, _pointer(state), size, slot) == size
+            and size
+        ):
+            num_cells = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+            if num_cells >= length and num_tokens in (None, num_cells):
                 llama_cpp.llama_memory_seq_rm(self._memory, slot, length, _END)
                 return True
         llama_cpp.llama_memory_seq_rm(self._memory, slot, 0, _END)
@@ -248,12 +294,13 @@ def load_engine(
     slots: int,
     context_size: int,
     kv_cells: int | None = None,
+    host_cache: int = 0,
     threads: int,
     gpu_layers: int,
     speculate: int = 0,
 ) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
-    most = llama_cpp.llama_max_parallel_sequences()
+    most = llama_cpp.llama_max_parallel_sequences() - 1
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
     model = Model(path, gpu_layers=gpu_layers)
@@ -270,6 +317,7 @@ def load_engine(
             slots=slots,
             context_size=context_size,
             kv_cells=kv_cells or slots * context_size,
+            host_cache=host_cache,
             threads=threads,
             max_draft=speculate if model.can_share else 0,
         )
@@ -277,11 +325,6 @@ def load_engine(
         return EncoderEngine(model, context_size=context_size, threads=threads)
     except ModelError:
         model.free()
-        raise
-    try:
-        engine.warm_up()
-    except ModelError:
-        engine.free()
         raise
     _warn_of_long_context(model, context_size)
     return engine
@@ -291,8 +334,8 @@ def _open_context(model: Model, num_cells: int, slots: int, threads: int, num_ro
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
     params.n_batch = MAX_BATCH
-    params.n_seq_max = slots
-    params.n_outputs_max = num_rows  # of logits, which no step may exceed: it bounds their buffer
+    params.n_seq_max = slots + 1  # with the spare one
+    params.n_outputs_max = max(num_rows, slots + 1)  # of logits: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = True
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
@@ -318,6 +361,10 @@ def _warn_of_long_context(model: Model, context_size: int) -> None:
             model.trained_context,
             model.path,
         )
+
+
+def _pointer(state: State) -> Any:
+    return ctypes.cast(state.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
 
 
 def _failure(code: int) -> Outcome:

@@ -76,15 +76,6 @@ class Model:
         )
 
     @property
-    def keep_for(self) -> int:
-        """See `Capacity`: the work of a token in a layer, over that of attending to one cell.
-
-        For a layer of width d that is 2 operations for each of about 12 d^2 weights, over 2 d each
-        for a key and a value: 6 d. llama.cpp's CPU kernels pay for cells of others nearly in full.
-        """
-        return 6 * int(llama_cpp.llama_model_n_embd(self.handle))
-
-    @property
     def is_causal(self) -> bool:
         """Whether a token looks back only, so that an input can be read piece by piece."""
         return self._meta(f"{self.architecture}.attention.causal") != "false"

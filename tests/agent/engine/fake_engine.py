@@ -25,6 +25,8 @@ from arriero.agent.engine.step import (
     NoRoom,
     NotLoaded,
     Outcome,
+    Park,
+    Restore,
     Run,
     Step,
 )
@@ -135,7 +137,7 @@ class FakeEngine:
         num_holders: int = 8,
         can_share: bool = True,
         can_shift: bool | None = None,
-        keep_for: int = 1000,
+        most_parked: int = 1000,
         max_draft: int = 0,
         following: Following = next_token,
     ) -> None:
@@ -148,7 +150,7 @@ class FakeEngine:
             num_holders=num_holders,
             can_share=can_share,
             can_shift=can_share if can_shift is None else can_shift,
-            keep_for=keep_for,
+            most_parked=most_parked,
             max_draft=max_draft,
         )
         self._following = following
@@ -158,7 +160,9 @@ class FakeEngine:
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
+        self.parked: dict[int, tuple[int, ...] | None] = {}
         self._not_loaded: list[int] = []
+        self._left_empty: set[int] = set()
         self._spoiled: Failed | Aborted | NoRoom | None = None
         self._written = Random(0)
         info = ModelInfo(
@@ -177,6 +181,7 @@ class FakeEngine:
         slots: int,
         context_size: int,
         kv_cells: int | None,
+        host_cache: int,
         threads: int,
         gpu_layers: int,
         speculate: int,
@@ -229,6 +234,7 @@ class FakeEngine:
         self.num_cells_after_edits = len(self.cells)
         if self._not_loaded:
             slots, self._not_loaded = tuple(self._not_loaded), []
+            self._left_empty.clear()
             return NotLoaded(slots)
         if not step.runs:
             return Decoded(())
@@ -256,8 +262,14 @@ class FakeEngine:
                 self._discard(slot, start, count)
             case Load(slot, stored, length):
                 self._load(slot, stored, length)
+            case Park(holder):
+                self._park(holder)
+            case Restore(source, slot, length):
+                self._restore(source, slot, length)
 
     def _remove(self, holder: int, start: int) -> None:
+        if not start:
+            self.parked.pop(holder, None)
         if start and not self.capacity.can_share:
             raise RuleBroken(f"holder {holder} cannot give up a suffix")
         for cell in self.held(holder)[start:]:
@@ -277,7 +289,8 @@ class FakeEngine:
                 return
 
     def _copy(self, source: int, holder: int, length: int) -> None:
-        if source in self._not_loaded:  # nothing is there, as the answer will say
+        if source in self._left_empty:  # nothing is there, as the answer will say
+            self._left_empty.add(holder)
             return
         self._check_holder(source)
         self._check_holder(holder)
@@ -312,11 +325,38 @@ class FakeEngine:
         if len(self.cells) + len(stored.tokens) > self.capacity.num_cells:
             raise RuleBroken(f"no room to load {len(stored.tokens)} tokens")
         if stored.state != state_of(stored.tokens):
-            self._not_loaded.append(slot)
+            self._lack(slot)
             return
         if length < len(stored.tokens) and not self.capacity.can_share:
             raise RuleBroken("what was loaded cannot give up a suffix")
         self.cells += [Cell(t, i, {slot}) for i, t in enumerate(stored.tokens[:length])]
+
+    def lose_parked(self) -> None:
+        """Nothing that is parked now can be had back."""
+        self.parked = dict.fromkeys(self.parked)
+
+    def _park(self, holder: int) -> None:
+        self._check_holder(holder)
+        if holder < self.num_slots or not self.held(holder):
+            raise RuleBroken(f"holder {holder} has nothing to park")
+        tokens = tuple(self.tokens(holder))
+        self._remove(holder, 0)
+        self.parked[holder] = tokens
+        if sum(len(one) for one in self.parked.values() if one) > self.capacity.most_parked:
+            raise RuleBroken("more is parked than there is room for")
+
+    def _restore(self, source: int, slot: int, length: int) -> None:
+        if source not in self.parked:
+            raise RuleBroken(f"holder {source} has nothing parked")
+        tokens = self.parked[source]
+        if tokens is None:
+            self._lack(slot)
+            return
+        self._load(slot, StoredPrompt(tokens, state_of(tokens)), length)
+
+    def _lack(self, slot: int) -> None:
+        self._not_loaded.append(slot)
+        self._left_empty.add(slot)
 
     def _write(self, run: Run, count: int) -> None:
         for index, token in enumerate(run.tokens[:count]):

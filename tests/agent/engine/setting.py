@@ -30,7 +30,7 @@ class Setting:
     ) -> None:
         self.roster = Roster(slots)
         self.memory = Memory(
-            slots=slots, holders=8, num_cells=num_cells, can_share=can_share, keep_for=1000
+            slots=slots, holders=8, num_cells=num_cells, can_share=can_share, most_parked=1000
         )
         self.tally = Tally()
         budget = PromptBudget(batch_size=64, max_stall=0.5)

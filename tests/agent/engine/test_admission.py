@@ -29,7 +29,7 @@ def make(
 
 
 def memory(num_cells: int) -> Memory:
-    return Memory(slots=4, holders=8, num_cells=num_cells, can_share=True, keep_for=1000)
+    return Memory(slots=4, holders=8, num_cells=num_cells, can_share=True, most_parked=1000)
 
 
 def test_alone_everybody_begins() -> None:
@@ -102,7 +102,7 @@ def test_what_is_stored_has_to_fit_whole() -> None:
 
 
 def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
-    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, keep_for=1000)
+    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
     stored = StoredPrompt(tuple(range(1, 10)), b"state")
     whole, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
     assert list(admit([whole], [], cells)) == [Begin(whole, Found(), 9)]

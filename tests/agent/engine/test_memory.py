@@ -4,15 +4,16 @@ import pytest
 
 from arriero.agent.engine.memory import Memory
 from arriero.agent.engine.prefix_cache import Found
-from arriero.agent.engine.step import Clear, Copy, Discard, Load
+from arriero.agent.engine.shelf import PARK_AFTER
+from arriero.agent.engine.step import Clear, Copy, Discard, Load, Park, Restore
 from arriero.agent.engine.stored_prompt import StoredPrompt
 
 
 def make(
-    *, num_cells: int = 100, holders: int = 4, can_share: bool = True, keep_for: int = 1000
+    *, num_cells: int = 100, holders: int = 4, can_share: bool = True, most_parked: int = 1000
 ) -> Memory:
     return Memory(
-        slots=2, holders=holders, num_cells=num_cells, can_share=can_share, keep_for=keep_for
+        slots=2, holders=holders, num_cells=num_cells, can_share=can_share, most_parked=most_parked
     )
 
 
@@ -58,37 +59,76 @@ def test_the_one_not_used_for_the_longest_time_goes_first() -> None:
     assert run(memory, 1, 1, 1, 1, 1, 1, 8) == 5
 
 
-def test_room_is_made_by_dropping_kept_prefixes() -> None:
-    memory = make(num_cells=10)
+def test_room_is_made_by_parking() -> None:
+    memory = make(num_cells=10, most_parked=6)
     for token in (1, 2):
         run(memory, 0, *[token] * 4)
         memory.leave(0)
     memory.take_edits()
     assert (memory.num_kept, memory.num_available) == (8, 10)
     memory.make_room(5)
+    assert memory.take_edits() == (Park(3),)
+    assert (memory.num_kept, memory.num_parked) == (4, 4)
+    memory.make_room(10)
+    assert memory.take_edits() == (Clear(3), Park(2)), "the first had to go for the second"
+    assert (memory.num_kept, memory.num_parked) == (0, 4)
+    memory.check_integrity()
+
+
+def test_where_nothing_can_be_parked_prefixes_are_dropped() -> None:
+    memory = make(num_cells=10, most_parked=0)
+    for token in (1, 2):
+        run(memory, 0, *[token] * 4)
+        memory.leave(0)
+    memory.take_edits()
+    memory.generated(1000)
+    assert memory.num_kept == 8, "as long as there is room"
+    memory.make_room(5)
     assert memory.take_edits() == (Clear(3),)
     assert memory.num_kept == 4
-    assert memory.drop_kept()
-    assert not memory.drop_kept()
+    assert memory.empty_cells()
+    assert not memory.empty_cells()
     memory.check_integrity()
 
 
-def test_what_nobody_used_for_long_enough_goes() -> None:
-    memory = make(keep_for=10)
-    for token in (1, 2):
-        run(memory, 0, *[token] * 5)
-        memory.leave(0)
-    memory.generated(6)
-    run(memory, 0, 1, 1, 1, 1, 1, 9)
-    memory.clear(0)
-    memory.generated(4)
+def test_what_is_parked_comes_back_whole() -> None:
+    memory = make(num_cells=10)
+    run(memory, 0, 1, 2, 3, 4, 5)
+    memory.leave(0)
+    memory.generated(PARK_AFTER)
+    memory.take_edits()
+    found = memory.find([1, 2, 3, 9], 3)
+    assert found == Found(3, 3)
+    assert memory.num_needed(found, 4) == 5
+    run(memory, 1, 8, 8, 8, 8)
+    memory.leave(1)
+    memory.take_edits()
+    assert run(memory, 0, 1, 2, 3, 9) == 3
+    assert memory.take_edits() == (Restore(3, 0, 3),)
+    assert (memory.num_used, memory.num_parked) == (8, 5)
+
+
+def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
+    memory = make(num_cells=10, most_parked=6)
+    run(memory, 0, 1, 1, 1, 1, 1)
+    memory.leave(0)
+    memory.generated(PARK_AFTER)
+    run(memory, 0, *[2] * 6)
+    memory.leave(0)
+    memory.take_edits()
+    assert run(memory, 0, 1, 1, 1, 1, 1, 7) == 5
+    assert memory.take_edits() == (Clear(2), Restore(3, 0, 5))
+
+
+def test_what_is_lost_is_found_no_more() -> None:
+    memory = make()
+    run(memory, 0, 1, 2, 3)
+    memory.leave(0)
+    memory.generated(PARK_AFTER)
+    memory.lose(3)
+    memory.lose(3)
+    assert memory.find([1, 2, 3, 4], 3) == Found()
     memory.check_integrity()
-    assert memory.num_kept == 5, "the first was used meanwhile"
-    assert memory.find([1, 1, 1, 1, 1, 9], 5).length == 5
-    memory.generated(5)
-    assert memory.num_kept == 5
-    memory.generated(1)
-    assert memory.num_used == 0
 
 
 def test_only_so_much_is_shared_as_is_allowed() -> None:
@@ -163,7 +203,7 @@ def test_a_stored_prompt_needs_room_for_all_of_it() -> None:
     memory.take_edits()
     stored = StoredPrompt((2,) * 8, b"state")
     memory.load(0, [2, 2, 2, 3], stored, 3)
-    assert memory.take_edits() == (Clear(3), Load(0, stored, 3))
+    assert memory.take_edits() == (Park(3), Load(0, stored, 3))
     assert memory.num_used == 3
     memory.check_integrity()
 

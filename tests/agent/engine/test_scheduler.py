@@ -56,7 +56,7 @@ def make(
     num_cells: int | None = None,
     num_holders: int = 8,
     can_share: bool = True,
-    keep_for: int = 1000,
+    most_parked: int = 1000,
 ) -> Scheduler:
     return Scheduler(
         slots=slots,
@@ -69,7 +69,7 @@ def make(
             num_holders=num_holders,
             can_share=can_share,
             can_shift=can_share,
-            keep_for=keep_for,
+            most_parked=most_parked,
         ),
     )
 
@@ -585,31 +585,47 @@ def test_a_sequence_shares_with_one_that_generates() -> None:
     assert starts(engine, 2)[0] == 5
 
 
-def test_kept_prefixes_go_when_cells_are_needed() -> None:
-    engine = FakeEngine(slots=1, context_size=32, num_cells=32)
-    scheduler = make(slots=1, context_size=32, num_cells=32)
+@pytest.mark.parametrize("most_parked", [0, 12])
+def test_kept_prefixes_leave_the_cells_when_those_are_needed(most_parked: int) -> None:
+    engine = FakeEngine(slots=1, context_size=32, num_cells=32, most_parked=most_parked)
+    scheduler = make(slots=1, context_size=32, num_cells=32, most_parked=most_parked)
     for number in (1, 2, 3):
         scheduler.add(new(number, (number,) * 10, max_tokens=2))
         finish(scheduler, engine)
     assert scheduler.statistics().num_cells_kept == 22
-    scheduler.add(new(4, (2,) * 12, max_tokens=1))
-    finish(scheduler, engine)
-    assert starts(engine, 4) == [10], "the second was still there"
+    assert scheduler.statistics().num_cells_parked == (11 if most_parked else 0)
+    for number, shared in ((2, 10), (1, 10 if most_parked else 0)):
+        scheduler.add(new(10 + number, (number,) * 12, max_tokens=1))
+        finish(scheduler, engine)
+        assert starts(engine, 10 + number) == [shared]
 
 
-def test_kept_prefixes_go_when_keeping_them_has_cost_more_than_computing_them() -> None:
-    engine = FakeEngine(slots=1)
-    scheduler = make(slots=1, keep_for=6)
-    first, second = endless(2, length=8, tokens=8)
-    scheduler.add(first)
-    finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_kept == 15
-    scheduler.add(second)
-    finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_kept == 15, "of the second alone"
-    scheduler.add(replace(second, id=SequenceId(3), max_tokens=1))
+def test_prefixes_are_parked_when_nobody_uses_them_and_come_back() -> None:
+    engine = FakeEngine(slots=1, context_size=512)
+    scheduler = make(slots=1, context_size=512)
+    first, second = endless(2, length=8, tokens=140)
+    for one in (first, second):
+        scheduler.add(one)
+        finish(scheduler, engine)
+    assert scheduler.statistics().num_cells_parked == 147, "the first"
+    assert scheduler.statistics().num_cells_kept == 147, "the second"
+    scheduler.add(replace(first, id=SequenceId(3), max_tokens=1))
     finish(scheduler, engine)
     assert starts(engine, 3) == [7]
+
+
+def test_what_is_lost_in_parking_is_computed_again() -> None:
+    engine = FakeEngine(slots=1, context_size=16, num_cells=16)
+    scheduler = make(slots=1, context_size=16, num_cells=16)
+    one, other = endless(2, length=10, tokens=2)
+    for number, sequence in enumerate((one, other)):
+        scheduler.add(replace(sequence, id=SequenceId(number)))
+        finish(scheduler, engine)
+    engine.lose_parked()
+    scheduler.add(replace(one, id=SequenceId(3)))
+    assert finish(scheduler, engine)[3] == run_alone(one, 16)
+    assert starts(engine, 3)[:2] == [9, 0], "the first step was not computed"
+    scheduler.check_integrity()
 
 
 def test_a_model_that_cannot_share_computes_everything() -> None:

@@ -42,7 +42,7 @@ class Lives(RuleBasedStateMachine):
             batch_size=8,
             num_cells=40,
             num_holders=6,
-            keep_for=20,
+            most_parked=30,
         )
 
     def __init__(self) -> None:
@@ -159,6 +159,10 @@ class Lives(RuleBasedStateMachine):
         self.step()
         self.engine.fail_no_more()
 
+    @rule()
+    def lose_parked(self) -> None:
+        self.engine.lose_parked()
+
     def step(self, dropping: int | None = None) -> None:
         step = self.scheduler.plan()
         if step is None:
@@ -269,7 +273,7 @@ class SpeculatingLives(Lives):
             batch_size=self.batch_size,
             num_cells=self.num_cells,
             num_holders=6,
-            keep_for=20,
+            most_parked=30,
             max_draft=4,
             following=self.following,
         )

@@ -4,7 +4,7 @@ from arriero.agent.engine.statistics import STALL_BOUNDS, EngineStatistics, Tall
 
 
 def summary(tally: Tally) -> EngineStatistics:
-    return tally.summary(num_running=2, num_waiting=1, num_cells=100, used=60, kept=20)
+    return tally.summary(num_running=2, num_waiting=1, num_cells=100, used=60, kept=20, parked=5)
 
 
 def test_without_steps_there_are_no_rates() -> None:
@@ -59,3 +59,13 @@ def test_how_things_stand() -> None:
     )
     assert (statistics.num_running, statistics.num_waiting) == (2, 1)
     assert (statistics.prompt_tokens_cached, statistics.num_preemptions) == (7, 1)
+
+
+def test_drafts_that_are_right_are_tokens_of_the_step_that_computed_them() -> None:
+    tally = Tally()
+    tally.computed(num_generating=1, num_prompt_tokens=0, seconds=0.5)
+    tally.drafted(4, 2)
+    tally.gave(3)
+    statistics = summary(tally)
+    assert (statistics.num_drafted, statistics.num_accepted) == (4, 2)
+    assert statistics.decode_tokens_per_second == 6.0

@@ -20,6 +20,8 @@ from arriero.agent.engine.step import (
     Load,
     NoRoom,
     NotLoaded,
+    Park,
+    Restore,
     Run,
     Step,
 )
@@ -226,8 +228,8 @@ def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEng
 
 
 def test_too_many_slots_are_refused(model_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"at most 256 sequences at once: lower --slots 257"):
-        load_engine(model_path, slots=257, context_size=256, threads=1, gpu_layers=0)
+    with pytest.raises(ModelError, match=r"at most 255 sequences at once: lower --slots 256"):
+        load_engine(model_path, slots=256, context_size=256, threads=1, gpu_layers=0)
 
 
 def test_a_context_beyond_the_training_is_warned_of(
@@ -284,6 +286,25 @@ def test_a_state_that_was_saved_is_loaded_instead_of_computed(engine: LlamaEngin
     wipe(engine)
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
     assert engine.execute(Step((Load(3, stored, len(tokens) - 1),), (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
+
+
+def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
+    kept = engine.capacity.num_holders - 1
+    engine.execute(Step((Copy(0, kept, len(tokens)), Clear(0), Park(kept)), (), 0, 0))
+    other = Run(SequenceId(2), 0, 0, tokens[::-1], False)
+    engine.execute(Step((), (other,), 0, len(tokens)))
+    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
+    for _ in range(2):
+        restore = Restore(kept, 3, len(tokens) - 1)
+        assert engine.execute(Step((Clear(3), restore), (last,), 0, 1)) == first
+    engine.execute(Step((Clear(3), Clear(kept)), (), 0, 0))
     engine.close(sequence.id)
     wipe(engine)
 
