@@ -26,6 +26,7 @@ PURE = (
     "agent.chat.notations",
     "agent.chat.parts",
     "agent.chat.reader",
+    "agent.chat.reasoning_count",
     "agent.chat.sandbox",
     "agent.chat.segmenter",
     "agent.chat.segments",

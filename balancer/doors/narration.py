@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from ...shared.inference import Event, Failed
+from .field_names import FieldNames
 
 Json = dict[str, Any]
 
@@ -36,6 +37,12 @@ async def narrate(events: AsyncIterator[Event], narrator: Narrator) -> AsyncIter
         told += narrator.take(event)
         if told:
             yield b"".join(map(_frame, told))
+
+
+async def in_own_words(events: AsyncIterator[Event], names: FieldNames) -> AsyncIterator[Event]:
+    """`events`; an error's field goes by the API's name."""
+    async for event in events:
+        yield Failed(names.told(event.error)) if isinstance(event, Failed) else event
 
 
 async def listen(events: AsyncIterator[Event], narrator: Narrator) -> None:

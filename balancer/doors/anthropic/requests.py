@@ -28,6 +28,7 @@ from ....shared.inference import (
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
+from ..field_names import FieldNames
 from ..given import fields_given
 from .blocks import AssistantMessage, Json, Message, Text, to_messages
 
@@ -41,6 +42,14 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "context_management": frozenset(),
     "mcp_servers": frozenset(),
 }
+
+FIELD_NAMES = FieldNames(
+    {
+        "tools[].function.parameters": "tools[].input_schema",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    }
+)
+"""What the fields of the neutral request are called here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

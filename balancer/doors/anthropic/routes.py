@@ -8,11 +8,11 @@ from aiohttp import web
 from ....shared.errors import RequestError
 from ...fleet.switchboard import Switchboard
 from ..http import error_response, read_json_body
-from ..narration import listen, narrate
+from ..narration import in_own_words, listen, narrate
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .errors import anthropic_error
 from .events import MessageEvents
-from .requests import parse_messages
+from .requests import FIELD_NAMES, parse_messages
 
 _REQUEST_ID = "request-id"
 
@@ -25,16 +25,17 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
         with switchboard.open(wanted) as stream:
             model = switchboard.view().served_name if wanted.model is None else wanted.model
             message = MessageEvents(stream.id, model=model, max_tokens=wanted.max_tokens)
+            events = in_own_words(stream, FIELD_NAMES)
             headers = {_REQUEST_ID: stream.id, REQUEST_ID: stream.id}
             try:
                 if wanted.stream:
                     return await send_stream(
                         request,
-                        narrate(stream, message),
+                        narrate(events, message),
                         content_type=EVENT_STREAM,
                         headers=headers,
                     )
-                await listen(stream, message)
+                await listen(events, message)
                 return web.json_response(message.message, headers=headers)
             except RequestError as error:
                 response = error_response(error, lambda e: anthropic_error(e, stream.id))

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arriero.balancer.doors.narration import Json, listen, narrate
-from arriero.shared.errors import EngineFailed
+from arriero.balancer.doors.field_names import FieldNames
+from arriero.balancer.doors.narration import Json, in_own_words, listen, narrate
+from arriero.shared.errors import EngineFailed, PromptTooLong
 from arriero.shared.inference import Event, Failed, Notice, Token
 from tests.balancer.doors.fake_switchboard import done
 
@@ -54,3 +55,10 @@ async def test_listening() -> None:
     assert parrot.taken == [Token("a"), done()]
     with pytest.raises(EngineFailed):
         await listen(stream(Token("a"), Failed(EngineFailed("broke"))), parrot)
+
+
+async def test_errors_name_fields_as_the_client_does() -> None:
+    names = FieldNames({"messages": "input"})
+    failed = Failed(PromptTooLong("`messages`: too long", field="messages"))
+    told = [event async for event in in_own_words(stream(Token("a"), failed), names)]
+    assert told == [Token("a"), Failed(PromptTooLong("`input`: too long", field="input"))]

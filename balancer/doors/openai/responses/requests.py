@@ -30,6 +30,7 @@ from .....shared.inference import (
 from .....shared.sampling import SamplingChoices, sampling_fields
 from .....shared.strict import STRICT
 from .....shared.validation import parse_json
+from ...field_names import FieldNames
 from ...given import fields_given
 from .items import Item, Json, plain_items, to_messages
 
@@ -59,6 +60,9 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "top_logprobs": frozenset({b"0"}),
     "truncation": frozenset({b'"disabled"'}),
 }
+FIELD_NAMES = FieldNames({"messages": "input", "tools[].function.parameters": "tools[].parameters"})
+"""What the fields of the neutral request are called here."""
+
 _NOT_INCLUDED = frozenset({"message.output_text.logprobs"})
 
 

@@ -9,12 +9,12 @@ from .....shared.inference import Done, Event
 from ....fleet.stream import Stream
 from ....fleet.switchboard import Switchboard
 from ...http import read_json_body
-from ...narration import listen, narrate
+from ...narration import in_own_words, listen, narrate
 from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .events import ResponseEvents
 from .items import Json, with_ids
 from .listing import input_list, parse_page
-from .requests import Wanted, parse_response
+from .requests import FIELD_NAMES, Wanted, parse_response
 from .store import ResponseStore, Stored, stored
 
 
@@ -26,12 +26,13 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
         previous = _previous(store, wanted.previous_response_id)
         with switchboard.open(wanted.request(previous.history if previous else ())) as stream:
             answer = _Answer(switchboard, store, wanted, previous, stream)
+            events = in_own_words(stream, FIELD_NAMES)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 return await send_stream(
-                    request, narrate(stream, answer), content_type=EVENT_STREAM, headers=headers
+                    request, narrate(events, answer), content_type=EVENT_STREAM, headers=headers
                 )
-            await listen(stream, answer)
+            await listen(events, answer)
             return web.json_response(answer.response, headers=headers)
 
     async def retrieve(request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.doors.app import inference_app
-from arriero.shared.errors import AgentLost, EngineFailed, QueueFull
+from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull
 from arriero.shared.inference import Failed, Token
 from tests.balancer.doors.anthropic.strict import checked_error, checked_event, checked_message
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard, echo
@@ -98,3 +98,14 @@ async def test_what_is_not_there(
     async with client.request(method, path) as response:
         assert response.status == status
         assert checked_error(await response.json()).error.type == type
+
+
+async def test_fields_go_by_their_names_in_the_body(
+    client: TestClient, switchboard: FakeSwitchboard
+) -> None:
+    field = "tools[0].function.parameters.properties.a"
+    failed = Failed(InvalidRequest(f"`{field}` cannot be served", field=field))
+    switchboard.script = lambda _request: [failed]
+    _, _, text = await ask(client)
+    message = json.loads(text)["error"]["message"]
+    assert message == "`tools[0].input_schema.properties.a` cannot be served"

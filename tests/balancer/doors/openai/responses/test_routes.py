@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.doors.app import inference_app
 from arriero.balancer.doors.openai.responses.store import ResponseStore
-from arriero.shared.errors import AgentLost, EngineFailed, QueueFull
+from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
 from arriero.shared.inference import Failed, Token
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard, done, echo
 from tests.balancer.doors.openai.responses.strict import checked_event, checked_response
@@ -161,3 +161,13 @@ async def test_a_client_that_leaves_frees_its_slot(
     await response.content.readline()
     response.close()
     await switchboard.until(lambda: switchboard.streams[0].is_closed_early)
+
+
+async def test_fields_go_by_their_names_in_the_body(
+    client: TestClient, switchboard: FakeSwitchboard
+) -> None:
+    too_long = PromptTooLong("`messages`: 9 of 8", field="messages")
+    switchboard.script = lambda _request: [Failed(too_long)]
+    _, told = await error(client, "POST", "/v1/responses", json={"input": "hi"})
+    assert (told["param"], told["message"]) == ("input", "`input`: 9 of 8")
+    assert told["code"] == "context_length_exceeded"
