@@ -202,6 +202,19 @@ async def test_an_answer_is_held_to_its_format(
     assert format_type == "json_object" or 1 <= value["slots"] <= 9
 
 
+async def test_log_probabilities(client: openai.AsyncOpenAI) -> None:
+    case = plain_cases()[0]
+    response = await client.responses.create(
+        **asked(case), include=["message.output_text.logprobs"], top_logprobs=2
+    )
+    (message,) = response.output
+    assert message.type == "message" and message.content[0].type == "output_text"
+    told = message.content[0].logprobs or []
+    assert bytes(byte for each in told for byte in each.bytes).decode() == case.answer
+    assert all(each.logprob <= 0 and len(each.top_logprobs) == 2 for each in told)
+    assert all(each.top_logprobs[0].token == each.token for each in told)
+
+
 async def test_a_call_can_be_forced(client: openai.AsyncOpenAI) -> None:
     tool = asked(calling(thinking=False))["tools"][0]
     choice = {"type": "function", "name": tool["name"]}

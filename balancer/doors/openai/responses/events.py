@@ -24,6 +24,7 @@ from .....shared.inference import (
     ToolCallStarted,
     Usage,
 )
+from ...log_probs import entries
 from ..errors import error_fields
 from .items import Json, Status, item_id
 
@@ -101,7 +102,7 @@ class ResponseEvents:
             yield from self._close("completed")
             yield from self._added(_Text(self._next_id(kind.type), self._index, kind))
         if isinstance(self._open, _Text):
-            yield self._open.push(token.text)
+            yield self._open.push(token)
 
     def _added(self, item: "_Text | _Call") -> Iterator[Json]:
         self._open = item
@@ -157,23 +158,23 @@ class _TextKind:
     type: str
     event: str
     part: Json
-    logprobs: Json
     rest: Json
+    has_log_probs: bool
 
 
 _MESSAGE = _TextKind(
     type="message",
     event="response.output_text",
-    part={"type": "output_text", "annotations": [], "logprobs": []},
-    logprobs={"logprobs": []},
+    part={"type": "output_text", "annotations": []},
     rest={"role": "assistant"},
+    has_log_probs=True,
 )
 _REASONING = _TextKind(
     type="reasoning",
     event="response.reasoning_text",
     part={"type": "reasoning_text"},
-    logprobs={},
     rest={"summary": []},
+    has_log_probs=False,
 )
 
 
@@ -185,28 +186,36 @@ class _Text:
         self._id = id
         self._index = index
         self._texts: list[str] = []
+        self._log_probs: list[Json] = []
 
     def opening(self) -> Iterator[Json]:
         item = self._item("in_progress", [])
         yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
-        yield self._event("response.content_part.added", part=self._part(""))
+        yield self._event("response.content_part.added", part=self._part())
 
-    def push(self, text: str) -> Json:
-        self._texts.append(text)
-        return self._event(f"{self.kind.event}.delta", delta=text, **self.kind.logprobs)
+    def push(self, token: Token) -> Json:
+        log_probs = entries(token.log_probs)
+        self._texts.append(token.text)
+        self._log_probs += log_probs
+        told = self._told([_without_bytes(each) for each in log_probs])
+        return self._event(f"{self.kind.event}.delta", delta=token.text, **told)
 
     def closing(self, status: Status) -> Iterator[Json]:
-        text = "".join(self._texts)
-        yield self._event(f"{self.kind.event}.done", text=text, **self.kind.logprobs)
-        yield self._event("response.content_part.done", part=self._part(text))
+        told = self._told([_without_bytes(each) for each in self._log_probs])
+        yield self._event(f"{self.kind.event}.done", text="".join(self._texts), **told)
+        yield self._event("response.content_part.done", part=self._part())
         item = self.whole(status)
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
 
     def whole(self, status: Status) -> Json:
-        return self._item(status, [self._part("".join(self._texts))])
+        return self._item(status, [self._part()])
 
-    def _part(self, text: str) -> Json:
-        return {**self.kind.part, "text": text}
+    def _part(self) -> Json:
+        text = "".join(self._texts)
+        return {**self.kind.part, "text": text, **self._told([*self._log_probs])}
+
+    def _told(self, log_probs: list[Json]) -> Json:
+        return {"logprobs": log_probs} if self.kind.has_log_probs else {}
 
     def _item(self, status: Status, content: list[Json]) -> Json:
         kind = self.kind
@@ -258,6 +267,12 @@ class _Call:
 
     def _event(self, type: str, **values: object) -> Json:
         return {"type": type, "item_id": self._id, "output_index": self._index, **values}
+
+
+def _without_bytes(entry: Json) -> Json:
+    """A token's log-probability as events tell it, with less than the part has."""
+    top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
+    return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
 
 
 def response_id(id: str) -> str:

@@ -26,6 +26,7 @@ from .....shared.inference import (
     MaxTokens,
     NamedTool,
     ToolChoice,
+    TopLogprobs,
 )
 from .....shared.sampling import SamplingChoices, sampling_fields
 from .....shared.strict import STRICT
@@ -57,13 +58,12 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "image": frozenset(),
     "moderation": frozenset(),
     "prompt": frozenset(),
-    "top_logprobs": frozenset({b"0"}),
     "truncation": frozenset({b'"disabled"'}),
 }
 FIELD_NAMES = FieldNames({"messages": "input", "tools[].function.parameters": "tools[].parameters"})
 """What the fields of the neutral request are called here."""
 
-_NOT_INCLUDED = frozenset({"message.output_text.logprobs"})
+_LOG_PROBS = "message.output_text.logprobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +175,18 @@ class _FunctionTool:
         }
 
 
+# Most of them belong to tools that only OpenAI has, and to input that is refused.
+_Included = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+
 Metadata = Annotated[
     dict[
         Annotated[str, StringConstraints(max_length=64)],
@@ -199,7 +211,8 @@ class _Body(SamplingChoices):
     parallel_tool_calls: bool = True
     text: _TextOptions = _TextOptions()
     reasoning: _ReasoningOptions = _ReasoningOptions()
-    include: tuple[str, ...] = ()
+    include: tuple[_Included, ...] = ()
+    top_logprobs: TopLogprobs = 0
     metadata: Metadata | None = None
     user: str | None = None
     max_output_tokens: MaxTokens | None = None
@@ -246,6 +259,8 @@ class Wanted:
             tool_choice=_tool_choice(body) if body.tools else None,
             parallel_tool_calls=body.parallel_tool_calls,
             grammar=body.format.neutral(),
+            logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
+            top_logprobs=body.top_logprobs or None,
             **sampling_fields(body),
         )
 
@@ -266,6 +281,7 @@ class Wanted:
             "text": {"format": body.format.echo()},
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",
+            "top_logprobs": body.top_logprobs,
             "metadata": body.metadata or {},
             "user": body.user,
         }
@@ -279,11 +295,6 @@ def parse_response(body: bytes) -> Wanted:
     if isinstance(raw.get("stop"), str):
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
-    for position, name in enumerate(parsed.include):
-        if name in _NOT_INCLUDED:
-            raise InvalidRequest(
-                f"`include`: {name} is not to be had here", field=f"include[{position}]"
-            )
     _check(parsed)
     return Wanted(parsed)
 

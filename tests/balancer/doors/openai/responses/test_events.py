@@ -13,9 +13,11 @@ from arriero.shared.inference import (
     Done,
     Event,
     Failed,
+    LogProb,
     Notice,
     Timings,
     Token,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
     Usage,
@@ -79,7 +81,7 @@ def test_text() -> None:
             "status": "completed",
             "role": "assistant",
             "content": [
-                {"type": "output_text", "annotations": [], "logprobs": [], "text": "Hello"}
+                {"type": "output_text", "annotations": [], "text": "Hello", "logprobs": []}
             ],
         }
     ]
@@ -90,6 +92,20 @@ def test_text() -> None:
         "output_tokens_details": {"reasoning_tokens": 2},
         "total_tokens": 14,
     }
+
+
+def test_log_probabilities() -> None:
+    chosen = LogProb(1, b"a", -0.5)
+    log_probs = TokenLogProbs(chosen, (chosen, LogProb(2, "é".encode()[:1], -1.5)))
+    told, machine = run(Token("a", log_probs=(log_probs,)), Token("b"), done())
+    delta = next(event for event in told if event["type"].endswith("output_text.delta"))
+    tops = [{"token": "a", "logprob": -0.5}, {"token": "\\xc3", "logprob": -1.5}]
+    assert delta["logprobs"] == [{"token": "a", "logprob": -0.5, "top_logprobs": tops}]
+    (part,) = machine.response["output"][0]["content"]
+    assert [each["bytes"] for each in part["logprobs"]] == [[97]]
+    checked_response(machine.response)
+    for event in told:
+        checked_event(event)
 
 
 def test_thoughts_then_calls() -> None:

@@ -138,6 +138,20 @@ def test_effort(reasoning: Any, thinking: bool | None) -> None:
     assert request(reasoning=reasoning).thinking is thinking
 
 
+@pytest.mark.parametrize(
+    ("body", "num_top"),
+    [
+        ({"include": ["message.output_text.logprobs"]}, None),
+        ({"include": ["message.output_text.logprobs"], "top_logprobs": 2}, 2),
+        ({"top_logprobs": 3}, 3),
+    ],
+)
+def test_log_probabilities(body: dict[str, Any], num_top: int | None) -> None:
+    asked = request(**body)
+    assert (asked.logprobs, asked.top_logprobs) == (True, num_top)
+    assert not request().logprobs
+
+
 def test_history_comes_before() -> None:
     before = parse(input=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
     messages = parse().request(before.input).messages
@@ -168,8 +182,8 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"truncation": "auto"}, "truncation"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"include": ["message.output_text.logprobs"]}, "include[0]"),
+        ({"top_logprobs": 21}, "top_logprobs"),
+        ({"include": ["everything"]}, "include[0]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
