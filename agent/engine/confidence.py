@@ -12,10 +12,10 @@ FORGETTING = 0.98
 
 
 class Confidence:
-    """Until something was observed, an even chance."""
+    """Until something was observed, a match of n tokens counts as right after n, wrong once."""
 
     def __init__(self) -> None:
-        self._right = [0.5] * (LONGEST + 1)
+        self._right = [1 - 1 / max(1, length) for length in range(LONGEST + 1)]
         self._all = [1.0] * (LONGEST + 1)
 
     def observe(self, match_length: int, *, is_right: bool) -> None:

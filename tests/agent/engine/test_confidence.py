@@ -6,8 +6,9 @@ from arriero.agent.engine.confidence import Confidence
 from arriero.agent.engine.recurrence import LONGEST
 
 
-def test_an_even_chance_at_first_and_less_for_each_further_token() -> None:
-    assert Confidence().chances(2, 3) == [0.5, 0.25, 0.125]
+def test_at_first_a_longer_match_counts_more_and_each_further_token_less() -> None:
+    assert Confidence().chances(2, 3) == pytest.approx([1 / 2, 1 / 2 * 2 / 3, 1 / 3 * 3 / 4])
+    assert Confidence().chances(4, 1) == [0.75]
 
 
 def test_each_length_of_a_match_has_its_own_chance() -> None:

@@ -58,3 +58,28 @@ def test_nothing_ever_costs_less_than_nothing(seen: list[tuple[int, float]]) -> 
     line = learn(*seen)
     assert -1e-9 <= line.predict(0) <= line.predict(1) + 1e-9
     assert line.most_within(0.5) >= 0
+
+
+def test_the_price_of_one_more_is_a_share() -> None:
+    assert Line().share(3) == 0
+    line = learn(*[(count, 0.6 + 0.2 * count) for count in [1, 2, 3, 4] * 20])
+    assert line.share(2) == pytest.approx(0.2, rel=0.1)
+    assert learn((4, 1.0)).share(4) == pytest.approx(0.25)
+
+
+def test_a_line_that_leans_less_dares_to_find_out() -> None:
+    line = Line(lean=0.5)
+    for _ in range(20):
+        line.observe(1, 1.0)
+    assert line.share(1) == pytest.approx(0.5)
+    line.observe(4, 4.0)
+    assert line.share(1) > 0.9
+
+
+def test_what_was_found_is_forgotten_as_slowly_as_it_is_told_to() -> None:
+    quick, slow = Line(lean=0.5), Line(lean=0.5, forgetting=0.99)
+    for line in (quick, slow):
+        for count in (1, 8, *[1] * 60):
+            line.observe(count, 1.0 * count)
+    assert quick.share(1) < slow.share(1)
+    assert slow.share(1) > 0.7

@@ -8,7 +8,7 @@ from tests.agent.engine.setting import Setting
 def step_of(setting: Setting) -> Step:
     """The next step, which works; everybody's next token is 7."""
     step = setting.planner.plan()
-    tokens = tuple(7 for run in step.runs if run.samples)
+    tokens = tuple(7 for run in step.runs if run.samples for _ in (0, *run.draft))
     setting.accounting.account(step, tokens, 0.1, 0.0)
     return step
 
@@ -40,3 +40,46 @@ def test_who_is_last_by_rank_makes_room() -> None:
     assert Clear(0) in step.edits
     assert setting.roster.waiting == [second]
     assert second.num_computed == 0
+
+
+def repeating(setting: Setting) -> Step:
+    """The step after everybody said 7 often enough for it to be drafted."""
+    for _ in range(6):
+        step = step_of(setting)
+    return step
+
+
+def test_drafts_follow_the_last_token() -> None:
+    setting = Setting(max_draft=3)
+    setting.add(1, 5)
+    step = repeating(setting)
+    (run,) = step.runs
+    assert run.tokens == (7, 7, 7, 7)[: 1 + run.num_drafted]
+    assert run.num_drafted == step.num_drafted > 0
+    assert step.size == 1 + step.num_drafted
+
+
+def test_drafts_take_only_cells_that_are_free() -> None:
+    setting = Setting(max_draft=3, num_cells=40)
+    setting.add(1, *[5] * 20, max_tokens=1)
+    step_of(setting)
+    assert setting.memory.num_kept == 20
+    setting.add(2, 6)
+    num_drafted = 0
+    while (num_free := setting.memory.num_free) > 0:
+        step = step_of(setting)
+        assert step.num_drafted <= max(0, num_free - 1)
+        assert setting.memory.num_kept == 20
+        num_drafted += step.num_drafted
+    assert num_drafted > 0
+
+
+def test_prompts_keep_what_they_need_of_the_cells() -> None:
+    setting = Setting(max_draft=3, num_cells=150)
+    setting.add(1, 5)
+    assert repeating(setting).num_drafted
+    setting.add(2, *[6] * 60)
+    step_of(setting)
+    setting.memory.lower_limit(10)
+    step = setting.planner.plan()
+    assert (step.num_generating, step.num_prompt_tokens, step.num_drafted) == (1, 9, 0)

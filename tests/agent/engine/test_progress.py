@@ -137,3 +137,41 @@ def test_what_was_not_there_after_all_was_never_begun() -> None:
     one.rewind()
     assert one.start(2) == 2
     assert one.num_cached == 2
+
+
+def test_no_more_is_drafted_than_can_be_gained() -> None:
+    one = make(max_tokens=4)
+    one.read(5, None)
+    one.extend(99, 0.0)
+    assert one.most_ahead == 2, "of three that are left the last is gained without a draft"
+    endless = make(length=17)
+    endless.read(17, None)
+    endless.extend(99, 0.0)
+    assert endless.most_ahead == 1
+    endless.is_finishing = True
+    assert endless.most_ahead == 0
+
+
+def test_nothing_is_drafted_across_a_shift() -> None:
+    sequence = NewSequence(
+        id=SequenceId(1),
+        prompt=tuple(range(15)),
+        max_tokens=None,
+        sampling=Sampling(seed=0),
+        shift=ContextShift(4, 8),
+    )
+    one = Progress(sequence, arrival=0, ceiling=20, window=Window(20, 4, 8))
+    one.read(15, None)
+    one.extend(99, 0.0)
+    assert one.most_ahead == 3, "which with one more fills the window"
+
+
+def test_a_drafted_token_that_is_right_is_computed_already() -> None:
+    one = make()
+    one.read(5, None)
+    one.extend(99, 0.0)
+    one.decode(0.1)
+    one.extend(98, 0.2)
+    one.confirm()
+    one.extend(97, 0.2)
+    assert (one.num_computed, one.num_pending) == (7, 1)

@@ -70,3 +70,18 @@ def test_never_more_than_the_batch_holds(num_generating: int) -> None:
     for _ in range(20):
         run(budget, num_generating, [500])
     assert budget.prompt_tokens(num_generating, [500]) <= 20 - num_generating
+
+
+def test_drafts_get_the_rest_of_the_batch_or_a_part_of_the_prompts_room() -> None:
+    budget = PromptBudget(batch_size=100, max_stall=MAX_STALL)
+    assert budget.drafted_tokens(4, [], 0) == 96
+    assert budget.drafted_tokens(4, [300], 40) == 10
+    assert budget.drafted_tokens(4, [300], MIN_CHUNK + 1) == 1
+    assert budget.drafted_tokens(4, [300, 300], 2 * MIN_CHUNK) == 0
+
+
+def test_drafts_count_among_what_a_step_beside_streams_had() -> None:
+    budget = PromptBudget(batch_size=2048, max_stall=1e9)
+    budget.observe(num_generating=0, num_prompt_tokens=100, seconds=0.1)
+    budget.observe(num_generating=1, num_prompt_tokens=50, num_drafted=10, seconds=0.1)
+    assert budget.prompt_tokens(1, [5000]) == 1.5 * 60

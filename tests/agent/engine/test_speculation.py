@@ -10,9 +10,9 @@ END = 0
 PHRASE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 
-def sequence(number: int = 1, *, repeats: int = 3, max_tokens: int | None = None) -> Progress:
-    """A prompt of a phrase said again and again, the last time up to the third word."""
-    prompt = (*(PHRASE * repeats), 1, 2, 3)
+def sequence(number: int = 1, *, max_tokens: int | None = None) -> Progress:
+    """A prompt of a phrase said twice, the second time up to the third word."""
+    prompt = (*PHRASE, 1, 2, 3)
     new = NewSequence(
         id=SequenceId(number),
         prompt=prompt,
@@ -70,7 +70,7 @@ def test_nothing_is_drafted_before_it_is_known_what_a_step_costs() -> None:
 
 def test_the_dearer_a_token_the_shorter_the_draft() -> None:
     lengths = []
-    for price in (0.0, 0.2, 0.3, 1.0):
+    for price in (0.0, 0.3, 0.5, 1.0):
         speculation = speculating(costing(1.0 - price, price))
         one = sequence()
         say(speculation, one, 4)
@@ -82,12 +82,12 @@ def test_guesses_that_are_wrong_turn_it_down_and_right_ones_up_again() -> None:
     speculation = speculating(costing(0.7, 0.3))
     one = sequence()
     say(speculation, one, 4)
-    assert draft(speculation, one) == [2]
+    assert draft(speculation, one) == [3]
     for number in range(2, 40):
-        say(speculation, sequence(number), 9)
+        say(speculation, sequence(number), 4, 9)
     assert draft(speculation, one) == [0]
     for number in range(100, 300):
-        say(speculation, sequence(number), 4)
+        say(speculation, sequence(number), 4, 5)
     assert draft(speculation, one) == [4]
 
 
@@ -130,5 +130,5 @@ def test_among_many_a_draft_has_to_gain_more() -> None:
     alone = sequence(1)
     say(speculation, alone, 4)
     others = [sequence(number) for number in range(2, 10)]
-    assert draft(speculation, alone) == [3]
+    assert draft(speculation, alone) == [4]
     assert draft(speculation, alone, *others) == [1, *[0] * 8]

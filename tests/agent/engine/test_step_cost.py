@@ -43,3 +43,28 @@ def test_when_generating_alone_is_too_slow_nothing_fits_beside() -> None:
 def test_a_step_that_was_quicker_than_generating_alone_costs_nothing_more() -> None:
     cost = learn((8, 0, 0.1), (8, 64, 0.05))
     assert cost.mixed_within(0.5, 8) == float("inf")
+
+
+def test_a_drafted_token_costs_what_a_generating_sequence_does() -> None:
+    cost = StepCost()
+    for num_drafted in [0, 1, 2, 3] * 20:
+        cost.observe(
+            num_generating=1,
+            num_prompt_tokens=0,
+            num_drafted=num_drafted,
+            seconds=0.6 + 0.2 * (1 + num_drafted),
+        )
+    assert cost.draft_price(1) == pytest.approx(0.25, rel=0.05)
+    assert cost.draft_price(2) == pytest.approx(0.2, rel=0.05)
+    assert cost.generate(5) == pytest.approx(1.6, rel=0.05)
+
+
+def test_what_a_draft_costs_has_to_be_tried_where_all_steps_were_alike() -> None:
+    assert StepCost().draft_price(1) == 1
+    assert learn((2, 0, 0.1), (2, 0, 0.1)).draft_price(2) == pytest.approx(0.25)
+
+
+def test_beside_prompts_a_drafted_token_costs_as_much_as_one_of_theirs() -> None:
+    cost = learn((8, 0, 0.1))
+    cost.observe(num_generating=8, num_prompt_tokens=56, num_drafted=8, seconds=0.5)
+    assert cost.mixed_within(0.5, 8) == pytest.approx(64)

@@ -41,3 +41,16 @@ def test_nothing_is_left_of_the_batch_before() -> None:
     batch.fill([Run(SequenceId(1), 0, 0, (1, 2, 3, 4), True)])
     batch.fill([Run(SequenceId(2), 1, 5, (9, 8), False)])
     assert seen(batch) == [(9, 5, [1], False), (8, 6, [1], False)]
+
+
+def test_the_logits_before_each_drafted_token_are_asked_for() -> None:
+    batch = Batch(8)
+    batch.fill([Run(SequenceId(1), 0, 3, (5, 6, 7), True, 2), Run(SequenceId(2), 1, 0, (8,), True)])
+    assert seen(batch) == [
+        (5, 3, [0], True),
+        (6, 4, [0], True),
+        (7, 5, [0], True),
+        (8, 0, [1], True),
+    ]
+    batch.fill([Run(SequenceId(1), 0, 0, (4, 5, 6), True, 1)])
+    assert [wanted for *_, wanted in seen(batch)] == [False, True, True]
