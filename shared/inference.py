@@ -78,12 +78,16 @@ GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaGrammar:
-    """JSON that `schema` describes, with its properties in the order in which they stand there."""
+    """JSON that `schema` describes, with its properties in the order in which they stand there.
+
+    Errors call the schema by its `place`: where the client wrote it.
+    """
 
     __pydantic_config__ = STRICT
 
     type: Literal["json_schema"]
     schema: dict[str, Any]
+    place: str = "grammar.schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,20 +208,6 @@ class GenerateRequest(SamplingChoices):
             raise ValueError("must not stand beside `n_discard`: what moves is not kept")
         return value
 
-    @field_validator("tool_choice")
-    @classmethod
-    def _of_tools(cls, value: ToolChoice | None, info: ValidationInfo) -> ToolChoice | None:
-        if value not in (None, "auto", "none") and not info.data.get("tools"):
-            raise ValueError("must have `tools` beside it")
-        return value
-
-    @field_validator("grammar")
-    @classmethod
-    def _to_its_end(cls, value: Grammar | None, info: ValidationInfo) -> Grammar | None:
-        if value is not None and info.data.get("ignore_eos"):
-            raise ValueError("must not stand beside `ignore_eos`: it says where the answer ends")
-        return value
-
     @field_validator("continue_final_message")
     @classmethod
     def _of_an_answer(cls, value: bool, info: ValidationInfo) -> bool:
@@ -302,6 +292,11 @@ class Token:
     kind: TokenKind = "content"
     tokens: tuple[int, ...] = ()
     log_probs: tuple[TokenLogProbs, ...] = ()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is progress that shows nothing: a marker, or a part of a character."""
+        return not self.text and not self.log_probs
 
 
 @dataclass(frozen=True, slots=True)

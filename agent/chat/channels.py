@@ -42,10 +42,11 @@ def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None
         reader.give("content")
         return None
     found = yield from _body(reader, start + header, has_calls=has_calls)
-    if found in _HEADER_STARTS:
-        return found
-    reader.give("markup")
-    return None
+    if found not in _HEADER_STARTS:
+        reader.give("markup")
+        found = None
+    reader.kind = "content"
+    return found
 
 
 def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
@@ -59,9 +60,8 @@ def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
         reader.end_call()
         yield from reader.literal(_BODY_ENDS.literals)
         return found
-    reader.give("markup")
     channel = _CHANNEL.search(header)
     is_thought = channel is not None and channel[1] == "analysis"
-    found = yield from reader.until(_BODY_ENDS, "reasoning" if is_thought else "content")
-    reader.kind = "content"
-    return found
+    reader.kind = "reasoning" if is_thought else "content"
+    reader.give("markup")
+    return (yield from reader.until(_BODY_ENDS, reader.kind))

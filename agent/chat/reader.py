@@ -88,7 +88,8 @@ class Reader:
     def give(self, kind: SegmentKind) -> None:
         """What is held is of this kind as it stands."""
         if raw := self.take():
-            self._segments.append(Said(kind, "" if kind == "markup" else raw, raw))
+            text = "" if kind == "markup" else raw
+            self._segments.append(Said(kind, text, raw, self.kind == "reasoning"))
 
     def give_arguments(self, text: str) -> None:
         """What is held means `text` in a call's arguments."""

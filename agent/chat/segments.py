@@ -16,12 +16,14 @@ class Said:
     """Some text of one kind; of markup (markers and the white space around them) nothing is said.
 
     `text` of the kind `tool_call` is JSON, a part of the arguments of the call that began last. It
-    is not always what the model wrote: some families write arguments as tags.
+    is not always what the model wrote: some families write arguments as tags. Markup may be
+    reasoning's.
     """
 
     kind: SegmentKind
     text: str
     raw: str
+    is_reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,14 @@ from .stop_strings import StopStrings
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What an answer gained: text that may leave, and the tokens that were taken for it."""
+    """What an answer gained: text that may leave, and the tokens that were taken for it.
+
+    `ends` says for each token up to which character of the answer its text goes.
+    """
 
     text: str = ""
     tokens: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 class Transcript:
@@ -26,6 +30,7 @@ class Transcript:
         """`piece` gives a token's bytes."""
         self._detokenizer = Detokenizer(piece)
         self._stop_strings = StopStrings(stops)
+        self._num_characters = 0
         self.num_tokens = 0
 
     @property
@@ -41,12 +46,16 @@ class Transcript:
     def push(self, tokens: Sequence[int]) -> Gain:
         """Take tokens up to the one that completes a stop string."""
         texts: list[str] = []
+        ends: list[int] = []
         for token in tokens:
             if self.is_stopped:
                 break
-            texts.append(self._stop_strings.push(self._detokenizer.push((token,))))
+            text = self._detokenizer.push((token,))
+            self._num_characters += len(text)
+            ends.append(self._num_characters)
+            texts.append(self._stop_strings.push(text))
         self.num_tokens += len(texts)
-        return Gain("".join(texts), tuple(tokens[: len(texts)]))
+        return Gain("".join(texts), tuple(tokens[: len(texts)]), tuple(ends))
 
     def flush(self) -> Gain:
         """The text that was held back; the answer is over."""

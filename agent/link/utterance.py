@@ -13,6 +13,7 @@ from ...shared.inference import RequestId, TokenKind, TokenLogProbs
 from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
 from ..chat.attribution import Attribution
 from ..chat.prepared import Reading
+from ..chat.reasoning_count import ReasoningCount
 from ..chat.segmenter import Segmenter
 from ..chat.segments import CallBegan, CallEnded, Said, Segment
 from ..chat.tools import Tools
@@ -41,22 +42,24 @@ class Utterance:
             )
         self._call: CallStarted | None = None
         self._arguments: list[str] = []
+        self._reasoning = ReasoningCount()
         self.num_calls = 0
-        self.num_reasoning_tokens = 0
 
     def take(self, gain: Gain) -> list[Item]:
         """What a step gained."""
         if self._segmenter is None:
             return self._plain(gain)
-        was_thinking = self._kind == "reasoning"
-        items = self._items(self._segmenter.push(gain.text))
-        if was_thinking or self._kind == "reasoning":
-            self.num_reasoning_tokens += len(gain.tokens)
-        return self._with_tokens(items, gain.tokens)
+        self._reasoning.push(gain.ends)
+        return self._with_tokens(self._items(self._segmenter.push(gain.text)), gain.tokens)
 
     def flush(self) -> list[Item]:
         """What was held back; the answer is over."""
         return self._items(self._segmenter.flush()) if self._segmenter else []
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """How many of the tokens so far went into reasoning, its markers included."""
+        return self._reasoning.total(is_reasoning=self._kind == "reasoning")
 
     @property
     def _kind(self) -> TokenKind:
@@ -92,6 +95,8 @@ class Utterance:
     def _items(self, segments: Iterable[Segment]) -> list[Item]:
         items: list[Item] = []
         for segment in segments:
+            is_reasoning = isinstance(segment, Said) and segment.is_reasoning
+            self._reasoning.leave(len(segment.raw), is_reasoning=is_reasoning)
             match segment:
                 case Said():
                     self._say(segment, items)

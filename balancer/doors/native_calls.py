@@ -31,7 +31,7 @@ async def answer_generate(
         if not wanted.stream or isinstance(event, Done | Failed):
             collected.add(event)
         else:
-            await emit(writer.render(event))
+            await _emit(emit, writer.render(event))
     if isinstance(collected.end, Failed):
         return request_error(id, collected.end.error)
     fields = done_fields(collected.end) if wanted.stream else answer_fields(collected)
@@ -56,7 +56,12 @@ async def _emit_batch(
     ends: dict[int, dict[str, object]] = {}
     async for events in merged:
         for number, event in events:
-            await emit(writers[number].render(event))
+            await _emit(emit, writers[number].render(event))
             if isinstance(event, Done | Failed):
                 ends[number] = end_fields(event)
     return [ends[number] for number in range(len(writers))]
+
+
+async def _emit(emit: Emit, frame: bytes) -> None:
+    if frame:
+        await emit(frame)

@@ -49,8 +49,10 @@ class EventWriter:
         self._token_starts: dict[TokenKind, bytes] = {}
 
     def render(self, event: Event) -> bytes:
-        """`event` as bytes that are ready to be written."""
+        """`event` as bytes that are ready to be written; of what shows nothing there are none."""
         if isinstance(event, Token):
+            if event.is_silent:
+                return b""
             start = self._token_starts.get(event.kind) or self._token_start(event.kind)
             text = to_json(event.text)
             if event.log_probs:

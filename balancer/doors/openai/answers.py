@@ -196,6 +196,8 @@ class ChunkWriter:
     def render(self, number: int, event: Event) -> bytes:
         """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
         if isinstance(event, Token):
+            if event.is_silent:
+                return self._opening(number)
             frame = self._text_frames.get((number, event.kind))
             opening = b"" if frame else self._opening(number)
             start, end = frame or self._text_frame(number, event.kind)

@@ -5,9 +5,9 @@ from tests.agent.chat.telling import segments_of
 def test_what_each_segment_stands_for() -> None:
     text = '<think>a</think> b <tool_call>{"name": "now", "arguments": {}}</tool_call>'
     assert segments_of("qwen", [text]) == [
-        Said("markup", "", "<think>"),
-        Said("reasoning", "a", "a"),
-        Said("markup", "", "</think>"),
+        Said("markup", "", "<think>", True),
+        Said("reasoning", "a", "a", True),
+        Said("markup", "", "</think>", True),
         Said("markup", "", " "),
         Said("content", "b", "b"),
         CallBegan("now", None, ' <tool_call>{"name": "now", "arguments": '),

@@ -54,8 +54,8 @@ def test_a_stop_string_never_leaks_whatever_the_cuts(
 
 def test_tokens_after_the_stop_string_are_not_taken() -> None:
     transcript = Transcript([b"a", b"ST", b"OP", b"b"].__getitem__, ("STOP",))
-    assert transcript.push((0, 1)) == Gain("a", (0, 1))
-    assert transcript.push((2, 3)) == Gain("", (2,))
+    assert transcript.push((0, 1)) == Gain("a", (0, 1), (1, 3))
+    assert transcript.push((2, 3)) == Gain("", (2,), (5,))
     assert transcript.is_stopped
     assert transcript.stop_string == "STOP"
     assert transcript.num_tokens == 3
@@ -65,14 +65,14 @@ def test_tokens_after_the_stop_string_are_not_taken() -> None:
 def test_a_character_leaves_with_the_token_that_completes_it() -> None:
     snowman = "☃".encode()
     transcript = Transcript([snowman[:1], snowman[1:]].__getitem__, ())
-    assert transcript.push((0,)) == Gain("", (0,))
-    assert transcript.push((1,)) == Gain("☃", (1,))
+    assert transcript.push((0,)) == Gain("", (0,), (0,))
+    assert transcript.push((1,)) == Gain("☃", (1,), (1,))
     assert transcript.flush() == Gain()
 
 
 def test_an_unfinished_character_is_replaced_at_the_end() -> None:
     transcript = Transcript([b"ok\xe2\x98"].__getitem__, ())
-    assert transcript.push((0,)) == Gain("ok", (0,))
+    assert transcript.push((0,)) == Gain("ok", (0,), (2,))
     assert transcript.flush() == Gain("�")
 
 

@@ -1,4 +1,5 @@
 import re
+from itertools import accumulate
 
 from arriero.agent.chat.attribution import Attribution
 from arriero.agent.chat.families import family_named
@@ -29,16 +30,34 @@ def test_without_a_reading_all_is_content() -> None:
     assert utterance.flush() == []
 
 
-def test_reasoning_is_told_apart_and_counted() -> None:
+def test_reasoning_is_told_apart() -> None:
     utterance = make()
-    assert utterance.take(Gain("<think>", (1,))) == [
+    assert utterance.take(Gain("<think>", (1,), (7,))) == [
         Piece(id=R, text="", kind="reasoning", tokens=(1,))
     ]
-    assert utterance.take(Gain("hm", (2,))) == [
+    assert utterance.take(Gain("hm", (2,), (9,))) == [
         Piece(id=R, text="hm", kind="reasoning", tokens=(2,))
     ]
-    assert utterance.take(Gain("</think>a", (3,))) == [Piece(id=R, text="a", tokens=(3,))]
-    assert utterance.take(Gain("b", (4,))) == [Piece(id=R, text="b", tokens=(4,))]
+    assert utterance.take(Gain("</think>a", (3,), (18,))) == [Piece(id=R, text="a", tokens=(3,))]
+    assert utterance.take(Gain("b", (4,), (19,))) == [Piece(id=R, text="b", tokens=(4,))]
+    assert utterance.num_reasoning_tokens == 3
+
+
+def test_reasoning_is_counted_however_many_tokens_a_step_has() -> None:
+    tokens = ["<th", "ink>", "h", "m", "</", "think", ">", "\n\n", "a", "b"]
+    ends = list(accumulate(map(len, tokens)))
+    for size in range(1, len(tokens) + 1):
+        utterance = make()
+        for start in range(0, len(tokens), size):
+            part = slice(start, start + size)
+            numbers = tuple(range(len(tokens))[part])
+            utterance.take(Gain("".join(tokens[part]), numbers, tuple(ends[part])))
+        assert utterance.num_reasoning_tokens == 7
+
+
+def test_reasoning_that_is_cut_off_is_counted() -> None:
+    utterance = make(is_thinking=True)
+    utterance.take(Gain("hm </th", (1, 2, 3), (2, 3, 7)))
     assert utterance.num_reasoning_tokens == 3
 
 

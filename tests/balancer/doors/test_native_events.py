@@ -29,7 +29,10 @@ from tests.balancer.doors.fake_switchboard import done
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(TEXTS, TEXTS, st.sampled_from(["content", "reasoning", "tool_call"]))
+SHOWN = TEXTS.filter(bool)
+
+
+@given(SHOWN, TEXTS, st.sampled_from(["content", "reasoning", "tool_call"]))
 def test_any_text_and_id_make_one_line(text: str, id: str, kind: str) -> None:
     writer = EventWriter({"id": id}, NDJSON_LINES)
     for _ in range(2):
@@ -38,7 +41,12 @@ def test_any_text_and_id_make_one_line(text: str, id: str, kind: str) -> None:
         assert json.loads(line) == {"event": "token", "id": id, "kind": kind, "text": text}
 
 
-@given(TEXTS)
+def test_progress_that_shows_nothing_is_no_event() -> None:
+    writer = EventWriter({"id": "r"}, NDJSON_LINES)
+    assert writer.render(Token("", "reasoning", (1,))) == b""
+
+
+@given(SHOWN)
 def test_sse_has_one_data_line_for_any_text(text: str) -> None:
     event = EventWriter({"id": "r"}, SERVER_SENT_EVENTS).render(Token(text))
     assert event.startswith(b"data: ") and event.endswith(b"\n\n")

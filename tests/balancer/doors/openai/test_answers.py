@@ -259,14 +259,22 @@ def choices_of(shape: Shape, *answers: Collected) -> Any:
     return whole_answer(shape, HEAD, answers, 1)["choices"]
 
 
+def test_progress_that_shows_nothing_is_not_told() -> None:
+    chunks = written(
+        writer(Chat()), (0, Token("", "reasoning", (1,))), (0, Token("a")), (0, done())
+    )
+    deltas = [each["delta"] for each in chosen(chunks)]
+    assert [each.get("content") for each in deltas[1:]] == ["a", None]
+    assert deltas[0]["role"] == "assistant"
+
+
 def test_log_probabilities_of_chats_content() -> None:
     shape = Chat(has_log_probs=True)
     events = [Token("hm", "reasoning", (1,), (B,)), Token("a", log_probs=(A,)), Token(""), done()]
     chunks = written(writer(shape), *((0, event) for event in events))
-    opening, thought, content, empty, end = (each["logprobs"] for each in chosen(chunks))
+    opening, thought, content, end = (each["logprobs"] for each in chosen(chunks))
     assert (opening, thought, end) == (None, None, None)
     assert [each["token"] for each in content["content"]] == ["a"]
-    assert empty == {"content": [], "refusal": None}
     (choice,) = choices_of(shape, gathered(*events))
     assert choice["logprobs"] == content
 
