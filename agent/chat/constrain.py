@@ -1,14 +1,21 @@
 """From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
 
+from typing import assert_never
+
 from ...shared.errors import InvalidRequest, NotSupported
-from ...shared.inference import GenerateRequest
+from ...shared.inference import (
+    GbnfGrammar,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    RegexGrammar,
+)
 from ..engine.constraint import Constraint, ConstraintError
 from ..engine.grammars import Grammars
 from .grammar import AnswerGrammar, Voice, answer_grammar
 from .schema_place import schema_place
 
 _MAX_REASON = 300
-_FIELDS_OF_GRAMMARS = {"regex": "grammar.pattern", "gbnf": "grammar.grammar"}
 
 
 def constraint_of(
@@ -41,8 +48,20 @@ def _blamed(
             break
     else:
         if field == "grammar" and request.grammar is not None:
-            field = _FIELDS_OF_GRAMMARS.get(request.grammar.type, "grammar.schema")
+            field = _place(request.grammar)
     return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
+
+
+def _place(grammar: Grammar) -> str:
+    match grammar:
+        case JsonSchemaGrammar(place=place):
+            return place
+        case RegexGrammar():
+            return "grammar.pattern"
+        case GbnfGrammar():
+            return "grammar.grammar"
+        case _:
+            assert_never(grammar)
 
 
 def _line(reason: str) -> str:

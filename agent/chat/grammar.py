@@ -68,10 +68,14 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
     Raises `RequestError` for what cannot be had.
     """
     functions = _functions(request)
-    is_forced = request.tool_choice not in (None, "auto", "none")
+    is_forced = _must_call(request)
     is_limited = not request.parallel_tool_calls or any(each.is_strict for each in functions)
     if request.grammar is None and not (functions and (is_forced or is_limited)):
         return None
+    if request.ignore_eos:
+        raise InvalidRequest(
+            "`ignore_eos` must not stand beside what says where an answer ends", field="ignore_eos"
+        )
     syntax = call_syntax(voice.family.name, voice.template) if voice and functions else None
     if functions and syntax is None:
         if request.grammar is None and not is_forced and request.parallel_tool_calls:
@@ -91,9 +95,9 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
     """Those that may be called. Raises `InvalidRequest` for a choice that is not among them."""
-    if not request.tools or request.tool_choice == "none":
+    if request.tool_choice == "none":
         return ()
-    functions = Tools(request.tools).functions
+    functions = Tools(request.tools or ()).functions
     if isinstance(choice := request.tool_choice, NamedTool):
         functions = tuple(each for each in functions if each.name == choice.name)
         if not functions:
@@ -102,12 +106,18 @@ def _functions(request: GenerateRequest) -> tuple[Function, ...]:
                 field="tool_choice",
             )
     if request.tool_choice == "required" and not functions:
-        raise InvalidRequest("`tools`: there is no function among them", field="tools")
+        raise InvalidRequest(
+            "`tool_choice`: there is no function among the `tools`", field="tool_choice"
+        )
     return functions
 
 
+def _must_call(request: GenerateRequest) -> bool:
+    return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
+
+
 def _no_syntax(request: GenerateRequest) -> NotSupported:
-    is_forced = request.tool_choice not in (None, "auto")
+    is_forced = _must_call(request)
     blamed = "tool_choice" if is_forced else "parallel_tool_calls"
     if not is_forced and request.parallel_tool_calls:
         blamed = "grammar"
@@ -170,8 +180,8 @@ class _Writer:
 
     def _as_wanted(self, grammar: Grammar) -> str:
         match grammar:
-            case JsonSchemaGrammar(schema=schema):
-                return self._json(Schema("grammar.schema", schema))
+            case JsonSchemaGrammar(schema=schema, place=place):
+                return self._json(Schema(place, schema))
             case RegexGrammar(pattern=pattern):
                 return self._lark.regex(pattern)
             case GbnfGrammar(grammar=gbnf):

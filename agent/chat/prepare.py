@@ -112,6 +112,7 @@ class Preparer:
             is_thinking=self._is_thinking(text),
             may_think=thoughts is not None
             and thoughts.opening in self._source
+            and not request.continue_final_message
             and not text.rstrip().endswith(thoughts.closing),
             control={marker.decode(): token for token, marker in self._shown[True].items()},
         )

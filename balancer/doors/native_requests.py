@@ -3,29 +3,17 @@
 The HTTP and the WebSocket door take the same bodies.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
-from ...shared.errors import InvalidRequest, NotSupported
+from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
-from ...shared.validation import T, parse_json
+from ...shared.validation import parse_json
 
 MAX_BATCH_REQUESTS = 256
-
-NOT_YET = frozenset(
-    {
-        "grammar",
-        "logprobs",
-        "tool_choice",
-    }
-)
-"""Fields that belong to the API and that nothing here can serve yet."""
-
-_NOT_YET_FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +50,13 @@ _batch = TypeAdapter(_BatchBody)
 
 
 def parse_generate(body: bytes) -> GenerateRequest:
-    """The body of `generate`. Raises `InvalidRequest` and `NotSupported`."""
-    return _parse(_generate, body)
+    """The body of `generate`. Raises `InvalidRequest`."""
+    return parse_json(_generate, body)
 
 
 def parse_batch(body: bytes) -> Batch:
     """The body of `generate_batch`, all of it or nothing. Raises as `parse_generate` does."""
-    parsed = _parse(_batch, body)
+    parsed = parse_json(_batch, body)
     for position, entry in enumerate(parsed.requests):
         if not entry.stream:
             raise InvalidRequest(
@@ -81,22 +69,6 @@ def parse_batch(body: bytes) -> Batch:
         requests=tuple(entry.without_id() for entry in parsed.requests),
         stream=parsed.stream,
     )
-
-
-def _parse(adapter: TypeAdapter[T], body: bytes) -> T:
-    try:
-        return parse_json(adapter, body)
-    except InvalidRequest as error:
-        if name := _not_yet(error.field):
-            message = f"`{name}` is not supported yet; leave it out"
-            raise NotSupported(message, field=error.field) from error
-        raise
-
-
-def _not_yet(field: str | None) -> str | None:
-    """The field's own name if it is one of `NOT_YET`, which to the parser are unknown fields."""
-    match = _NOT_YET_FIELD.fullmatch(field or "")
-    return match[1] if match and match[1] in NOT_YET else None
 
 
 def _unique_ids(entries: Sequence[BatchEntry]) -> tuple[str, ...]:

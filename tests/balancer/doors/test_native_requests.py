@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from arriero.balancer.doors.native_requests import (
     MAX_BATCH_REQUESTS,
-    NOT_YET,
     parse_batch,
     parse_generate,
 )
-from arriero.shared.errors import ClientError, InvalidRequest, NotSupported
-from arriero.shared.inference import GenerateRequest
+from arriero.shared.errors import ClientError, InvalidRequest
+from arriero.shared.inference import GenerateRequest, NamedTool
 from tests.balancer.doors.json_values import JSON_VALUES, objects_like
 
 
@@ -25,16 +24,6 @@ def test_generate() -> None:
     assert parse_generate(encode(body)) == GenerateRequest(
         prompt="x", stop=("a",), stream=False, logit_bias={"5": 1.0}
     )
-
-
-@pytest.mark.parametrize("name", sorted(NOT_YET))
-def test_what_comes_later_is_not_supported_by_name(name: str) -> None:
-    with pytest.raises(NotSupported, match=f"`{name}`") as caught:
-        parse_generate(encode({"prompt": "x", name: 1}))
-    assert caught.value.field == name
-    with pytest.raises(NotSupported, match=f"`{name}`") as caught:
-        parse_batch(encode({"requests": [{"prompt": "x"}, {"prompt": "x", name: 1}]}))
-    assert caught.value.field == f"requests[1].{name}"
 
 
 def test_an_unknown_field_is_named() -> None:
@@ -112,3 +101,40 @@ def test_any_entry_is_refused_or_taken(entry: Any) -> None:
         parse_batch(encode({"requests": [entry]}))
     except ClientError as error:
         assert error.message
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        {"type": "json_schema", "schema": {"type": "object"}},
+        {"type": "gbnf", "grammar": 'root ::= "yes"'},
+        {"type": "regex", "pattern": "yes|no"},
+    ],
+)
+def test_grammars(grammar: dict[str, Any]) -> None:
+    request = parse_generate(encode({"prompt": "x", "grammar": grammar}))
+    assert request.grammar is not None
+    assert request.grammar.type == grammar["type"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"grammar": {"type": "bnf"}}, "grammar"),
+        ({"grammar": {"type": "regex"}}, "grammar.pattern"),
+        ({"grammar": {"type": "json_schema", "schema": "{}"}}, "grammar.schema"),
+        ({"grammar": {"type": "gbnf", "grammar": ""}}, "grammar.grammar"),
+        ({"tool_choice": "must"}, "tool_choice"),
+        ({"tool_choice": {"name": ""}}, "tool_choice.name"),
+    ],
+)
+def test_what_grammars_and_choices_cannot_be(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_generate(encode({"prompt": "x", **body}))
+    assert caught.value.field == field
+
+
+def test_choices_of_tools() -> None:
+    request = parse_generate(encode({"prompt": "x", "tool_choice": {"name": "now"}}))
+    assert request.tool_choice == NamedTool(name="now")
+    assert parse_generate(encode({"prompt": "x", "tool_choice": "required"})).parallel_tool_calls

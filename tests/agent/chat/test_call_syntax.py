@@ -1,0 +1,91 @@
+"""How calls are written has to be what the segmenter reads as calls."""
+
+import json
+import re
+
+import pytest
+
+from arriero.agent.chat.call_syntax import CallSyntax, call_syntax
+from arriero.agent.chat.families import FamilyName, family_named
+from arriero.agent.chat.segmenter import Segmenter
+from arriero.agent.chat.segments import CallBegan, Said
+from arriero.agent.chat.tools import Tools
+
+TOOLS = Tools([{"function": {"name": name}} for name in ("now", "list_agents")])
+FIRST, SECOND = '{"a": "}<>"}', '{"b": [1, {}]}'
+
+CASES: list[tuple[FamilyName, str]] = [
+    ("qwen", ""),
+    ("llama", ""),
+    ("mistral", "[TOOL_CALLS]"),
+    ("mistral", "[TOOL_CALLS][ARGS]"),
+    ("deepseek", ""),
+    ("deepseek", "```json"),
+    ("kimi", ""),
+    ("command-r", "<|START_ACTION|>"),
+    ("command-r", ""),
+    ("granite", "<|tool_call|>"),
+    ("granite", ""),
+    ("phi", ""),
+    ("gpt-oss", ""),
+]
+
+
+def written(syntax: CallSyntax, calls: list[tuple[str, str]]) -> str:
+    parts = [
+        syntax.begin.replace("NUMBER", str(number)).replace("NAME", name) + arguments + syntax.end
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    return syntax.before + (syntax.between or "").join(parts) + syntax.after
+
+
+def read(family: FamilyName, text: str) -> tuple[list[tuple[str, str]], str]:
+    segmenter = Segmenter(family_named(family), is_thinking=False, tools=TOOLS)
+    calls: list[tuple[str, str]] = []
+    content = ""
+    for segment in [*segmenter.push(text), *segmenter.flush()]:
+        if isinstance(segment, CallBegan):
+            calls.append((segment.name, ""))
+        elif isinstance(segment, Said) and segment.kind == "tool_call":
+            calls[-1] = (calls[-1][0], calls[-1][1] + segment.text)
+        elif isinstance(segment, Said) and segment.kind == "content":
+            content += segment.text
+    return calls, content
+
+
+@pytest.mark.parametrize(("family", "template"), CASES)
+def test_what_is_written_is_read_as_calls(family: FamilyName, template: str) -> None:
+    syntax = call_syntax(family, template)
+    assert syntax is not None
+    calls = [("list_agents", FIRST), ("now", SECOND)]
+    if syntax.between is None:
+        calls = calls[:1]
+    assert read(family, written(syntax, calls)) == (calls, "")
+
+
+@pytest.mark.parametrize(("family", "template"), CASES)
+def test_the_opening_is_what_it_begins_with(family: FamilyName, template: str) -> None:
+    syntax = call_syntax(family, template)
+    assert syntax is not None
+    if syntax.opening is not None:
+        assert (syntax.before + syntax.begin).startswith(syntax.opening)
+        markers = family_named(family).markers(has_tools=True)
+        assert any(syntax.opening.startswith(marker) for marker in markers)
+
+
+@pytest.mark.parametrize(("family", "template"), CASES)
+def test_names_are_quoted_where_json_is_around_them(family: FamilyName, template: str) -> None:
+    syntax = call_syntax(family, template)
+    assert syntax is not None
+    assert syntax.is_quoted == bool(re.search(r'"NAME"', syntax.begin))
+    if syntax.is_quoted:
+        body = written(syntax, [("now", "{}")])
+        assert json.loads(body[body.index("{") : body.rindex("}") + 1])
+
+
+@pytest.mark.parametrize(
+    ("family", "template"),
+    [("qwen", "<function="), ("glm", ""), ("gemma", ""), ("minimax", ""), ("plain", "")],
+)
+def test_what_a_grammar_cannot_say_yet(family: FamilyName, template: str) -> None:
+    assert call_syntax(family, template) is None

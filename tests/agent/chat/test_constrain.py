@@ -1,0 +1,175 @@
+"""From a request to a compiled grammar, or to what is wrong with it and where."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arriero.agent.chat.constrain import constraint_of
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.grammar import Voice
+from arriero.agent.engine.constraint import Constraint
+from arriero.shared.errors import InvalidRequest, NotSupported
+from arriero.shared.inference import (
+    ChatMessage,
+    GbnfGrammar,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    RegexGrammar,
+)
+from tests.agent.saying import demo_grammars, say
+
+VOICE = Voice(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
+
+
+def schema_grammar(schema: dict[str, Any], place: str = "grammar.schema") -> JsonSchemaGrammar:
+    return JsonSchemaGrammar(type="json_schema", schema=schema, place=place)
+
+
+def constrained(grammar: Grammar | None) -> Constraint | None:
+    return constraint_of(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
+
+
+def refusal(grammar: Grammar) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        constrained(grammar)
+    assert caught.value.message.startswith(f"`{caught.value.field}` cannot be served: ")
+    return caught.value
+
+
+def test_anything_goes_without_a_grammar() -> None:
+    assert constrained(None) is None
+
+
+@pytest.mark.parametrize(
+    ("grammar", "field", "finding"),
+    [
+        (
+            schema_grammar({"properties": {"a": {"items": {"type": "strig"}}}}),
+            "grammar.schema.properties.a.items",
+            "strig",
+        ),
+        (
+            schema_grammar({"not": {"type": "null"}}, "response_format.json_schema.schema"),
+            "response_format.json_schema.schema",
+            "not",
+        ),
+        (
+            schema_grammar(
+                {"type": "object", "properties": {"a": False}, "required": ["a"]},
+            ),
+            "grammar.schema",
+            "unsatisfiable",
+        ),
+        (RegexGrammar(type="regex", pattern="(a"), "grammar.pattern", "unclosed group"),
+        (RegexGrammar(type="regex", pattern=r"[^\s\S]"), "grammar.pattern", "no text"),
+        (GbnfGrammar(type="gbnf", grammar='root ::= "a" root'), "grammar.grammar", "Too many"),
+    ],
+)
+def test_what_cannot_be_served_is_told_with_its_place(
+    grammar: Grammar, field: str, finding: str
+) -> None:
+    error = refusal(grammar)
+    assert error.field == field
+    assert finding in error.message
+    assert "\n" not in error.message
+
+
+def test_a_tools_schema_is_told_by_its_tool() -> None:
+    tools = (
+        {"type": "function", "function": {"name": "good"}},
+        {"name": "bad", "parameters": {"properties": {"a": {"type": "strig"}}}},
+    )
+    messages = (ChatMessage(role="user", content="hi"),)
+    request = GenerateRequest(messages=messages, tools=tools, tool_choice="required")
+    with pytest.raises(InvalidRequest) as caught:
+        constraint_of(request, VOICE, demo_grammars())
+    assert caught.value.field == "tools[1].parameters.properties.a"
+
+
+def test_without_a_vocabulary_nothing_is_constrained() -> None:
+    request = GenerateRequest(prompt="x", grammar=RegexGrammar(type="regex", pattern="a"))
+    with pytest.raises(NotSupported) as caught:
+        constraint_of(request, None, None)
+    assert caught.value.field == "grammar"
+
+
+# ---- whatever a model says under a schema is valid
+
+NAMES = st.sampled_from(["a", "b", "name", "of it", "é", 'q"'])
+SCALARS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({"type": "boolean"}),
+    st.just({"type": "null"}),
+    st.builds(
+        lambda low, more: {"type": "integer", "minimum": low, "maximum": low + more},
+        st.integers(-50, 50),
+        st.integers(0, 500),
+    ),
+    st.builds(
+        lambda low, more: {"type": "string", "minLength": low, "maxLength": low + more},
+        st.integers(0, 3),
+        st.integers(0, 5),
+    ),
+    st.sampled_from(
+        [
+            {"type": "string", "pattern": "^[a-c]{1,3}$"},
+            {"type": "string", "format": "date"},
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
+            {"const": {"k": [1, None]}},
+        ]
+    ),
+    st.lists(st.one_of(st.integers(-9, 9), st.text(max_size=3), st.none()), min_size=1).map(
+        lambda values: {"enum": values}
+    ),
+)
+
+
+def objects(children: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(NAMES, children, max_size=3).flatmap(
+        lambda properties: st.builds(
+            lambda required, is_open: {
+                "type": "object",
+                "properties": properties,
+                "required": sorted(required),
+                **({} if is_open else {"additionalProperties": False}),
+            },
+            st.sets(st.sampled_from(sorted(properties))) if properties else st.just(set[str]()),
+            st.booleans(),
+        )
+    )
+
+
+SCHEMAS = st.recursive(
+    SCALARS,
+    lambda children: st.one_of(
+        objects(children),
+        st.builds(
+            lambda items, least, more: {
+                "type": "array",
+                "items": items,
+                "minItems": least,
+                "maxItems": least + more,
+            },
+            children,
+            st.integers(0, 2),
+            st.integers(0, 2),
+        ),
+        st.lists(children, min_size=1, max_size=3).map(lambda ways: {"anyOf": ways}),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(schema=SCHEMAS, seed=st.integers(0, 2**31))
+def test_whatever_is_said_under_a_schema_is_valid(schema: dict[str, Any], seed: int) -> None:
+    constraint = constrained(schema_grammar(schema))
+    assert constraint is not None
+    said = say(constraint, seed, max_tokens=250)
+    assert said.failure is None
+    if said.is_whole:
+        jsonschema.validate(json.loads(said.text), schema)
