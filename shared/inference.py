@@ -78,16 +78,12 @@ GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaGrammar:
-    """JSON that `schema` describes, with its properties in the order in which they stand there.
-
-    Errors call the schema by its `place`: where the client wrote it.
-    """
+    """JSON that `schema` describes, with its properties in the order in which they stand there."""
 
     __pydantic_config__ = STRICT
 
     type: Literal["json_schema"]
     schema: dict[str, Any]
-    place: str = "grammar.schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,14 @@
 """From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
 
-from typing import assert_never
-
 from ...shared.errors import InvalidRequest, NotSupported
-from ...shared.inference import (
-    GbnfGrammar,
-    GenerateRequest,
-    Grammar,
-    JsonSchemaGrammar,
-    RegexGrammar,
-)
+from ...shared.inference import GenerateRequest
 from ..engine.constraint import Constraint, ConstraintError
 from ..engine.grammars import Grammars
 from .grammar import AnswerGrammar, Voice, answer_grammar
 from .schema_place import schema_place
 
 _MAX_REASON = 300
+_PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": "grammar.grammar"}
 
 
 def constraint_of(
@@ -48,20 +41,8 @@ def _blamed(
             break
     else:
         if field == "grammar" and request.grammar is not None:
-            field = _place(request.grammar)
+            field = _PLACES[request.grammar.type]
     return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
-
-
-def _place(grammar: Grammar) -> str:
-    match grammar:
-        case JsonSchemaGrammar(place=place):
-            return place
-        case RegexGrammar():
-            return "grammar.pattern"
-        case GbnfGrammar():
-            return "grammar.grammar"
-        case _:
-            assert_never(grammar)
 
 
 def _line(reason: str) -> str:

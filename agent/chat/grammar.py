@@ -180,8 +180,8 @@ class _Writer:
 
     def _as_wanted(self, grammar: Grammar) -> str:
         match grammar:
-            case JsonSchemaGrammar(schema=schema, place=place):
-                return self._json(Schema(place, schema))
+            case JsonSchemaGrammar(schema=schema):
+                return self._json(Schema("grammar.schema", schema))
             case RegexGrammar(pattern=pattern):
                 return self._lark.regex(pattern)
             case GbnfGrammar(grammar=gbnf):

@@ -33,6 +33,10 @@ class FieldNames:
         return field
 
 
+SAME_NAMES = FieldNames({})
+"""For an API that calls every field as the neutral request does."""
+
+
 def _pattern(neutral: str) -> re.Pattern[str]:
     parts = map(re.escape, neutral.split("[]"))
     return re.compile("^" + _POSITION.join(parts) + r"(?![\w-])")

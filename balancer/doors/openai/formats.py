@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ....shared.inference import JsonSchemaGrammar, NamedTool, ToolChoice
 from ....shared.strict import STRICT
+from ..field_names import FieldNames
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -33,7 +34,7 @@ class JsonObjectFormat:
 
     def grammar(self) -> JsonSchemaGrammar:
         """The neutral words for it."""
-        return JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT, place="response_format")
+        return JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,7 @@ class JsonSchemaFormat:
     def grammar(self) -> JsonSchemaGrammar:
         """The neutral words for it."""
         schema = ANY_OBJECT if self.json_schema.schema is None else self.json_schema.schema
-        place = "response_format.json_schema.schema"
-        return JsonSchemaGrammar(type="json_schema", schema=schema, place=place)
+        return JsonSchemaGrammar(type="json_schema", schema=schema)
 
 
 ResponseFormat = Annotated[
@@ -85,6 +85,9 @@ class FunctionChoice:
     type: Literal["function"]
     function: _FunctionName
 
+
+FORMAT_NAMES = FieldNames({"grammar.schema": "response_format.json_schema.schema"})
+"""What the neutral fields are called in a body with a `response_format`."""
 
 Choice = Literal["auto", "none", "required"] | FunctionChoice
 

@@ -32,8 +32,10 @@ from ....shared.inference import (
 from ....shared.sampling import SamplingChoices, sampling_fields
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
+from ..field_names import SAME_NAMES, FieldNames
 from ..given import fields_given
-from .formats import Choice, ResponseFormat, neutral_choice
+from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
+from .reasoning import Effort, reasoning_fields
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -57,7 +59,6 @@ _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "functions": frozenset(),
     "modalities": frozenset({b'["text"]'}),
     "prediction": frozenset(),
-    "reasoning_effort": frozenset(),
     "verbosity": frozenset(),
     "web_search_options": frozenset(),
 }
@@ -98,6 +99,7 @@ class _ChatBody(_Body):
     parallel_tool_calls: bool = True
     response_format: ResponseFormat | None = None
     chat_template_kwargs: TemplateVariables | None = None
+    reasoning_effort: Effort | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     logprobs: bool = False
@@ -117,7 +119,8 @@ class _CompletionBody(_Body):
 class Wanted:
     """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
 
-    `echoes` are what each choice begins with, where choices begin with their prompts.
+    `echoes` are what each choice begins with, where choices begin with their prompts. Errors tell
+    fields by `field_names`.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -126,6 +129,7 @@ class Wanted:
     stream: bool
     include_usage: bool
     echoes: tuple[str, ...] = ()
+    field_names: FieldNames = SAME_NAMES
 
     @property
     def has_log_probs(self) -> bool:
@@ -153,29 +157,31 @@ def parse_chat(body: bytes) -> Wanted:
         )
     if parsed.continue_final_message and not can_go_on(parsed.messages):
         raise InvalidRequest(f"`continue_final_message` {TO_GO_ON}", field="continue_final_message")
+    grammar = _format_grammar(parsed)
     conversation = {
         "messages": parsed.messages,
         "tools": parsed.tools or None,
         "tool_choice": neutral_choice(parsed.tool_choice),
         "parallel_tool_calls": parsed.parallel_tool_calls,
-        "grammar": _grammar(parsed),
-        "chat_template_kwargs": parsed.chat_template_kwargs or None,
+        "grammar": grammar or parsed.grammar,
+        **reasoning_fields(parsed.reasoning_effort, parsed.chat_template_kwargs),
         "add_generation_prompt": parsed.add_generation_prompt,
         "continue_final_message": parsed.continue_final_message,
         "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
         "logprobs": parsed.logprobs,
         "top_logprobs": parsed.top_logprobs or None,
     }
-    return _wanted(parsed, [conversation])
+    wanted = _wanted(parsed, [conversation])
+    return wanted if grammar is None else replace(wanted, field_names=FORMAT_NAMES)
 
 
-def _grammar(parsed: _ChatBody) -> Grammar | None:
+def _format_grammar(parsed: _ChatBody) -> Grammar | None:
     grammar = parsed.response_format.grammar() if parsed.response_format else None
     if grammar is not None and parsed.grammar is not None:
         raise InvalidRequest(
             "give only one of `response_format` and `grammar`", field="response_format"
         )
-    return grammar or parsed.grammar
+    return grammar
 
 
 def parse_completion(body: bytes) -> Wanted:

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from ....shared.errors import ModelNotFound, RequestError
+from ....shared.messages import ModelInfo
 from ...fleet.switchboard import Switchboard
+from ..field_names import FieldNames
 from ..http import read_json_body
 from ..merge import Merged, open_all
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -28,14 +30,15 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
 
     async def models(_request: web.Request) -> web.Response:
         served = switchboard.view().models
-        data = [_model(model.name, started) for model in served]
+        data = [_model(model, started) for model in served]
         return web.json_response({"object": "list", "data": data})
 
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        if name not in {model.name for model in switchboard.view().models}:
-            raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
-        return web.json_response(_model(name, started))
+        for model in switchboard.view().models:
+            if model.name == name:
+                return web.json_response(_model(model, started))
+        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 
     async def chat(request: web.Request) -> web.StreamResponse:
         wanted = parse_chat(await read_json_body(request))
@@ -54,14 +57,29 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     ]
 
 
-def _model(name: str, created: int) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": created, "owned_by": "arriero"}
+def _model(model: ModelInfo, created: int) -> dict[str, object]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "arriero",
+        "tasks": model.tasks,
+    }
 
 
 async def _answer(
     switchboard: Switchboard, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
     """All choices or none: what fails one of them ends them all."""
+    try:
+        return await _answer_all(switchboard, request, wanted, shape)
+    except RequestError as error:
+        raise wanted.field_names.told(error) from error
+
+
+async def _answer_all(
+    switchboard: Switchboard, request: web.Request, wanted: Wanted, shape: Shape
+) -> web.StreamResponse:
     streams = open_all(switchboard.open, wanted.requests)
     async with Merged(streams) as merged:
         head = Head(
@@ -74,7 +92,7 @@ async def _answer(
             writer = ChunkWriter(
                 shape, head, num_choices=wanted.num_choices, include_usage=wanted.include_usage
             )
-            chunks = _chunks(merged, writer)
+            chunks = _chunks(merged, writer, wanted.field_names)
             return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
         answers = await merged.collect(all_or_nothing=True)
         return web.json_response(
@@ -82,7 +100,7 @@ async def _answer(
         )
 
 
-async def _chunks(merged: Merged, writer: ChunkWriter) -> AsyncIterator[bytes]:
+async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> AsyncIterator[bytes]:
     """Raises an error that comes before any text, for it can still be an HTTP status."""
     has_begun = False
     try:
@@ -93,6 +111,6 @@ async def _chunks(merged: Merged, writer: ChunkWriter) -> AsyncIterator[bytes]:
     except RequestError as error:
         if not has_begun:
             raise
-        yield error_chunk(error)
+        yield error_chunk(names.told(error))
         return
     yield writer.tail()

@@ -26,8 +26,8 @@ from tests.agent.saying import demo_grammars, say
 VOICE = Voice(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
 
 
-def schema_grammar(schema: dict[str, Any], place: str = "grammar.schema") -> JsonSchemaGrammar:
-    return JsonSchemaGrammar(type="json_schema", schema=schema, place=place)
+def schema_grammar(schema: dict[str, Any]) -> JsonSchemaGrammar:
+    return JsonSchemaGrammar(type="json_schema", schema=schema)
 
 
 def constrained(grammar: Grammar | None) -> Constraint | None:
@@ -54,8 +54,8 @@ def test_anything_goes_without_a_grammar() -> None:
             "strig",
         ),
         (
-            schema_grammar({"not": {"type": "null"}}, "response_format.json_schema.schema"),
-            "response_format.json_schema.schema",
+            schema_grammar({"not": {"type": "null"}}),
+            "grammar.schema",
             "not",
         ),
         (

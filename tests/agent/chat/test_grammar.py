@@ -1,4 +1,4 @@
-"""What an answer may be, told by what fits the grammar of the demo model's answers and of others'."""
+"""What an answer may be, told by what fits its grammar."""
 
 import json
 from typing import Any

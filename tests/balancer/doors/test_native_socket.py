@@ -88,12 +88,8 @@ async def test_errors_of_requests(
     bad = await ask(socket, "r3", "generate", prompt="x", top_p=7)
     assert bad["error"]["code"] == -32602
     assert bad["error"]["data"]["field"] == "top_p"
-    later = await ask(socket, "r4", "generate", prompt="x", grammar={})
-    assert later["error"]["data"] == {
-        "code": "not_supported",
-        "retryable": False,
-        "field": "grammar",
-    }
+    bad = await ask(socket, "r4", "generate", prompt="x", grammar={})
+    assert bad["error"]["data"]["field"] == "grammar"
     embed = await ask(socket, "r5", "embed", texts=["x"])
     assert embed["error"]["data"]["code"] == "not_supported"
 
@@ -195,13 +191,47 @@ async def test_cancel_all_takes_batches_and_what_waits(
     assert switchboard.num_open == 0
 
 
+async def test_cancel_one_of_a_batch(
+    switchboard: FakeSwitchboard, socket: ClientWebSocketResponse
+) -> None:
+    requests = [{"prompt": "A"}, {"id": "goes", "prompt": "B"}, {"prompt": "C"}]
+    await socket.send_json(call("many", "generate_batch", requests=requests))
+    streams = await switchboard.opened(3)
+    assert (await ask(socket, "c", "cancel", id="many", item="other"))["result"]["cancelled"] == 0
+    assert (await ask(socket, "d", "cancel", id="many", item="goes"))["result"]["cancelled"] == 1
+    for stream in (streams[0], streams[2]):
+        stream.say(done())
+    results = (await until_answer(socket, "many"))["result"]["results"]
+    assert [item["id"] for item in results] == ["0", "goes", "2"]
+    assert [item.get("finish_reason") for item in results] == ["stop", None, "stop"]
+    assert results[1]["error"]["code"] == "cancelled"
+
+
+async def test_a_call_that_is_no_batch_has_no_items(
+    switchboard: FakeSwitchboard, socket: ClientWebSocketResponse
+) -> None:
+    await socket.send_json(call("one", "generate", prompt="x"))
+    await switchboard.opened()
+    assert (await ask(socket, "c", "cancel", id="one", item="0"))["result"] == {"cancelled": 0}
+
+
 async def test_cancel_of_what_is_not_there(socket: ClientWebSocketResponse) -> None:
     assert (await ask(socket, "c", "cancel", id="nobody"))["result"] == {"cancelled": 0}
     assert (await ask(socket, "c", "cancel", all=True))["result"] == {"cancelled": 0}
 
 
 @pytest.mark.parametrize(
-    "params", [{}, {"all": False}, {"all": 1}, {"id": []}, {"id": "r", "all": True}, {"ids": ["r"]}]
+    "params",
+    [
+        {},
+        {"all": False},
+        {"all": 1},
+        {"id": []},
+        {"id": "r", "all": True},
+        {"ids": ["r"]},
+        {"item": "x"},
+        {"id": "r", "item": 1},
+    ],
 )
 async def test_a_bad_cancel(socket: ClientWebSocketResponse, params: dict[str, Any]) -> None:
     assert (await ask(socket, "c", "cancel", **params))["error"]["code"] == -32602

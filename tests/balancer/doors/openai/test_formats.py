@@ -18,7 +18,7 @@ def test_text_is_anything() -> None:
 
 def test_an_object_of_any_kind() -> None:
     assert JsonObjectFormat(type="json_object").grammar() == JsonSchemaGrammar(
-        type="json_schema", schema={"type": "object"}, place="response_format"
+        type="json_schema", schema={"type": "object"}
     )
 
 

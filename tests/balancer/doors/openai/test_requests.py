@@ -158,7 +158,6 @@ def test_hints_are_ignored(name: str) -> None:
         ("functions", []),
         ("modalities", ["text", "audio"]),
         ("prediction", {}),
-        ("reasoning_effort", "low"),
         ("verbosity", "low"),
         ("web_search_options", {}),
     ],
@@ -179,6 +178,14 @@ def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
 def test_what_completions_cannot_have(body: Any, field: str) -> None:
     error = refusal(completion, **body)
     assert (error.field, "not supported" in error.message) == (field, True)
+
+
+def test_efforts_of_reasoning() -> None:
+    (off,) = chat(reasoning_effort="none").requests
+    assert (off.thinking, off.chat_template_kwargs) == (False, None)
+    (on,) = chat(reasoning_effort="low", chat_template_kwargs={"a": 1}).requests
+    assert (on.thinking, on.chat_template_kwargs) == (True, {"reasoning_effort": "low", "a": 1})
+    assert refusal(chat, reasoning_effort="very").field == "reasoning_effort"
 
 
 def test_log_probabilities_by_either_name() -> None:
@@ -367,27 +374,28 @@ def schema_format(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("format", "schema", "place"),
+    ("format", "schema"),
     [
-        (None, None, None),
-        ({"type": "text"}, None, None),
-        ({"type": "json_object"}, {"type": "object"}, "response_format"),
-        (schema_format(), {"type": "object"}, "response_format.json_schema.schema"),
-        (
-            schema_format(schema=SCHEMA, strict=True, description="what it is"),
-            SCHEMA,
-            "response_format.json_schema.schema",
-        ),
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        (schema_format(), {"type": "object"}),
+        (schema_format(schema=SCHEMA, strict=True, description="what it is"), SCHEMA),
     ],
 )
-def test_response_formats(format: Any, schema: Any, place: str | None) -> None:
+def test_response_formats(format: Any, schema: Any) -> None:
     (request,) = chat(response_format=format).requests
-    wanted = (
-        None
-        if schema is None
-        else JsonSchemaGrammar(type="json_schema", schema=schema, place=place or "")
-    )
+    wanted = None if schema is None else JsonSchemaGrammar(type="json_schema", schema=schema)
     assert request.grammar == wanted
+
+
+def test_errors_name_the_schema_as_the_body_does() -> None:
+    error = InvalidRequest("`grammar.schema.items` is odd", field="grammar.schema.items")
+    told = chat(response_format=schema_format(schema=SCHEMA)).field_names.told(error)
+    assert told.field == "response_format.json_schema.schema.items"
+    assert told.message == f"`{told.field}` is odd"
+    grammar = {"type": "json_schema", "schema": SCHEMA}
+    assert chat(grammar=grammar).field_names.told(error) == error
 
 
 @pytest.mark.parametrize(
