@@ -35,8 +35,8 @@ class Side:
         return [" ".join(daemon.command) for daemon in self.daemons]
 
 
-async def start_ours(stack: AsyncExitStack, load: Load) -> Side:
-    """Balancer and agent; the client talks to the balancer."""
+async def start_ours(stack: AsyncExitStack, load: Load, **settings: object) -> Side:
+    """Balancer and agent, with further `settings`; the client talks to the balancer."""
     fleet = Fleet(stack)
     balancer = await fleet.start_balancer()
     agent = await fleet.start_agent(
@@ -44,6 +44,7 @@ async def start_ours(stack: AsyncExitStack, load: Load) -> Side:
         slots=load.slots,
         context_size=load.context_size,
         threads=load.threads,
+        **settings,
     )
     host, _, port = balancer.ready["inference"].rpartition(":")
     return Side(Client(host, int(port), NATIVE), (balancer, agent))
