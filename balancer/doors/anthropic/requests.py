@@ -46,6 +46,7 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
 FIELD_NAMES = FieldNames(
     {
         "tools[].function.parameters": "tools[].input_schema",
+        "grammar": "output_config.format",
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
     }
 )

@@ -21,7 +21,6 @@ from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     MAX_MESSAGES,
     GenerateRequest,
-    Grammar,
     JsonSchemaGrammar,
     MaxTokens,
     NamedTool,
@@ -33,6 +32,8 @@ from .....shared.strict import STRICT
 from .....shared.validation import parse_json
 from ...field_names import FieldNames
 from ...given import fields_given
+from ..formats import JsonObjectFormat, TextFormat
+from ..reasoning import Effort, reasoning_fields
 from .items import Item, Json, plain_items, to_messages
 
 MAX_METADATA = 16
@@ -60,7 +61,14 @@ _REFUSED: Mapping[str, frozenset[bytes]] = {
     "prompt": frozenset(),
     "truncation": frozenset({b'"disabled"'}),
 }
-FIELD_NAMES = FieldNames({"messages": "input", "tools[].function.parameters": "tools[].parameters"})
+
+FIELD_NAMES = FieldNames(
+    {
+        "messages": "input",
+        "tools[].function.parameters": "tools[].parameters",
+        "grammar": "text.format",
+    }
+)
 """What the fields of the neutral request are called here."""
 
 _LOG_PROBS = "message.output_text.logprobs"
@@ -70,35 +78,9 @@ _LOG_PROBS = "message.output_text.logprobs"
 class _ReasoningOptions:
     __pydantic_config__ = STRICT
 
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlainFormat:
-    __pydantic_config__ = STRICT
-
-    type: Literal["text"] = "text"
-
-    def neutral(self) -> Grammar | None:
-        return None
-
-    def echo(self) -> Json:
-        return {"type": self.type}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ObjectFormat:
-    __pydantic_config__ = STRICT
-
-    type: Literal["json_object"]
-
-    def neutral(self) -> Grammar | None:
-        return JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
-
-    def echo(self) -> Json:
-        return {"type": self.type}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +95,11 @@ class _SchemaFormat:
     description: str | None = None
     strict: bool | None = None
 
-    def neutral(self) -> Grammar | None:
+    def grammar(self) -> JsonSchemaGrammar:
         return JsonSchemaGrammar(type="json_schema", schema=self.schema)
 
-    def echo(self) -> Json:
-        return {
-            "type": self.type,
-            "name": self.name,
-            "schema": self.schema,
-            "description": self.description,
-            "strict": self.strict,
-        }
 
-
-_Format = Annotated[_PlainFormat | _ObjectFormat | _SchemaFormat, Field(discriminator="type")]
+_Format = Annotated[TextFormat | JsonObjectFormat | _SchemaFormat, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +108,10 @@ class _TextOptions:
 
     format: _Format | None = None
     verbosity: Literal["medium"] | None = None
+
+    @property
+    def wanted(self) -> _Format:
+        return self.format or TextFormat(type="text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +195,6 @@ class _Body(SamplingChoices):
     max_output_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
-    @property
-    def format(self) -> _PlainFormat | _ObjectFormat | _SchemaFormat:
-        return self.text.format or _PlainFormat()
-
 
 _body = TypeAdapter(_Body)
 
@@ -254,13 +227,13 @@ class Wanted:
             stream=body.stream,
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
-            thinking=_thinking(body.reasoning),
             tools=tuple(tool.neutral() for tool in body.tools) or None,
             tool_choice=_tool_choice(body) if body.tools else None,
             parallel_tool_calls=body.parallel_tool_calls,
-            grammar=body.format.neutral(),
+            grammar=body.text.wanted.grammar(),
             logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
             top_logprobs=body.top_logprobs or None,
+            **reasoning_fields(body.reasoning.effort),
             **sampling_fields(body),
         )
 
@@ -278,7 +251,7 @@ class Wanted:
             "tools": [tool.echo() for tool in body.tools],
             "tool_choice": choice if isinstance(choice, str) else asdict(choice),
             "parallel_tool_calls": body.parallel_tool_calls,
-            "text": {"format": body.format.echo()},
+            "text": {"format": asdict(body.text.wanted)},
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",
             "top_logprobs": body.top_logprobs,
@@ -303,7 +276,7 @@ def _check(body: _Body) -> None:
     """Raises `InvalidRequest` for what contradicts itself."""
     if body.tool_choice not in ("auto", "none") and not body.tools:
         raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
-    if body.ignore_eos and body.format.neutral() is not None:
+    if body.ignore_eos and body.text.wanted.grammar() is not None:
         raise InvalidRequest(
             "`text.format` must not stand beside `ignore_eos`: it says where the answer ends",
             field="text.format",
@@ -313,7 +286,3 @@ def _check(body: _Body) -> None:
 def _tool_choice(body: _Body) -> ToolChoice:
     choice = body.tool_choice
     return choice if isinstance(choice, str) else NamedTool(name=choice.name)
-
-
-def _thinking(options: _ReasoningOptions) -> bool | None:
-    return None if options.effort is None else options.effort != "none"

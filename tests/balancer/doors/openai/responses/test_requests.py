@@ -71,6 +71,7 @@ def test_the_most() -> None:
         ignore_eos=True,
         model="demo",
         thinking=True,
+        chat_template_kwargs={"reasoning_effort": "high"},
         tools=(
             {
                 "type": "function",
