@@ -86,7 +86,9 @@ def without_top_choices(row: Row, ids: Ids | None, threshold: float) -> Ids:
         ids = np.arange(row.size)
     ids = ids[np.argsort(-row[ids], kind="stable")]
     weights = np.exp(row[ids] - row[ids[0]])
-    num_above = int(np.count_nonzero(weights / weights.sum() >= np.float32(threshold)))
+    probabilities = weights / weights.sum()
+    is_above = (probabilities >= np.float32(threshold)) & (probabilities > 0)
+    num_above = int(np.count_nonzero(is_above))
     return ids[max(num_above - 1, 0) :]
 
 

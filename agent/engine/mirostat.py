@@ -31,6 +31,7 @@ class Mirostat:
         whole = np.exp(row - top).sum()
         ids = self._steep(row, top, whole) if self._version == 1 else self._bounded(row, top, whole)
         weights = np.exp(row[ids] - top)
+        weights = weights[weights > 0]  # the highest come first, so places stay
         probabilities = weights / weights.sum()
         place = self._place(probabilities)
         surprise = -np.log2(probabilities[place])

@@ -7,6 +7,8 @@ from typing import Any
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arriero.agent.chat.breakers import BreakerFinder
 from arriero.agent.engine.candidates import Row
@@ -44,6 +46,12 @@ class BareVocab:
         self.size = size
         self.end_tokens = frozenset({2, 5})
         self.suppressed_tokens = frozenset({7})
+
+
+class NoSuppression(BareVocab):
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.suppressed_tokens = frozenset()
 
 
 ROW = row_of(200)
@@ -326,6 +334,45 @@ def test_broken_logits_break_nothing(name: str, value: float) -> None:
     for broken in (slice(3, 4), slice(None)):
         row[broken] = value
         assert 0 <= sampler.choose(row.copy()) < 1000
+
+
+SAMPLERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.sampled_from([0, 0.5, 3.0]),
+        "top_k": st.sampled_from([0, 1, 40, 10_000]),
+        "top_p": st.sampled_from([0.001, 0.9, 1.0]),
+        "min_p": st.sampled_from([0.0, 0.05, 1.0]),
+        "typical_p": st.sampled_from([0.001, 0.5, 0.999]),
+        "top_n_sigma": st.sampled_from([0.001, 1.0, 50.0]),
+        "xtc_probability": st.just(1.0),
+        "xtc_threshold": st.sampled_from([0.0, 0.1, 0.5]),
+        "repeat_penalty": st.just(1.5),
+        "dry": st.just(Dry(multiplier=5.0, allowed_length=0)),
+        "mirostat": st.sampled_from([1, 2]),
+        "mirostat_tau": st.sampled_from([0.0, 5.0, 100.0]),
+    },
+)
+
+
+@given(
+    samplers=SAMPLERS,
+    size=st.sampled_from([1, 2, 50, 3000]),
+    num_allowed=st.integers(1, 20),
+    scale=st.sampled_from([0.0, 1.0, 30.0]),
+    seed=st.integers(0, 99),
+)
+def test_what_is_forbidden_is_never_chosen_by_any_samplers(
+    samplers: dict[str, Any], size: int, num_allowed: int, scale: float, seed: int
+) -> None:
+    sampler = Sampler(new((0, 0, 0), **samplers, seed=seed), NoSuppression(size))
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        row = (scale * rng.standard_normal(size)).astype(np.float32)
+        allowed = rng.choice(size, min(num_allowed, size), replace=False)
+        masked = np.full(size, -np.inf, np.float32)
+        masked[allowed] = row[allowed]
+        assert sampler.choose(masked) in allowed
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-30])
