@@ -121,7 +121,7 @@ class Accounting:
             return self._end(slot, one, "length", chosen)
         if one.must_shift:
             self._shift(slot, one)
-        return SequenceOutput(one.id, chosen, None, one.num_cached)
+        return SequenceOutput(one.id, chosen, stats=one.stats())
 
     def _shift(self, slot: int, one: Progress) -> None:
         window = one.window
@@ -146,7 +146,7 @@ class Accounting:
         if one.save_as is not None:
             self.saves.append(Save(one.id, slot, tuple(one.history[: one.num_computed])))
         self.leave(slot)
-        return SequenceOutput(one.id, tokens, one.end(reason), one.num_cached)
+        return SequenceOutput(one.id, tokens, one.end(reason))
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:

@@ -176,7 +176,11 @@ class Progress:
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
         """The end of it, with its counts so far."""
-        stats = SequenceStats(
+        return SequenceEnd(reason, self.stats())
+
+    def stats(self) -> SequenceStats:
+        """Its counts so far."""
+        return SequenceStats(
             prompt_tokens=self._prompt_length,
             cached_tokens=self.num_cached,
             completion_tokens=self.num_generated,
@@ -184,7 +188,6 @@ class Progress:
             prefill_seconds=self._prefill_seconds,
             decode_seconds=self._decode_seconds,
         )
-        return SequenceEnd(reason, stats)
 
     def _limit(self, sequence: NewSequence) -> int:
         own = _ENDLESS if sequence.max_tokens is None else sequence.max_tokens

@@ -4,7 +4,7 @@ Text, APIs and balancers are unknown here: a sequence goes in as token ids and c
 ids, step by step, with exactly one `SequenceEnd`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NewType
 
 from ...shared.errors import RequestError
@@ -82,15 +82,14 @@ class SequenceOutput:
     """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
 
     With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
-    those that the step gave before it, errors alone. `cached_tokens` of the prompt were not
-    computed, as in the end's counts, for those who do not wait for the end.
-    `notices` are for the client, before anything else of this output. `log_probs` are of the
-    tokens, one each, where they are asked for.
+    those that the step gave before it, errors alone. `stats` are those so far, for whoever ends
+    the answer before the sequence does; an `end` has its own. `notices` are for the client, before
+    anything else of this output. `log_probs` are of the tokens, one each, where they are asked for.
     """
 
     id: SequenceId
     tokens: tuple[int, ...] = ()
     end: SequenceEnd | None = None
-    cached_tokens: int = 0
+    stats: SequenceStats | None = field(default=None, compare=False)
     notices: tuple[Notice, ...] = ()
     log_probs: tuple[LogProbs, ...] = ()

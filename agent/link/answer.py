@@ -11,7 +11,7 @@ from ...shared.messages import Ended, Item, Noticed, Refused
 from ..chat.attribution import Attribution
 from ..chat.prepared import Prepared, Reading
 from ..chat.transcript import Transcript
-from ..engine.sequence import SequenceEnd, SequenceOutput
+from ..engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
 from .utterance import Utterance
 
 
@@ -21,7 +21,7 @@ class Answer:
     def __init__(self, id: RequestId, prepared: Prepared, piece: Callable[[int], bytes]) -> None:
         self._id = id
         self._num_prompt_tokens = len(prepared.prompt)
-        self._num_cached_tokens = 0
+        self._stats: SequenceStats | None = None
         piece = _showing(piece, prepared.reading)
         self._transcript = Transcript(piece, prepared.stop)
         is_explained = prepared.sampling.top_log_probs is not None
@@ -31,7 +31,7 @@ class Answer:
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """What a step's output means for the balancer."""
-        self._num_cached_tokens = output.cached_tokens
+        self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
@@ -64,7 +64,7 @@ class Answer:
             reason = "tool_calls"
         usage = Usage(
             prompt_tokens=self._num_prompt_tokens,
-            cached_tokens=self._num_cached_tokens,
+            cached_tokens=0 if self._stats is None else self._stats.cached_tokens,
             completion_tokens=self._transcript.num_tokens,
             reasoning_tokens=self._utterance.num_reasoning_tokens,
         )
@@ -73,7 +73,7 @@ class Answer:
             finish_reason=reason,
             stop_string=self._transcript.stop_string,
             usage=usage,
-            rates=rates(end),
+            rates=rates(self._stats, has_end_token=end is not None and end.reason == "stop"),
         )
 
 
@@ -90,16 +90,15 @@ def noticed(id: RequestId, notice: Notice) -> Noticed:
     return Noticed(id=id, code=notice.code, message=notice.message)
 
 
-def rates(end: SequenceEnd | None) -> Rates:
-    """Speeds by the scheduler's clock.
+def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
+    """Speeds by the scheduler's clock, of a sequence that may not have said anything yet.
 
     The first token is the last prefill step's; an end-of-generation token took a step and is not
     counted.
     """
-    if end is None:
+    if stats is None:
         return Rates()
-    stats = end.stats
-    num_unseen = 1 if end.reason == "stop" else 0
+    num_unseen = 1 if has_end_token else 0
     return Rates(
         prefill_tokens_per_second=_rate(stats.prefill_tokens, stats.prefill_seconds),
         decode_tokens_per_second=_rate(

@@ -97,6 +97,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "max_stall": 0.25,
         "gpu_layers": -1,
         "speculate": 0,
+        "host_cache": 2**30,
     }
 
 

@@ -155,3 +155,14 @@ def test_every_run_takes_its_own_tokens() -> None:
     step = drafting(setting, 8, 9)
     first, second = account(setting, step, 8, 10, 22)
     assert (first.tokens, second.tokens) == ((8, 10), (22,))
+
+
+def test_every_gain_says_what_was_counted_so_far() -> None:
+    setting = Setting()
+    setting.add(1, 5, 6)
+    (first,) = account(setting, setting.planner.plan(), 7)
+    (second,) = account(setting, setting.planner.plan(), 8)
+    assert first.stats is not None
+    assert second.stats is not None
+    assert (first.stats.completion_tokens, second.stats.completion_tokens) == (1, 2)
+    assert (first.stats.decode_seconds, second.stats.decode_seconds) == (None, 0.1)

@@ -36,7 +36,7 @@ def make(*stop: str) -> Answer:
 
 
 def output(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
-    return SequenceOutput(SequenceId(1), tokens, end, cached_tokens=10)
+    return SequenceOutput(SequenceId(1), tokens, end, stats=stats(5))
 
 
 def test_tokens_become_pieces_at_once_even_without_text() -> None:
@@ -78,7 +78,7 @@ def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
         finish_reason="stop",
         stop_string="STOP",
         usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=2),
-        rates=Rates(),
+        rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
     )
     assert answer.is_over
 
@@ -116,26 +116,32 @@ def test_cancelling_keeps_what_was_gained() -> None:
         id=R,
         finish_reason="cancelled",
         usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=1),
-        rates=Rates(),
+        rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
     )
     assert answer.is_over
 
 
+def test_what_was_cancelled_before_it_said_anything_has_no_rates() -> None:
+    ended = make().cancel()
+    assert (ended.usage, ended.rates) == (Usage(prompt_tokens=30), Rates())
+
+
 @pytest.mark.parametrize(
-    ("end", "decode_rate"),
+    ("num_tokens", "has_end_token", "decode_rate"),
     [
         # The last prefill step gave the first of five tokens: four steps in two seconds.
-        (SequenceEnd("length", stats(5)), 2.0),
+        (5, False, 2.0),
         # The end-of-generation token took a fifth step and is not among the five.
-        (SequenceEnd("stop", stats(5)), 2.5),
-        (SequenceEnd("length", stats(1)), None),
-        (SequenceEnd("stop", stats(0)), None),
+        (5, True, 2.5),
+        (1, False, None),
+        (0, True, None),
     ],
 )
 def test_decode_rate_counts_the_steps_that_generated(
-    end: SequenceEnd, decode_rate: float | None
+    num_tokens: int, has_end_token: bool, decode_rate: float | None
 ) -> None:
-    assert rates(end).decode_tokens_per_second == decode_rate
+    found = rates(stats(num_tokens), has_end_token=has_end_token)
+    assert found.decode_tokens_per_second == decode_rate
 
 
 def test_rates_without_such_steps_are_not_available() -> None:
@@ -147,8 +153,8 @@ def test_rates_without_such_steps_are_not_available() -> None:
         prefill_seconds=None,
         decode_seconds=0.0,
     )
-    assert rates(SequenceEnd("length", nothing)) == Rates()
-    assert rates(None) == Rates()
+    assert rates(nothing, has_end_token=False) == Rates()
+    assert rates(None, has_end_token=False) == Rates()
 
 
 QWEN = Reading(
