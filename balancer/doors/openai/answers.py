@@ -92,7 +92,7 @@ class Chat:
         """A whole message."""
         text = collected.text()
         content = text if text or not collected.calls else None
-        message: dict[str, object] = {"role": "assistant", "content": content}
+        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": None}
         if reasoning := collected.text("reasoning"):
             message["reasoning_content"] = reasoning
         if collected.calls:

@@ -4,6 +4,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types import Completion as TextCompletion
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from pydantic import TypeAdapter
 
 from arriero.balancer.doors.collected import Collected
 from arriero.balancer.doors.openai.answers import (
@@ -30,6 +33,7 @@ from arriero.shared.inference import (
     Usage,
 )
 from tests.balancer.doors.fake_switchboard import TIMINGS, done
+from tests.balancer.doors.strict_models import checked
 
 HEAD = Head(id="x-1", created=5, model="m")
 
@@ -185,6 +189,45 @@ def test_any_text_makes_one_data_line(text: str, shape: Shape) -> None:
             assert content in (text, "", None)
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+LOG_PROB = LogProb(1, b"a", -0.5)
+SAID = st.builds(
+    Token,
+    TEXTS,
+    st.sampled_from(["content", "reasoning"]),
+    log_probs=st.just((TokenLogProbs(LOG_PROB, (LOG_PROB,)),)),
+).map(lambda token: [token])
+CALLS = st.builds(
+    lambda id, arguments: [
+        ToolCallStarted(id, "f"),
+        Token(arguments, "tool_call"),
+        ToolCall(id, "f", arguments),
+    ],
+    TEXTS,
+    TEXTS,
+)
+ENDS = st.sampled_from(["stop", "length", "tool_calls", "cancelled"]).map(done)
+
+
+@given(st.lists(SAID | CALLS, max_size=4), ENDS, st.booleans())
+def test_chat_is_what_the_client_knows(pieces: list[list[Event]], end: Done, logs: bool) -> None:
+    events = [*(event for piece in pieces for event in piece), end]
+    shape = Chat(has_log_probs=logs)
+    for chunk in written(writer(shape, include_usage=True), *((0, event) for event in events)):
+        checked(TypeAdapter(ChatCompletionChunk), chunk, ours={"reasoning_content"})
+    whole = whole_answer(shape, HEAD, [answer(*events)], 1)
+    checked(TypeAdapter(ChatCompletion), whole, ours={"reasoning_content"})
+
+
+@given(st.lists(TEXTS.map(Token), max_size=4), st.sampled_from(["stop", "length"]).map(done))
+def test_completions_are_what_the_client_knows(tokens: list[Event], end: Done) -> None:
+    """Only the last chunk: of those before the client's model wants a reason, too."""
+    events = (*tokens, end)
+    *_, last = written(writer(Completion()), *((0, event) for event in events))
+    checked(TypeAdapter(TextCompletion), last)
+    checked(TypeAdapter(TextCompletion), whole_answer(Completion(), HEAD, [answer(*events)], 1))
+
+
 def answer(*events: Event) -> Collected:
     collected = Collected()
     for event in events:
@@ -206,9 +249,14 @@ def test_whole_chat_answer() -> None:
             *choice(
                 0,
                 "stop",
-                message={"role": "assistant", "content": "a", "reasoning_content": "hm"},
+                message={
+                    "role": "assistant",
+                    "content": "a",
+                    "refusal": None,
+                    "reasoning_content": "hm",
+                },
             ),
-            *choice(1, "stop", message={"role": "assistant", "content": "b"}),
+            *choice(1, "stop", message={"role": "assistant", "content": "b", "refusal": None}),
         ],
         "usage": {
             "prompt_tokens": 7,
