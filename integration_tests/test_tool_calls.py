@@ -187,13 +187,3 @@ async def test_a_conversation_goes_on_after_the_tools_result(client: openai.Asyn
     )
     assert second.choices[0].message.content == later.answer
     assert second.choices[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize(
-    "choice", ["required", {"type": "function", "function": {"name": "list_agents"}}]
-)
-async def test_forced_calls_are_refused_by_name(client: openai.AsyncOpenAI, choice: Any) -> None:
-    case = calling(thinking=False)[0]
-    with pytest.raises(openai.BadRequestError) as caught:
-        await client.chat.completions.create(**chat_body(case), tool_choice=choice)
-    assert caught.value.param == "tool_choice"
