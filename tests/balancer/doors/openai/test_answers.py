@@ -119,6 +119,7 @@ def test_a_whole_answer_that_calls(text: str, content: str | None) -> None:
     assert only["message"] == {
         "role": "assistant",
         "content": content,
+        "refusal": None,
         "tool_calls": [
             {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
         ],
