@@ -8,6 +8,7 @@ from .anthropic import routes as anthropic_routes
 from .anthropic.errors import anthropic_error
 from .http import ErrorBody, middlewares, native_error
 from .native_socket import NativeSocket
+from .openai import query_routes
 from .openai import routes as openai_routes
 from .openai.errors import openai_error
 from .openai.responses import routes as responses_routes
@@ -32,6 +33,7 @@ def inference_app(
     app.add_routes(native_http.routes(switchboard))
     app.add_routes(socket.routes())
     app.add_routes(openai_routes.routes(switchboard))
+    app.add_routes(query_routes.routes(switchboard))
     kept = ResponseStore() if responses is None else responses
     app.add_routes(responses_routes.routes(switchboard, kept))
     app.add_routes(anthropic_routes.routes(switchboard))

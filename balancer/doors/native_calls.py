@@ -5,7 +5,10 @@
 
 from collections.abc import AsyncIterable, Awaitable, Callable
 
+from ...shared.errors import RequestError
 from ...shared.inference import Done, Event, Failed, GenerateRequest
+from ..fleet.inquiry import Inquiry
+from .answering import written
 from .collected import Collected
 from .merge import EventStream, Merged
 from .native_events import (
@@ -15,8 +18,9 @@ from .native_events import (
     done_fields,
     end_fields,
 )
+from .native_questions import Asking
 from .native_requests import Batch
-from .rpc import RpcId, request_error, result
+from .rpc import RpcId, request_error, result, written_result
 
 Emit = Callable[[bytes], Awaitable[None]]
 
@@ -36,6 +40,15 @@ async def answer_generate(
         return request_error(id, collected.end.error)
     fields = done_fields(collected.end) if wanted.stream else answer_fields(collected)
     return result(id, fields)
+
+
+async def answer_question(id: RpcId, asking: Asking, inquiry: Inquiry) -> bytes:
+    """The answer to a call that takes no slot."""
+    try:
+        answer = asking.answer(await inquiry.results())
+        return written_result(id, await written(answer))
+    except RequestError as error:
+        return request_error(id, error)
 
 
 async def answer_batch(id: RpcId, batch: Batch, streams: list[EventStream], emit: Emit) -> bytes:

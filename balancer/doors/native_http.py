@@ -4,20 +4,21 @@
 | --- | --- |
 | `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
 | `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}` in order |
+| `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `native_questions` |
 
 Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
 whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots
 wait in the queue, and one that the queue refuses ends with its own error.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import NotSupported
 from ...shared.inference import Failed
 from ..fleet.stream import Stream
 from ..fleet.switchboard import Switchboard
+from .answering import answer
 from .collected import Collected
 from .http import Handler, read_json_body
 from .merge import Merged, open_all, or_refusal
@@ -28,11 +29,9 @@ from .native_events import (
     Framing,
     answer_fields,
 )
+from .native_questions import CALLS, Asking
 from .native_requests import Batch, parse_batch, parse_generate
 from .streaming import EVENT_STREAM, NDJSON, REQUEST_ID, prefers_event_stream, send_stream
-
-NOT_YET = ("embed", "tokenize", "detokenize", "count_tokens")
-"""Paths that belong to the API and that nothing here can serve yet."""
 
 
 def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
@@ -56,15 +55,23 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     return [
         web.post("/api/v1/generate", generate),
         web.post("/api/v1/generate_batch", generate_batch),
-        *(web.post(f"/api/v1/{name}", _not_yet(name)) for name in NOT_YET),
+        *(
+            web.post(f"/api/v1/{name}", _asking(switchboard, parse))
+            for name, parse in CALLS.items()
+        ),
     ]
 
 
-def _not_yet(name: str) -> Handler:
-    async def refuse(_request: web.Request) -> web.StreamResponse:
-        raise NotSupported(f"`{name}` is not supported yet")
+def _asking(switchboard: Switchboard, parse: Callable[[bytes], Asking]) -> Handler:
+    async def ask(request: web.Request) -> web.StreamResponse:
+        asking = parse(await read_json_body(request))
+        return await answer(
+            switchboard,
+            asking.question,
+            lambda id, results: {"id": id} | asking.answer(results),
+        )
 
-    return refuse
+    return ask
 
 
 async def _answer_one(stream: Stream) -> web.Response:

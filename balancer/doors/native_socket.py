@@ -4,8 +4,11 @@
 | --- | --- | --- |
 | `generate` | as the body over HTTP | the `done` fields; with `"stream": false` also `text` |
 | `generate_batch` | as the body over HTTP | `{"results": […]}`, in order, with the entries' ids |
+| `embed`, `tokenize`, … | as the body over HTTP | as over HTTP, without `id` |
 | `cancel` | `{"id": …}` (a call's) or `{"all": true}` | `{"cancelled": number of requests}` |
 | `ping` | none | `{"pong": true}`, also while streams run |
+
+Beside a call's `id`, `item` names one request of its batch to `cancel`.
 
 Streamed calls send `event` notifications before their result; `params.id` is the call's id, and in
 a batch `params.item` the entry's. `cancel` and `ping` may come without an id and are then not
@@ -21,15 +24,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from ...shared.errors import InternalError, InvalidRequest, NotSupported, RateLimited, RequestError
+from ...shared.errors import InternalError, InvalidRequest, RateLimited, RequestError
 from ...shared.inference import RequestId
 from ..fleet.switchboard import Switchboard
 from .http import MAX_BODY_BYTES, body_too_large
-from .merge import EventStream, open_all, or_refusal
-from .native_calls import answer_batch, answer_generate
+from .merge import open_all, or_refusal
+from .native_calls import answer_batch, answer_generate, answer_question
+from .native_questions import CALLS, Asking
 from .native_requests import parse_batch, parse_generate
 from .rpc import (
     INVALID_REQUEST,
@@ -57,7 +62,7 @@ HEARTBEAT_SECONDS = 30.0
 FLUSH_SECONDS = 2.0
 """How long a socket may take to read its last frames when the balancer goes down."""
 
-_METHODS = frozenset({"generate", "generate_batch", "embed", "cancel", "ping"})
+_METHODS = frozenset({"generate", "generate_batch", "cancel", "ping", *CALLS})
 _MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
 
 Answer = Callable[[], Awaitable[bytes]]
@@ -100,14 +105,30 @@ class NativeSocket:
         return socket
 
 
-@dataclass(frozen=True, slots=True)
-class _LiveCall:
-    streams: Sequence[EventStream]
-    task: asyncio.Task[None]
+class Opened(Protocol):
+    """What the switchboard has opened for a call: a stream, or an inquiry."""
 
     @property
-    def request_ids(self) -> list[RequestId]:
-        return [stream.id for stream in self.streams if stream.id is not None]
+    def id(self) -> RequestId | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveCall:
+    """`items` are what a batch calls its `streams`."""
+
+    streams: Sequence[Opened]
+    task: asyncio.Task[None]
+    items: Sequence[str] = ()
+
+    def request_ids(self, item: str | None = None) -> list[RequestId]:
+        """Of all its requests, or of that one of a batch."""
+        streams = self.streams
+        if item is not None:
+            pairs = zip(self.items, self.streams, strict=False)  # without items there are none
+            streams = [stream for name, stream in pairs if name == item]
+        return [stream.id for stream in streams if stream.id is not None]
 
     def close(self) -> None:
         # The task may not have begun, so the streams are closed here too.
@@ -202,8 +223,14 @@ class _Session:
             case "generate_batch":
                 self._generate_batch(call)
             case name:
-                raise NotSupported(f"`{name}` is not supported yet")
+                self._ask(call, CALLS[name])
         return None
+
+    def _ask(self, call: Call, parse: Callable[[bytes], Asking]) -> None:
+        asking = parse(call.params_json())
+        self._check_room(1)
+        inquiry = self._switchboard.ask(asking.question)
+        self._start(call.id, [inquiry], partial(answer_question, call.id, asking, inquiry))
 
     def _generate(self, call: Call) -> None:
         wanted = parse_generate(call.params_json())
@@ -217,7 +244,7 @@ class _Session:
         self._check_room(len(batch.requests))
         streams = open_all(or_refusal(self._switchboard.open), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._outbox.put)
-        self._start(call.id, streams, answer)
+        self._start(call.id, streams, answer, batch.ids)
 
     def _check_room(self, num_requests: int) -> None:
         num_live = sum(len(call.streams) for call in self._live.values())
@@ -226,11 +253,13 @@ class _Session:
                 f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
             )
 
-    def _start(self, id: RpcId, streams: Sequence[EventStream], answer: Answer) -> None:
+    def _start(
+        self, id: RpcId, streams: Sequence[Opened], answer: Answer, items: Sequence[str] = ()
+    ) -> None:
         task = self._tasks.create_task(self._finish(id, streams, answer))
-        self._live[id] = _LiveCall(streams, task)
+        self._live[id] = _LiveCall(streams, task, items)
 
-    async def _finish(self, id: RpcId, streams: Sequence[EventStream], answer: Answer) -> None:
+    async def _finish(self, id: RpcId, streams: Sequence[Opened], answer: Answer) -> None:
         try:
             frame = await answer()
         except Exception:
@@ -247,9 +276,13 @@ class _Session:
         """The requests that a `cancel` is about. Raises `InvalidRequest`."""
         match call.params:
             case {"all": True, **rest} if not rest:
-                calls = list(self._live.values())
+                return [id for live in self._live.values() for id in live.request_ids()]
             case {"id": id, **rest} if not rest and is_id(id):
-                calls = [self._live[id]] if id in self._live else []
+                return self._live[id].request_ids() if id in self._live else []
+            case {"id": id, "item": str(item), **rest} if not rest and is_id(id):
+                return self._live[id].request_ids(item) if id in self._live else []
             case _:
-                raise InvalidRequest('give either `"id"`, that of a call, or `"all": true`')
-        return [id for live in calls for id in live.request_ids]
+                raise InvalidRequest(
+                    'give either `"id"`, that of a call (and `"item"`, one of its batch), or '
+                    '`"all": true`'
+                )

@@ -1,4 +1,4 @@
-"""One call's inputs in parts, so that several agents can share them, and their answers put together.
+"""One call's inputs in parts, which several agents can share, and their answers put together.
 
 A part is small: the first answers come early, a lost agent costs little, and none is kept busy by
 one call for long.

@@ -98,7 +98,12 @@ def is_id(value: object) -> bool:
 
 def result(id: RpcId, value: dict[str, object]) -> bytes:
     """The frame that says how call `id` ended."""
-    return to_json({"jsonrpc": "2.0", "id": id, "result": value})
+    return written_result(id, to_json(value))
+
+
+def written_result(id: RpcId, value: bytes) -> bytes:
+    """Likewise, of what is JSON already."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id), value)
 
 
 def rpc_error(error: RpcError) -> bytes:

@@ -104,6 +104,8 @@ class Asked:
                     total_ms=(now - self.accepted_at) * 1000,
                 ),
                 error=error,
+                kind=self.question.kind,
+                num_inputs=sum(map(_num_inputs, self.question.parts)),
             )
         )
 
@@ -132,6 +134,16 @@ def fits(query: Query, result: Result) -> bool:
             return True
         case _:
             return False
+
+
+def _num_inputs(query: Query) -> int:
+    match query:
+        case Embed(inputs=inputs):
+            return len(inputs)
+        case Rank(documents=documents):
+            return len(documents)
+        case _:
+            return 1
 
 
 def _num_tokens(result: Result) -> int:

@@ -1,7 +1,7 @@
 """What is measured about requests, and who wants to know."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId, Timings, TokenKind, Usage
@@ -12,8 +12,10 @@ class Ending:
     """How one request ended.
 
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
-    `client_gone`. `agent` is the name of the one it ran on last. Where the agent did not report,
-    `usage` has only the completion tokens that were delivered.
+    `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran
+    on last. Where the agent did not report, `usage` has only the completion tokens that were
+    delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or documents
+    it had.
     """
 
     code: str
@@ -22,6 +24,8 @@ class Ending:
     usage: Usage
     timings: Timings
     error: RequestError | None = None
+    kind: Literal["generate", "text", "embed", "rank"] = "generate"
+    num_inputs: int = 1
 
 
 class Recorder(Protocol):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...shared.inference import AgentId, RequestId
-from ...shared.messages import Issue, ModelInfo, Statistics
+from ...shared.messages import Issue, ModelInfo, Statistics, Task
 
 AgentState = Literal["ready", "draining", "no_model"]
 RequestState = Literal["queued", "assigned", "streaming"]
@@ -93,4 +93,9 @@ class FleetView(FleetTotals):
     @property
     def served_name(self) -> str:
         """A model's name for answers to those who asked for none; empty if none is known."""
-        return next((model.name for model in self.models), "")
+        return self.served_name_for("generate")
+
+    def served_name_for(self, task: Task | None) -> str:
+        """Likewise, of one that can do that."""
+        able = (model.name for model in self.models if task is None or task in model.tasks)
+        return next(able, "")

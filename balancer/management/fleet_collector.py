@@ -31,6 +31,16 @@ class FleetCollector(Collector):
             "arriero_queue_limit", "Requests that may wait.", value=view.queue_limit
         )
         yield GaugeMetricFamily(
+            "arriero_query_parts_waiting",
+            "Parts of embeddings, rankings and other queries that no agent has yet.",
+            value=view.parts_waiting,
+        )
+        yield GaugeMetricFamily(
+            "arriero_query_parts_asked",
+            "Parts of queries that agents have.",
+            value=view.parts_asked,
+        )
+        yield GaugeMetricFamily(
             "arriero_draining", "1 while the balancer is shutting down.", value=view.is_draining
         )
         yield GaugeMetricFamily(

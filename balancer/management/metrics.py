@@ -27,7 +27,9 @@ from .fleet_collector import FleetCollector
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
 
-_CODES = ("stop", "length", "tool_calls", "cancelled", "client_gone", *BY_CODE)
+_CODES = ("stop", "length", "tool_calls", "answered", "cancelled", "client_gone", *BY_CODE)
+_QUERIES = ("text", "embed", "rank")
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _KINDS = ("prompt", "cached", "completion")
 
 
@@ -63,6 +65,13 @@ class Metrics:
             "arriero_requests",
             "Requests by how they ended: a finish reason, an error's code or client_gone.",
             ["code"],
+            registry=self.registry,
+        )
+        self._query_inputs = Histogram(
+            "arriero_query_inputs",
+            "Texts to embed, or documents to rank, of a query; counts the queries of each kind.",
+            ["kind"],
+            buckets=_SIZES,
             registry=self.registry,
         )
         self._start_at_zero()
@@ -106,6 +115,8 @@ class Metrics:
 
     def ended(self, ending: Ending) -> None:
         self._requests.labels(ending.code).inc()
+        if ending.kind != "generate":
+            self._query_inputs.labels(ending.kind).observe(ending.num_inputs)
         self._tokens.labels("prompt").inc(ending.usage.prompt_tokens)
         self._tokens.labels("cached").inc(ending.usage.cached_tokens)
         if ending.agent is not None:
@@ -125,3 +136,5 @@ class Metrics:
             self._requests.labels(code)
         for kind in _KINDS:
             self._tokens.labels(kind)
+        for kind in _QUERIES:
+            self._query_inputs.labels(kind)

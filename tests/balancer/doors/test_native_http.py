@@ -167,14 +167,6 @@ async def test_an_error_after_a_token_is_a_status_in_one_piece(
     assert response.status == 502
 
 
-@pytest.mark.parametrize("path", ["embed", "tokenize", "detokenize", "count_tokens"])
-async def test_what_comes_later_says_so(client: TestClient, path: str) -> None:
-    response, body = await post(client, path, {})
-    assert response.status == 501
-    assert json.loads(body)["error"]["code"] == "not_supported"
-    assert path in json.loads(body)["error"]["message"]
-
-
 # ---- batches
 
 

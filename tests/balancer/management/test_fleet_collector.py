@@ -1,5 +1,7 @@
 """The fleet's gauges follow the view that is there at the scrape."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -26,6 +28,12 @@ def test_the_queue_and_who_watches() -> None:
     assert scraped.value("arriero_queue_limit") == 256
     assert scraped.value("arriero_draining") == 0
     assert scraped.value("arriero_event_subscribers") == 2
+
+
+def test_the_parts_of_queries() -> None:
+    scraped = Scraped(replace(fleet_view(), parts_waiting=5, parts_asked=2))
+    assert scraped.value("arriero_query_parts_waiting") == 5
+    assert scraped.value("arriero_query_parts_asked") == 2
 
 
 def test_slots_of_an_agent_vanish_with_it() -> None:

@@ -1,0 +1,48 @@
+"""What clients may give to be embedded: a text, a list of texts, token ids, or a list of those."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ...shared.errors import RequestError
+from ...shared.queries import (
+    MAX_INPUTS,
+    Dimensions,
+    Embed,
+    EmbedInput,
+    Norm,
+    Pooling,
+)
+from ..fleet.asked import Question
+from .parts import Faulty, in_parts
+
+Inputs = Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+def listed(given: Any) -> Any:
+    """A single text, or the ids of a single one, as a list of one; anything else as it is."""
+    is_ids = isinstance(given, list) and given and all(isinstance(each, int) for each in given)
+    return [given] if isinstance(given, str) or is_ids else given
+
+
+def embed_question(
+    inputs: Sequence[EmbedInput],
+    *,
+    model: str | None,
+    pooling: Pooling | None = None,
+    normalize: Norm = "l2",
+    dimensions: Dimensions | None = None,
+) -> Question:
+    """The question by which an agent, or several, embed `inputs`."""
+    parts = tuple(
+        Embed(inputs=part, pooling=pooling, normalize=normalize, dimensions=dimensions)
+        for part in in_parts(inputs)
+    )
+    return Question(kind="embed", parts=parts, model=model)
+
+
+def named(fault: Faulty, place: str) -> RequestError:
+    """The error of one of several inputs, for those who want all or nothing."""
+    message = f"`{place}`: {fault.error.message}"
+    return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)
