@@ -1,0 +1,73 @@
+"""An agent with a chat template of its operator's, and what requests may tell a template."""
+
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from integration_tests.corpus import Case, generate, plain_cases
+from integration_tests.daemons import Fleet
+
+DEMO_TEMPLATE = Path(__file__).parent.parent / "demo" / "template.jinja"
+REFUSING = "{%- if refuse %}\n{{- raise_exception('refused: ' ~ refuse) }}\n{%- endif %}\n"
+
+
+def continued(case: Case) -> dict[str, Any]:
+    """The request to go on from the middle of the case's answer, between two words."""
+    begun = case.answer[: case.answer.index(" ", len(case.answer) // 2)]
+    messages = [*case.body["messages"], {"role": "assistant", "content": begun}]
+    return {**case.body, "messages": messages, "continue_final_message": True}
+
+
+async def test_the_operators_template(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "refusing.jinja"
+    path.write_text(REFUSING + DEMO_TEMPLATE.read_text())
+    await fleet.start_balancer()
+    await fleet.start_agent(chat_template=path)
+    case = plain_cases()[0]
+    answer = await generate(fleet.http, fleet.inference, case.body)
+    assert answer.text == case.answer
+
+    told = {**case.body, "chat_template_kwargs": {"refuse": "today"}}
+    async with fleet.http.post(f"{fleet.inference}/api/v1/generate", json=told) as response:
+        assert response.status == 400
+        error = (await response.json())["error"]
+    assert (
+        error["message"] == f"the chat template {path} refuses the messages, line 2: refused: today"
+    )
+    assert error["field"] == "messages"
+
+    async with openai.AsyncOpenAI(
+        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+    ) as client:
+        for kwargs, part in (({"refuse": "now"}, "refused: now"), ({"tools": 1}, "by themselves")):
+            with pytest.raises(openai.BadRequestError, match=part):
+                await client.chat.completions.create(
+                    model="arriero-demo",
+                    messages=case.body["messages"],
+                    extra_body={"chat_template_kwargs": kwargs},
+                )
+
+    for case in plain_cases()[:3]:
+        body = continued(case)
+        answer = await generate(fleet.http, fleet.inference, body)
+        assert body["messages"][-1]["content"] + answer.text == case.answer
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [("x\n{% for %}", "does not compile: line 2: "), (None, "No such file or directory")],
+)
+async def test_a_broken_template_stops_the_agent(
+    fleet: Fleet, tmp_path: Path, source: str | None, wrong: str
+) -> None:
+    path = tmp_path / "broken.jinja"
+    if source is not None:
+        path.write_text(source)
+    await fleet.start_balancer()
+    agent = await fleet.launch_agent(chat_template=path)
+    assert await agent.exit_code() == 1
+    [line] = [line for line in agent.stderr if wrong in line]
+    assert str(path) in line
+    assert not any("Traceback" in line for line in agent.stderr)
