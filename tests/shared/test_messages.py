@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from arriero.shared.errors import WireError
-from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference import (
+    AgentId,
+    GenerateRequest,
+    LogProb,
+    Rates,
+    RequestId,
+    TokenLogProbs,
+    Usage,
+)
 from arriero.shared.messages import (
     Busy,
     Called,
@@ -42,6 +50,7 @@ from arriero.shared.messages import (
 
 ID = RequestId("r1")
 MODEL = ModelInfo(name="m", architecture="llama", parameters=8, size_bytes=0, context_size=4096)
+LOG_PROBS = (TokenLogProbs(LogProb(1, b"\xc3", -0.5), (LogProb(2, b"", -0.25),)),)
 HELLO = Hello(protocol=1, agent_id=AgentId("a"), name="box", version="0.1.0", slots=4)
 STATISTICS = Statistics(
     num_running=2,
@@ -69,6 +78,7 @@ from_agent: list[FromAgent] = [
     Output(
         items=(
             Piece(id=ID, text="é", tokens=(1, 2)),
+            Piece(id=ID, text="é", tokens=(1,), log_probs=LOG_PROBS),
             Ended(
                 id=ID,
                 finish_reason="stop",

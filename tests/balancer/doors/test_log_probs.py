@@ -1,3 +1,9 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import to_json
+
 from arriero.balancer.doors.log_probs import entries, text_of
 from arriero.shared.inference import LogProb, TokenLogProbs
 
@@ -17,3 +23,11 @@ def test_an_entry_has_the_token_its_bytes_and_the_likeliest() -> None:
         told_a | {"top_logprobs": []},
         told_part | {"top_logprobs": [told_a, told_part]},
     ]
+
+
+@given(st.binary(max_size=20), st.floats(-9999.0, 0.0))
+def test_any_bytes_can_be_told(piece: bytes, log_prob: float) -> None:
+    told = json.loads(to_json(entries([TokenLogProbs(LogProb(1, piece, log_prob))])))
+    assert bytes(told[0]["bytes"]) == piece
+    assert told[0]["logprob"] == log_prob
+    assert isinstance(told[0]["token"], str)

@@ -24,7 +24,17 @@ from arriero.shared.errors import (
     RequestTimeout,
     TokenTimeout,
 )
-from arriero.shared.inference import AgentId, Done, Failed, RequestId, Timings, Token, Usage
+from arriero.shared.inference import (
+    AgentId,
+    Done,
+    Failed,
+    LogProb,
+    RequestId,
+    Timings,
+    Token,
+    TokenLogProbs,
+    Usage,
+)
 from tests.balancer.fleet.builders import USAGE, ended, piece, request
 
 LIMITS = Limits(
@@ -111,6 +121,14 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
     exchange.assigned(LINK, "host", 9.0)
     assert exchange.deadline == 29.0
     assert exchange.overdue(29.0) == FirstTokenTimeout("no token within 20 s")
+
+
+def test_log_probabilities_are_delivered_with_their_token() -> None:
+    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
+    deliver, _ = streaming_at(0.0).gained(replace(piece("r", "x"), log_probs=log_probs), 1.0)
+    assert isinstance(deliver, Deliver)
+    assert isinstance(deliver.event, Token)
+    assert deliver.event.log_probs == log_probs
 
 
 def test_each_token_moves_the_deadline_of_the_next() -> None:
