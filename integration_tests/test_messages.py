@@ -123,6 +123,16 @@ async def test_what_was_cached_is_told(client: anthropic.AsyncAnthropic) -> None
     )
 
 
+async def test_counting(client: anthropic.AsyncAnthropic) -> None:
+    for case in (CASES["turns"](), CASES["both"]()):
+        body = asked(case)
+        message = await client.messages.create(**body)
+        del body["max_tokens"], body["extra_body"]
+        counted = await client.messages.count_tokens(**body)
+        cached = message.usage.cache_read_input_tokens or 0
+        assert counted.input_tokens == message.usage.input_tokens + cached
+
+
 async def test_a_call_goes_to_and_fro(client: anthropic.AsyncAnthropic) -> None:
     case = next(
         case

@@ -138,6 +138,15 @@ async def test_a_conversation_is_kept(client: openai.AsyncOpenAI) -> None:
         await client.responses.retrieve(previous.id)
 
 
+async def test_counting(client: openai.AsyncOpenAI) -> None:
+    body = asked(CASES["both"]())
+    response = await client.responses.create(**body)
+    del body["temperature"]
+    counted = await client.responses.input_tokens.count(**body)
+    assert response.usage is not None
+    assert counted.input_tokens == response.usage.input_tokens
+
+
 async def test_a_call_goes_to_and_fro(client: openai.AsyncOpenAI) -> None:
     """By sending everything back, and by naming the answer before."""
     case = next(

@@ -128,7 +128,7 @@ class _Body:
     __pydantic_config__ = STRICT
 
     model: str | None = None
-    max_tokens: MaxTokens
+    max_tokens: MaxTokens | None = None
     messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: str | tuple[Text, ...] | None = None
     stream: bool = False
@@ -142,13 +142,30 @@ class _Body:
     output_config: _OutputOptions = _OutputOptions()
 
 
-_body = TypeAdapter(_Body)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MessagesBody(_Body):
+    max_tokens: MaxTokens
+
+
+_messages_body = TypeAdapter(_MessagesBody)
+_count_body = TypeAdapter(_Body)
 
 
 def parse_messages(body: bytes) -> GenerateRequest:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
-    raw = fields_given(body, refused=_REFUSED, ignored=IGNORED)
-    parsed = parse_json(_body, to_json(raw))
+    return _neutral(parse_json(_messages_body, _given(body)))
+
+
+def parse_count(body: bytes) -> GenerateRequest:
+    """The body of `/v1/messages/count_tokens`: the same, and needs no `max_tokens`."""
+    return _neutral(parse_json(_count_body, _given(body)))
+
+
+def _given(body: bytes) -> bytes:
+    return to_json(fields_given(body, refused=_REFUSED, ignored=IGNORED))
+
+
+def _neutral(parsed: _Body) -> GenerateRequest:
     if parsed.tool_choice.type in ("any", "tool") and not parsed.tools:
         raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
     messages = to_messages(parsed.system, parsed.messages)

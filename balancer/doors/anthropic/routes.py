@@ -1,4 +1,4 @@
-"""The Messages API over HTTP: `/v1/messages`.
+"""The Messages API over HTTP: `/v1/messages` and `/v1/messages/count_tokens`.
 
 `anthropic-version`, `anthropic-beta` and `x-api-key` may be sent and change nothing.
 """
@@ -7,12 +7,13 @@ from aiohttp import web
 
 from ....shared.errors import RequestError
 from ...fleet.switchboard import Switchboard
+from ..counting import count_tokens
 from ..http import error_response, read_json_body
 from ..narration import in_own_words, listen, narrate
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .errors import anthropic_error
 from .events import MessageEvents
-from .requests import FIELD_NAMES, parse_messages
+from .requests import FIELD_NAMES, parse_count, parse_messages
 
 _REQUEST_ID = "request-id"
 
@@ -42,4 +43,9 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
                 response.headers.update(headers)
                 return response
 
-    return [web.post("/v1/messages", create)]
+    async def count(request: web.Request) -> web.Response:
+        wanted = parse_count(await read_json_body(request))
+        num_tokens = await count_tokens(switchboard, wanted, FIELD_NAMES)
+        return web.json_response({"input_tokens": num_tokens})
+
+    return [web.post("/v1/messages", create), web.post("/v1/messages/count_tokens", count)]

@@ -8,6 +8,7 @@ from .....shared.errors import InvalidRequest, NotFound
 from .....shared.inference import Done, Event
 from ....fleet.stream import Stream
 from ....fleet.switchboard import Switchboard
+from ...counting import count_tokens
 from ...http import read_json_body
 from ...narration import in_own_words, listen, narrate
 from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -35,6 +36,13 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
             await listen(events, answer)
             return web.json_response(answer.response, headers=headers)
 
+    async def count(request: web.Request) -> web.Response:
+        wanted = parse_response(await read_json_body(request))
+        previous = _previous(store, wanted.previous_response_id)
+        asked = wanted.request(previous.history if previous else ())
+        num_tokens = await count_tokens(switchboard, asked, FIELD_NAMES)
+        return web.json_response({"object": "response.input_tokens", "input_tokens": num_tokens})
+
     async def retrieve(request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
             raise InvalidRequest("`stream`: an answer is streamed once only", field="stream")
@@ -59,6 +67,7 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
 
     return [
         web.post("/v1/responses", create),
+        web.post("/v1/responses/input_tokens", count),
         web.get("/v1/responses/{id}", retrieve),
         web.delete("/v1/responses/{id}", delete),
         web.get("/v1/responses/{id}/input_items", input_items),

@@ -1,13 +1,14 @@
 """Bodies of `/v1/messages`: what they mean, and what is refused by name."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from anthropic.types import message_create_params
 from hypothesis import given
 
-from arriero.balancer.doors.anthropic.requests import parse_messages
+from arriero.balancer.doors.anthropic.requests import parse_count, parse_messages
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.doors.json_values import objects_like
@@ -141,6 +142,13 @@ def test_messages_have_their_limit() -> None:
     results = [{"type": "tool_result", "tool_use_id": "t"}] * 4096
     with pytest.raises(InvalidRequest, match="at most 4096"):
         parse(messages=[{"role": "assistant", "content": [use]}, {**USER, "content": results}])
+
+
+def test_counting_needs_no_max_tokens() -> None:
+    body = json.dumps({"model": "demo", "messages": [USER], "tools": [TOOL]}).encode()
+    with pytest.raises(InvalidRequest):
+        parse_messages(body)
+    assert parse_count(body) == replace(parse(tools=[TOOL]), max_tokens=None)
 
 
 def test_every_parameter_of_the_client_is_answered() -> None:

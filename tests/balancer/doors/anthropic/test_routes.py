@@ -10,7 +10,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.doors.app import inference_app
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull
 from arriero.shared.inference import Failed, Token
+from arriero.shared.queries import Counted
 from tests.balancer.doors.anthropic.strict import checked_error, checked_event, checked_message
+from tests.balancer.doors.counting_switchboard import CountingSwitchboard
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard, echo
 
 BODY = {"model": "demo", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
@@ -109,3 +111,13 @@ async def test_fields_go_by_their_names_in_the_body(
     _, _, text = await ask(client)
     message = json.loads(text)["error"]["message"]
     assert message == "`tools[0].input_schema.properties.a` cannot be served"
+
+
+async def test_counting() -> None:
+    switchboard = CountingSwitchboard((Counted(num_tokens=7),))
+    body = {name: value for name, value in BODY.items() if name != "max_tokens"}
+    async with (
+        TestClient(TestServer(inference_app(switchboard))) as client,
+        client.post("/v1/messages/count_tokens", json=body) as response,
+    ):
+        assert await response.json() == {"input_tokens": 7}

@@ -11,6 +11,8 @@ from arriero.balancer.doors.app import inference_app
 from arriero.balancer.doors.openai.responses.store import ResponseStore
 from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
 from arriero.shared.inference import Failed, Token
+from arriero.shared.queries import Counted
+from tests.balancer.doors.counting_switchboard import CountingSwitchboard
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard, done, echo
 from tests.balancer.doors.openai.responses.strict import checked_event, checked_response
 
@@ -171,3 +173,12 @@ async def test_fields_go_by_their_names_in_the_body(
     _, told = await error(client, "POST", "/v1/responses", json={"input": "hi"})
     assert (told["param"], told["message"]) == ("input", "`input`: 9 of 8")
     assert told["code"] == "context_length_exceeded"
+
+
+async def test_counting() -> None:
+    switchboard = CountingSwitchboard((Counted(num_tokens=7),))
+    async with (
+        TestClient(TestServer(inference_app(switchboard))) as client,
+        client.post("/v1/responses/input_tokens", json={"input": "hi"}) as response,
+    ):
+        assert await response.json() == {"object": "response.input_tokens", "input_tokens": 7}
