@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...shared.inference import LogProb, TokenLogProbs
-from ..engine.detokenizer import Detokenizer
 from ..engine.log_probs import LogProbs
 
 
@@ -29,18 +28,15 @@ class Attribution:
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
-        self._detokenizer = Detokenizer(piece)
         self._waiting: deque[_Waiting] = deque()
         self._num_written = 0
         self._num_left = 0
 
-    def push(self, log_probs: Iterable[LogProbs]) -> None:
-        """The next tokens came."""
-        for each in log_probs:
-            start = self._num_written
-            self._num_written += len(self._detokenizer.push((each.token,)))
-            end = max(self._num_written, start + 1)
-            self._waiting.append(_Waiting(self._with_bytes(each), start, end))
+    def push(self, ends: Iterable[int], log_probs: Iterable[LogProbs]) -> None:
+        """The next tokens came; the text goes up to `ends`. There may be `log_probs` too many."""
+        for end, each in zip(ends, log_probs, strict=False):
+            start, self._num_written = self._num_written, end
+            self._waiting.append(_Waiting(self._with_bytes(each), start, max(end, start + 1)))
 
     def leave(self, num_characters: int, *, is_shown: bool) -> tuple[TokenLogProbs, ...]:
         """So much more of the text leaves, or is left out: what belongs to it."""

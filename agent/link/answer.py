@@ -35,7 +35,7 @@ class Answer:
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
-            self._attribution.push(output.log_probs[: len(gain.tokens)])
+            self._attribution.push(gain.ends, output.log_probs)
         items += self._utterance.take(gain)
         if self._transcript.is_stopped:
             items += self._utterance.flush()

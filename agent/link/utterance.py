@@ -56,6 +56,12 @@ class Utterance:
         """What was held back; the answer is over."""
         return self._items(self._segmenter.flush()) if self._segmenter else []
 
+    def rest(self) -> list[Item]:
+        """What is to be told of tokens after the last character of an answer that was not cut."""
+        if self._attribution is None or not (log_probs := self._attribution.rest()):
+            return []
+        return [Piece(id=self._id, text="", kind=self._kind, log_probs=log_probs)]
+
     @property
     def num_reasoning_tokens(self) -> int:
         """How many of the tokens so far went into reasoning, its markers included."""
@@ -68,19 +74,18 @@ class Utterance:
     def _plain(self, gain: Gain) -> list[Item]:
         if gain == Gain():
             return []
-        log_probs = self._leave(gain.text)
+        log_probs = self._show(gain.text)
         return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]
 
-    def rest(self) -> list[Item]:
-        """What is to be told of tokens after the last character of an answer that was not cut."""
-        if self._attribution is None or not (log_probs := self._attribution.rest()):
-            return []
-        return [Piece(id=self._id, text="", kind=self._kind, log_probs=log_probs)]
-
-    def _leave(self, raw: str, *, is_shown: bool = True) -> tuple[TokenLogProbs, ...] | None:
+    def _show(self, raw: str) -> tuple[TokenLogProbs, ...] | None:
+        """What is told of the tokens of text that leaves."""
         if self._attribution is None:
             return None
-        return self._attribution.leave(len(raw), is_shown=is_shown) or None
+        return self._attribution.leave(len(raw), is_shown=True) or None
+
+    def _hide(self, segment: Segment) -> None:
+        if self._attribution is not None:
+            self._attribution.leave(len(segment.raw), is_shown=False)
 
     def _with_tokens(self, items: list[Item], tokens: tuple[int, ...]) -> list[Item]:
         if not tokens:
@@ -101,18 +106,18 @@ class Utterance:
                 case Said():
                     self._say(segment, items)
                 case CallBegan():
-                    self._leave(segment.raw, is_shown=False)
+                    self._hide(segment)
                     items.append(self._begin(segment))
                 case CallEnded():
-                    self._leave(segment.raw, is_shown=False)
+                    self._hide(segment)
                     items += self._end()
         return items
 
     def _say(self, said: Said, items: list[Item]) -> None:
-        is_shown = said.kind != "markup" and bool(said.text)
-        log_probs = self._leave(said.raw, is_shown=is_shown)
-        if said.kind == "markup" or not is_shown:
+        if said.kind == "markup" or not said.text:
+            self._hide(said)
             return
+        log_probs = self._show(said.raw)
         if said.kind == "tool_call":
             self._arguments.append(said.text)
         last = items[-1] if items else None

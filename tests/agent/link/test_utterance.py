@@ -5,7 +5,7 @@ from arriero.agent.chat.attribution import Attribution
 from arriero.agent.chat.families import family_named
 from arriero.agent.chat.prepared import Reading
 from arriero.agent.chat.tools import Tools
-from arriero.agent.chat.transcript import Gain
+from arriero.agent.chat.transcript import Gain, Transcript
 from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.link.utterance import Utterance
 from arriero.shared.inference import RequestId
@@ -122,10 +122,12 @@ def explained(*tokens: int, reading: bool = True) -> list[Item]:
     attribution = Attribution(SPOKEN.__getitem__)
     qwen = Reading(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
     utterance = Utterance(R, qwen if reading else None, attribution)
+    transcript = Transcript(SPOKEN.__getitem__, ())
     items: list[Item] = []
     for token in tokens:
-        attribution.push([LogProbs(token, -1.0)])
-        items += utterance.take(Gain(SPOKEN[token].decode(), (token,)))
+        gain = transcript.push((token,))
+        attribution.push(gain.ends, [LogProbs(token, -1.0)])
+        items += utterance.take(gain)
     return [*items, *utterance.flush(), *utterance.rest()]
 
 
