@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arriero.shared.messages import PROTOCOL_VERSION
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
 
@@ -112,7 +113,7 @@ FRAMES = [
     '{"type": "output", "items": []}',
     '{"type": "hello"}',
     '{"type": "hello", "protocol": 999, "agent_id": "x", "name": "x", "version": "9", "slots": 1}',
-    '{"type": "hello", "protocol": 1, "agent_id": "x", "name": "x", "version": "9", "slots": -1}',
+    '{"type": "hello", "protocol": 2, "agent_id": "x", "name": "x", "version": "9", "slots": -1}',
 ]
 
 
@@ -131,7 +132,7 @@ async def test_a_peer_that_is_no_agent_is_turned_away(serving: Fleet, frame: str
 async def test_an_agent_that_turns_to_junk_is_dropped(serving: Fleet) -> None:
     hello = {
         "type": "hello",
-        "protocol": 1,
+        "protocol": PROTOCOL_VERSION,
         "agent_id": "liar",
         "name": "liar",
         "version": "1",
