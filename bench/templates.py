@@ -1,7 +1,8 @@
 """Whether chat templates say here what they say in Hugging Face's transformers.
 
 Renders every template in llama.cpp's source with every conversation, by our renderer from what a
-client would send and by transformers' own, and compares them character by character.
+client would send and by transformers' own, and compares them character by character. Where
+transformers refuses a conversation, we may render it; a template's mistake is no reason to fail.
 """
 
 import argparse
@@ -46,7 +47,13 @@ def main() -> int:
     if arguments.show:
         _show(findings)
     num_equal = sum(not finding.differences for finding in findings)
-    print(f"{num_equal} of {len(findings)} templates say the same in all {len(CONVERSATIONS)}")
+    num_refused = sum(finding.num_refused for finding in findings)
+    num_only_ours = sum(finding.num_only_ours for finding in findings)
+    print(
+        f"{num_equal} of {len(findings)} templates say the same in every one of "
+        f"{len(CONVERSATIONS)} conversations that transformers renders; of {num_refused} renderings "
+        f"that it refuses, {num_refused - num_only_ours} are refused here"
+    )
     return 0 if num_equal == len(findings) else 1
 
 
@@ -166,7 +173,7 @@ class _Reference:
     def _shows_all(self, form: _Form) -> bool:
         text = self._render(CONVERSATIONS["result"], form) or ""
         # Neither Python's notation nor JSON within JSON is what a model was trained on.
-        return all(word in text for word in ("Oslo?", "\u014cslo", "clear")) and not any(
+        return all(word in text for word in ("Oslo?", "a<b", "clear")) and not any(
             broken in text for broken in ("'city'", '\\"city')
         )
 
