@@ -5,7 +5,7 @@ so is thinking of other services that is hidden.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field
@@ -117,12 +117,17 @@ def to_messages(
 ) -> tuple[ChatMessage, ...]:
     """The conversation as chat templates know it.
 
-    Blocks of text are paragraphs. Raises `InvalidRequest` for the result of a call that nobody
-    made.
+    Blocks of text are paragraphs, and what the user says in a row is one message, since many
+    templates want turns. Raises `InvalidRequest` for the result of a call that nobody made.
     """
     text = paragraphs(system)
-    first = [ChatMessage(role="system", content=text)] if text else []
-    return (*first, *_messages(messages))
+    told = [ChatMessage(role="system", content=text)] if text else []
+    for message in _messages(messages):
+        if message.role == "user" and told and told[-1].role == "user":
+            both = f"{told.pop().text}\n\n{message.text}"
+            message = replace(message, content=both)
+        told.append(message)
+    return tuple(told)
 
 
 def _messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:

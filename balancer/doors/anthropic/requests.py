@@ -112,6 +112,7 @@ class _OutputOptions:
     __pydantic_config__ = STRICT
 
     format: _Format | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +193,7 @@ def _neutral(parsed: _Body) -> GenerateRequest:
         tool_choice=parsed.tool_choice.neutral() if parsed.tools else None,
         parallel_tool_calls=not parsed.tool_choice.disable_parallel_tool_use,
         grammar=_grammar(parsed.output_config),
+        chat_template_kwargs=_variables(parsed.output_config),
         continue_final_message=is_begun,
     )
 
@@ -200,6 +202,11 @@ def _grammar(options: _OutputOptions) -> Grammar | None:
     if options.format is None:
         return None
     return JsonSchemaGrammar(type="json_schema", schema=options.format.schema)
+
+
+def _variables(options: _OutputOptions) -> Json | None:
+    """Some templates know degrees of effort, by OpenAI's name for them."""
+    return None if options.effort is None else {"reasoning_effort": options.effort}
 
 
 def _thinking(options: _ThinkingOptions | None) -> bool | None:

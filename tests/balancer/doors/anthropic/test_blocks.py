@@ -43,6 +43,11 @@ def test_plain() -> None:
     )
 
 
+def test_what_is_said_in_a_row_is_one_turn() -> None:
+    said = [{"role": "user", "content": text} for text in "abc"]
+    assert neutral(*said) == (ChatMessage(role="user", content="a\n\nb\n\nc"),)
+
+
 def test_system() -> None:
     user = {"role": "user", "content": "hi"}
     (first, _) = neutral(user, system=(Text(text="a"), Text(text="b")))

@@ -94,6 +94,12 @@ def test_formats() -> None:
     assert parse(output_config={}).grammar is None
 
 
+def test_effort_is_told_to_the_template() -> None:
+    asked = parse(output_config={"effort": "high"})
+    assert asked.chat_template_kwargs == {"reasoning_effort": "high"}
+    assert parse().chat_template_kwargs is None
+
+
 def test_strict_tools() -> None:
     (tool,) = parse(tools=[TOOL | {"strict": True}]).tools or ()
     assert tool["function"]["strict"] is True
@@ -115,7 +121,7 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ({"messages": [USER, {"role": "assistant", "content": ""}]}, "messages"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tool_choice": {"type": "some"}}, "tool_choice"),
-        ({"output_config": {"effort": "high"}}, "output_config.effort"),
+        ({"output_config": {"effort": "very"}}, "output_config.effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
             "messages[0].content[0]",
