@@ -26,6 +26,7 @@ from ....shared.inference import (
     Grammar,
     MaxTokens,
     Messages,
+    Prompt,
     TopLogprobs,
     can_go_on,
 )
@@ -44,6 +45,7 @@ IGNORED = frozenset(
     {
         "metadata",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "service_tier",
@@ -58,6 +60,7 @@ _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "function_call": frozenset(),
     "functions": frozenset(),
     "modalities": frozenset({b'["text"]'}),
+    "moderation": frozenset(),
     "prediction": frozenset(),
     "verbosity": frozenset(),
     "web_search_options": frozenset(),
@@ -108,7 +111,7 @@ class _ChatBody(_Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
-    prompt: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_CHOICES)]
+    prompt: Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=MAX_CHOICES)]
     logprobs: TopLogprobs | None = None
     echo: bool = False
     suffix: str | None = None
@@ -203,8 +206,17 @@ def parse_completion(body: bytes) -> Wanted:
         "top_logprobs": parsed.logprobs or None,
     }
     wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    echoes = tuple(request.prompt or "" for request in wanted.requests) if parsed.echo else ()
-    return replace(wanted, echoes=echoes)
+    return replace(wanted, echoes=_texts(wanted.requests)) if parsed.echo else wanted
+
+
+def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
+    texts = tuple(request.prompt for request in requests if isinstance(request.prompt, str))
+    if len(texts) < len(requests):
+        raise InvalidRequest(
+            "`echo` is not supported for prompts of token ids: their text is not known here",
+            field="echo",
+        )
+    return texts
 
 
 def _check_completion(parsed: _CompletionBody) -> None:
@@ -231,9 +243,8 @@ def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, An
 def _prompts(value: object) -> object:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, list) and any(isinstance(item, int | list) for item in value):
-        raise InvalidRequest("prompts of token ids are not supported; send text", field="prompt")
-    return value
+    is_one = isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+    return [value] if is_one else value
 
 
 def _plain_messages(value: object) -> object:

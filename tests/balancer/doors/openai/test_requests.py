@@ -4,6 +4,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types import completion_create_params as completion_parameters
+from openai.types.chat import completion_create_params as chat_parameters
 
 from arriero.balancer.doors.openai.requests import (
     IGNORED,
@@ -130,10 +132,25 @@ def test_several_prompts_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("prompt", [[1, 2], [[1, 2], [3]], ["a", 1]])
-def test_prompts_of_token_ids_are_refused(prompt: Any) -> None:
-    error = refusal(completion, prompt=prompt)
-    assert (error.field, "token ids" in error.message) == ("prompt", True)
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ([1, 2], [(1, 2)]),
+        ([[1, 2], [3]], [(1, 2), (3,)]),
+        ([[1], "a"], [(1,), "a"]),
+    ],
+)
+def test_prompts_may_be_token_ids(prompt: Any, prompts: Any) -> None:
+    assert [request.prompt for request in completion(prompt=prompt).requests] == prompts
+    assert refusal(completion, prompt=prompt, echo=True).field == "echo"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [(["a", 1], "prompt[1]"), ([1, 2.5], "prompt[0]"), ([[1, -1]], "prompt[0][1]"), (7, "prompt")],
+)
+def test_what_is_no_prompt_is_named(prompt: Any, field: str) -> None:
+    assert refusal(completion, prompt=prompt).field == field
 
 
 def test_the_number_of_choices_is_bounded() -> None:
@@ -178,6 +195,22 @@ def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
 def test_what_completions_cannot_have(body: Any, field: str) -> None:
     error = refusal(completion, **body)
     assert (error.field, "not supported" in error.message) == (field, True)
+
+
+@pytest.mark.parametrize(
+    ("parse", "parameters"),
+    [
+        (chat, chat_parameters.CompletionCreateParamsBase),
+        (completion, completion_parameters.CompletionCreateParamsBase),
+    ],
+)
+def test_every_parameter_of_the_client_is_answered(parse: Any, parameters: Any) -> None:
+    """None is unknown: it is served, ignored, or refused as what it is."""
+    for name in parameters.__annotations__:
+        try:
+            parse(**{name: {}})
+        except InvalidRequest as error:
+            assert "unknown field" not in error.message, name
 
 
 def test_efforts_of_reasoning() -> None:
