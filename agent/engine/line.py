@@ -17,13 +17,16 @@ class Line:
     """Learns from `observe`; until then everything costs nothing."""
 
     __slots__ = (
-        *("_forgetting", "_lean", "is_known"),
+        *("_forgetting", "_lean", "_stiffness", "is_known"),
         *("_sum_w", "_sum_x", "_sum_xx", "_sum_xy", "_sum_y"),
     )
 
-    def __init__(self, *, forgetting: float = FORGETTING, lean: float = 1.0) -> None:
+    def __init__(
+        self, *, forgetting: float = FORGETTING, stiffness: float = STIFFNESS, lean: float = 1.0
+    ) -> None:
         self.is_known = False
         self._forgetting = forgetting
+        self._stiffness = stiffness
         self._lean = lean
         self._sum_w = self._sum_x = self._sum_xx = self._sum_y = self._sum_xy = 0.0
 
@@ -62,7 +65,7 @@ class Line:
         mean_x, mean_y = self._sum_x / self._sum_w, self._sum_y / self._sum_w
         variance = max(0.0, self._sum_xx / self._sum_w - mean_x * mean_x)
         covariance = self._sum_xy / self._sum_w - mean_x * mean_y
-        stiffness = STIFFNESS * mean_x * mean_x
+        stiffness = self._stiffness * mean_x * mean_x
         slope = (covariance + self._lean * stiffness * mean_y / mean_x) / (variance + stiffness)
         slope = min(max(slope, 0.0), mean_y / mean_x)
         return mean_y - slope * mean_x, slope

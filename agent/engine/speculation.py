@@ -16,6 +16,10 @@ from .progress import Progress
 from .recurrence import Recurrence
 from .step_cost import StepCost
 
+MARGIN = 1.1
+"""So much more has a draft to gain than it costs: both are estimates, and whoever always takes what
+looks best takes what was overestimated."""
+
 
 class Speculation:
     """Drafts at most `most` tokens for a sequence and step; 0: never. Never an end token."""
@@ -73,7 +77,7 @@ class Speculation:
         price = self._cost.draft_price(num_generating)
         gain, seconds = float(num_generating), 1.0
         for index, chance in enumerate(chances):
-            if chance * seconds <= gain * price:
+            if chance * seconds <= MARGIN * gain * price:
                 return index
             gain += chance
             seconds += price

@@ -15,7 +15,9 @@ LEAN = 0.5
 as steps were all of one size. What it really is shows with the first drafts."""
 
 FORGETTING = 0.99
-"""So slowly is forgotten what drafts cost when they were found too dear."""
+STIFFNESS = 0.004
+"""What drafts cost is forgotten slowly, so that it is seldom tried again where they are too dear.
+What was seen soon outweighs `LEAN`, for there are many steps to be seen."""
 
 
 class StepCost:
@@ -25,7 +27,7 @@ class StepCost:
         self._generating = Line()
         self._reading = Line()
         self._mixed = Line()
-        self._drafting = Line(forgetting=FORGETTING, lean=LEAN)
+        self._drafting = Line(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
 
     @property
     def knows_reading(self) -> bool:
