@@ -27,6 +27,7 @@ AgentId = NewType("AgentId", str)
 
 Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call"]
@@ -37,6 +38,7 @@ MAX_TOP_LOGPROBS = 20
 MAX_GRAMMAR = 65_536
 """Characters of a grammar or a regular expression."""
 
+Prompt = str | tuple[TokenId, ...]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
@@ -135,7 +137,9 @@ def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest(SamplingChoices):
-    """What to generate and how. Exactly one of `prompt` (raw text) and `messages` is given.
+    """What to generate and how. Exactly one of `prompt` and `messages` is given.
+
+    A `prompt` is raw text, or the model's own token ids, to which nothing is added.
 
     `max_tokens` of `None` goes on to the slot's context ceiling. With `logprobs` each token comes
     with its log-probability, and with those of the `top_logprobs` likeliest, before anything was
@@ -154,7 +158,7 @@ class GenerateRequest(SamplingChoices):
 
     __pydantic_config__ = STRICT
 
-    prompt: str | None = None
+    prompt: Prompt | None = None
     messages: Messages | None = None
     model: str | None = None
     stream: bool = True

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
-from ...shared.inference import GenerateRequest
+from ...shared.inference import GenerateRequest, Prompt
 from ..engine.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt_store import Ignored, PromptStore, ignored
@@ -168,15 +168,32 @@ class Preparer:
         )
 
     @staticmethod
-    def _raw(request: GenerateRequest, prompt: str) -> str:
+    def _raw(request: GenerateRequest, prompt: Prompt) -> str:
         for field in ("tools", "tool_choice", "thinking", "chat_template_kwargs"):
             if getattr(request, field) is not None:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
-        return prompt
+        return prompt if isinstance(prompt, str) else ""
 
     def _prompt_tokens(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
-        if request.suffix is None:
-            return self._tokens(text)
+        if request.suffix is not None:
+            return self._between(request.prompt or "", request.suffix)
+        if isinstance(request.prompt, tuple):
+            return self._given(request.prompt)
+        return self._tokens(text)
+
+    def _given(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        for place, token in enumerate(tokens):
+            if token >= self._vocab.size:
+                field = f"prompt[{place}]"
+                raise InvalidRequest(
+                    f"`{field}`: there is no token {token}; this model's ids go up to "
+                    f"{self._vocab.size - 1}",
+                    field=field,
+                )
+        return tokens
+
+    def _between(self, prompt: Prompt, suffix: str) -> tuple[int, ...]:
+        """What asks the model for what stands between `prompt` and `suffix`."""
         fill_in = self._vocab.fill_in
         if fill_in is None:
             raise InvalidRequest(
@@ -184,7 +201,9 @@ class Preparer:
             )
         before, after = (
             self._vocab.tokenize(part, add_special=False, parse_special=False)
-            for part in (text, request.suffix)
+            if isinstance(part, str)
+            else self._given(part)
+            for part in (prompt, suffix)
         )
         first = self._vocab.tokenize("", add_special=True, parse_special=False)
         return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)

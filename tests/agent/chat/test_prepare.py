@@ -30,12 +30,23 @@ def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
 
 
 class TestPrompt:
+    def test_token_ids_stand_as_they_are(self) -> None:
+        assert prompt(make(), prompt=(7, BOS, 8)) == (7, BOS, 8)
+
+    def test_token_ids_that_are_not_there_are_refused(self) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt=(7, 258))
+        assert caught.value.field == "prompt[1]"
+        with pytest.raises(InvalidRequest):
+            prompt(make(), prompt=())
+
     def test_what_stands_between_is_asked_for_with_the_models_own_tokens(self) -> None:
         vocab = ByteVocab()
         vocab.fill_in = FillIn(300, 301, 302)
         preparer = Preparer(replace(byte_model(), vocab=vocab), 16)
         found = prompt(preparer, prompt="<s>a", suffix="b")
         assert found == (BOS, 300, *b"<s>a", 301, *b"b", 302)
+        assert prompt(preparer, prompt=(9,), suffix="b") == (BOS, 300, 9, 301, *b"b", 302)
 
     def test_a_suffix_is_refused_where_the_model_never_learnt_it(self) -> None:
         with pytest.raises(InvalidRequest) as caught:
