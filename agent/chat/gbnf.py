@@ -1,8 +1,4 @@
-"""From GBNF, llama.cpp's notation for grammars, to the Lark dialect of llguidance.
-
-llguidance first cuts a text into words and then looks at their order. A rule that does not go in
-circles becomes one word, so it means exactly what it says; between others the longest word counts.
-"""
+"""From GBNF, llama.cpp's notation for grammars, to the Lark dialect of llguidance."""
 
 from collections.abc import Iterator
 
@@ -10,13 +6,16 @@ from llguidance.gbnf_to_lark import (
     AlternativeNode,
     ASTNode,
     GrammarParser,
+    RepetitionNode,
     RuleNode,
     RuleRefNode,
     SequenceNode,
     resolve,
 )
 
-MAX_RULES = 1000
+from .gbnf_words import EntangledError, word_rules
+
+MAX_RULES = 500
 MAX_DEPTH = 50
 """Parentheses within each other, those in literals counted too."""
 
@@ -25,6 +24,20 @@ _ROOT = "root"
 
 class GbnfError(ValueError):
     """What is wrong and where."""
+
+
+class _Apart(RepetitionNode):
+    """What a rule says, once, and never as a part of a word."""
+
+    def __init__(self, rule: RuleNode) -> None:
+        super().__init__(rule.alternatives, 1, 1)
+
+    def is_terminal(self) -> bool:
+        """Never."""
+        return False
+
+    def __str__(self) -> str:
+        return f"({self.node})"
 
 
 def lark_of(gbnf: str) -> str:
@@ -40,8 +53,21 @@ def lark_of(gbnf: str) -> str:
     except Exception as error:  # the parser's own, which derives from nothing narrower
         raise GbnfError(str(error)) from error
     rules = _numbered(parsed)
+    _tell_words(rules)
     resolve(rules)
     return "\n".join(map(str, sorted(rules.values(), key=lambda rule: rule.order)))
+
+
+def _tell_words(rules: dict[str, RuleNode]) -> None:
+    """Have `resolve` make words of those rules that can be words, and of no others."""
+    try:
+        words = word_rules(rules)
+    except EntangledError as error:
+        raise GbnfError(str(error)) from error
+    for name, rule in rules.items():
+        rule.rule_is_terminal = name in words and name != _ROOT
+        if name not in words:
+            rule.alternatives = AlternativeNode([SequenceNode([_Apart(rule)])])
 
 
 def _numbered(rules: dict[str, RuleNode]) -> dict[str, RuleNode]:

@@ -6,6 +6,25 @@ from arriero.agent.chat.gbnf import MAX_DEPTH, MAX_RULES, GbnfError, lark_of
 from arriero.agent.chat.lark import Lark
 from tests.agent.saying import demo_grammars, fits, say
 
+ARITHMETIC = r"""
+# from llama.cpp's own examples
+root   ::= (expr "=" ws term "\n")+
+expr   ::= term ([-+*/] term)*
+term   ::= ident | num | "(" ws expr ")" ws
+ident  ::= [a-z] [a-z0-9_]* ws
+num    ::= [0-9]+ ws
+ws     ::= [ \t\n]*
+"""
+ANY_JSON = r"""
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
+array  ::= "[" ws (value ("," ws value)*)? "]" ws
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
+number ::= "-"? ([0-9] | [1-9] [0-9]{0,15}) ("." [0-9]+)? ws
+ws     ::= | " " | "\n" [ \t]{0,20}
+"""
+
 
 def grammar(gbnf: str) -> str:
     lark = Lark({})
@@ -20,6 +39,9 @@ def grammar(gbnf: str) -> str:
         ('root ::= "(" root ")" | num\nnum ::= [0-9]+', ["7", "((12))"], ["(1", "()"]),
         ("root ::= start\nstart ::= Item-two{2}\nItem-two ::= [^0-9]", ["ab"], ["a", "a1"]),
         ('root ::= "a/b" [/"] "\\x41" ("c" | )', ["a/b/A", 'a/b"Ac'], ["a/bA"]),
+        (ARITHMETIC, ["x=1\n", "(a +2)*b = 3\n", "x=1 \n\n"], ["x\n", "=1\n", "x=1"]),
+        (ANY_JSON, ['{"a": [1, -2.5, {}], "b\\n": null}', "{}\n"], ["[]", '{"a": 01}', "{"]),
+        ('root ::= word word\nword ::= x | "(" word ")"\nx ::= [a-z]+', ["ab", "(a)bc"], ["a"]),
     ],
 )
 def test_what_fits_and_what_does_not(gbnf: str, good: list[str], bad: list[str]) -> None:

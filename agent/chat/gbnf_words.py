@@ -1,0 +1,223 @@
+"""Which of a GBNF grammar's rules can be single words.
+
+llguidance first cuts a text into words, each as long as it can be. A rule that does not go in
+circles could be one word, a regular expression, which is fast. But if what may follow could also
+go on with the word (`[0-9]+ ws` before a new line), the word would take it, and what has to follow
+would never come. Such a rule is none, and if need be its single characters are words.
+
+Sets of characters are bits, one for each in a sample: those that the grammar mentions, their
+neighbours, and one that nobody mentions.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import cycle
+
+from llguidance.gbnf_to_lark import (
+    AlternativeNode,
+    ASTNode,
+    LiteralNode,
+    RegexNode,
+    RepetitionNode,
+    RuleNode,
+    RuleRefNode,
+    SequenceNode,
+)
+
+Rules = Mapping[str, RuleNode]
+Chars = int
+
+MAX_WORK = 300_000
+"""Looks at parts of rules, about half a second; rules are gone through until nothing changes."""
+
+MAX_SAMPLE = 2000
+
+_UNIT = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{1,4}|.)|.", re.DOTALL)
+_UNMENTIONED = "\U0010fffd"
+_CODES = range(0x110000)
+
+
+class EntangledError(ValueError):
+    """The grammar is too much work."""
+
+
+def word_rules(rules: Rules) -> set[str]:
+    """The names of the rules that can be words. Raises `EntangledError`."""
+    facts = _Facts(rules)
+    names = {name: set(_names(rule)) for name, rule in rules.items()}
+    apart: set[str] = set()
+    while True:
+        words = _words(names, apart)
+        following = facts.following([name for name in rules if name not in words])
+        found = {name for name in words if facts.of[name].goes_on & following[name]}
+        if not found:
+            return words
+        apart |= found
+
+
+def _words(names: Mapping[str, set[str]], apart: set[str]) -> set[str]:
+    """The rules that consist of words only, but for those that have to stay `apart`."""
+    words: set[str] = set()
+    while True:
+        found = {
+            name for name, used in names.items() if name not in words | apart and used <= words
+        }
+        if not found:
+            return words
+        words |= found
+
+
+def _names(node: ASTNode) -> Iterable[str]:
+    for child in node.children():
+        if isinstance(child, RuleRefNode):
+            yield child.name
+        else:
+            yield from _names(child)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What a text of some kind begins with, and with what one that is whole could go on."""
+
+    may_be_empty: bool = False
+    begins: Chars = 0
+    goes_on: Chars = 0
+
+    def then(self, other: "_Fact") -> "_Fact":
+        return _Fact(
+            self.may_be_empty and other.may_be_empty,
+            self.begins | (other.begins if self.may_be_empty else 0),
+            other.goes_on | (other.begins | self.goes_on if other.may_be_empty else 0),
+        )
+
+    def either(self, other: "_Fact") -> "_Fact":
+        return _Fact(
+            self.may_be_empty or other.may_be_empty,
+            self.begins | other.begins,
+            self.goes_on | other.goes_on,
+        )
+
+
+_EMPTY = _Fact(may_be_empty=True)
+
+
+class _Facts:
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._sample = _sample(rules.values())
+        self._all = (1 << len(self._sample)) - 1
+        self._matches: dict[str, Chars] = {}
+        self._work = 0
+        self.of = dict.fromkeys(rules, _Fact())
+        for order in self._rounds(list(rules)):
+            before = dict(self.of)
+            for name in order:
+                self.of[name] = self._fact(rules[name].alternatives)
+            if self.of == before:
+                break
+
+    def following(self, names: Sequence[str]) -> dict[str, Chars]:
+        """By rule, what may come right after it, in the rules of these `names`."""
+        following = dict.fromkeys(self._rules, 0)
+        for order in self._rounds(names):
+            before = dict(following)
+            for name in order:
+                self._follow(self._rules[name].alternatives, following[name], following)
+            if following == before:
+                break
+        return following
+
+    def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
+        """There and back again, since rules tend to stand in order."""
+        for order in cycle((names, names[::-1])):
+            yield order
+
+    def _fact(self, node: ASTNode) -> _Fact:
+        self._work += 1
+        if self._work > MAX_WORK:
+            raise EntangledError("its rules are too entangled")
+        match node:
+            case RuleRefNode():
+                return self.of[node.name]
+            case LiteralNode():
+                unit = _UNIT.match(node.value)
+                return _Fact(begins=self._matching(_literal(unit[0]))) if unit else _EMPTY
+            case RegexNode():
+                return _Fact(begins=self._matching(node.rx))
+            case SequenceNode():
+                return reduce(_Fact.then, map(self._fact, node.nodes), _EMPTY)
+            case AlternativeNode():
+                return reduce(_Fact.either, map(self._fact, node.alternatives), _Fact())
+            case RepetitionNode():
+                once = self._fact(node.node)
+                is_many = node.max_times is None or node.max_times > 1
+                goes_on = once.goes_on | (once.begins if is_many else 0)
+                return _Fact(node.min_times == 0 or once.may_be_empty, once.begins, goes_on)
+            case _:
+                raise TypeError(f"a grammar has no {type(node).__name__}")
+
+    def _follow(self, node: ASTNode, after: Chars, following: dict[str, Chars]) -> None:
+        match node:
+            case RuleRefNode():
+                following[node.name] |= after
+            case SequenceNode():
+                for child in reversed(node.nodes):
+                    self._follow(child, after, following)
+                    fact = self._fact(child)
+                    after = fact.begins | (after if fact.may_be_empty else 0)
+            case AlternativeNode():
+                for child in node.alternatives:
+                    self._follow(child, after, following)
+            case RepetitionNode():
+                self._follow(node.node, after | self._fact(node.node).begins, following)
+            case _:
+                pass  # nothing within
+
+    def _matching(self, pattern: str) -> Chars:
+        if pattern not in self._matches:
+            self._matches[pattern] = self._matched(pattern)
+        return self._matches[pattern]
+
+    def _matched(self, pattern: str) -> Chars:
+        try:
+            compiled = re.compile(pattern)
+        except re.error:
+            return self._all
+        return sum(1 << n for n, each in enumerate(self._sample) if compiled.fullmatch(each))
+
+
+def _literal(unit: str) -> str:
+    return unit if len(unit) > 1 else re.escape(unit)
+
+
+def _sample(rules: Iterable[RuleNode]) -> list[str]:
+    units = {unit for rule in rules for text in _texts(rule) for unit in _UNIT.findall(text)}
+    found = {ord(_UNMENTIONED)}
+    for code in map(ord, map(_decoded, units)):
+        found |= {each for each in (code - 1, code, code + 1) if each in _CODES}
+    if len(found) > MAX_SAMPLE:
+        raise EntangledError(f"it mentions more than some {MAX_SAMPLE // 3} characters")
+    return [chr(code) for code in sorted(found)]
+
+
+def _texts(node: ASTNode) -> Iterable[str]:
+    for child in node.children():
+        if isinstance(child, LiteralNode):
+            yield child.value
+        elif isinstance(child, RegexNode):
+            yield child.rx
+        else:
+            yield from _texts(child)
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def _decoded(unit: str) -> str:
+    if len(unit) == 1:
+        return unit
+    if unit[1] in "xu" and len(unit) > 2:
+        return chr(int(unit[2:], 16))
+    return _ESCAPES.get(unit[1], unit[1])
