@@ -32,6 +32,9 @@ Chars = int
 MAX_WORK = 300_000
 """Looks at parts of rules, about half a second; rules are gone through until nothing changes."""
 
+MAX_DEPTH = 20
+"""Rules within rules that turn out to be no words, one after the other."""
+
 MAX_SAMPLE = 2000
 
 _UNIT = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{1,4}|.)|.", re.DOTALL)
@@ -48,13 +51,14 @@ def word_rules(rules: Rules) -> set[str]:
     facts = _Facts(rules)
     names = {name: set(_names(rule)) for name, rule in rules.items()}
     apart: set[str] = set()
-    while True:
+    for _ in range(MAX_DEPTH):
         words = _words(names, apart)
         following = facts.following([name for name in rules if name not in words])
         found = {name for name in words if facts.of[name].goes_on & following[name]}
         if not found:
             return words
         apart |= found
+    raise EntangledError("its rules are too entangled")
 
 
 def _words(names: Mapping[str, set[str]], apart: set[str]) -> set[str]:
@@ -131,8 +135,7 @@ class _Facts:
 
     def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
         """There and back again, since rules tend to stand in order."""
-        for order in cycle((names, names[::-1])):
-            yield order
+        yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:
         self._work += 1
