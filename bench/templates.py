@@ -51,8 +51,8 @@ def main() -> int:
     num_only_ours = sum(finding.num_only_ours for finding in findings)
     print(
         f"{num_equal} of {len(findings)} templates say the same in every one of "
-        f"{len(CONVERSATIONS)} conversations that transformers renders; of {num_refused} renderings "
-        f"that it refuses, {num_refused - num_only_ours} are refused here"
+        f"{len(CONVERSATIONS)} conversations that transformers renders; of {num_refused} "
+        f"that it refuses, {num_refused - num_only_ours} are refused here as well"
     )
     return 0 if num_equal == len(findings) else 1
 

@@ -282,7 +282,7 @@ FAMILIES = (
         hints=(("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),),
         thoughts=Thoughts("<|START_THINKING|>", "<|END_THINKING|>"),
         calls=Calls(
-            openings=("<|START_ACTION|>", "Action: ```json", "Action:```json"),
+            openings=("<|START_ACTION|>", "Action: ```json", "Action:```json", "Action:\n```json"),
             notations=(plain_json,),
             closings=("<|END_ACTION|>", "```"),
         ),

@@ -1,9 +1,9 @@
 """Calls as Gemma 4 writes them: `call:name{key:<|"|>text<|"|>,other:[1,true]}`."""
 
-import json
 import re
 
 from ..reader import Markers, Parse, Reader
+from .literals import as_json, as_text
 
 MAX_DEPTH = 64
 """Objects and lists within each other; what goes deeper is no call any more."""
@@ -45,7 +45,7 @@ def _value(reader: Reader, depth: int) -> Parse[bool]:
             return (yield from _members(reader, "]", depth))
         case None:
             scalar = yield from reader.run(_SCALAR, _MAX_SCALAR)
-            reader.give_arguments(_as_json(scalar) if scalar else "")
+            reader.give_arguments(as_json(scalar) if scalar else "")
             return bool(scalar)
         case _:
             return (yield from _text(reader))
@@ -53,7 +53,7 @@ def _value(reader: Reader, depth: int) -> Parse[bool]:
 
 def _text(reader: Reader) -> Parse[bool]:
     reader.give_arguments('"')
-    found = yield from reader.translate(_QUOTES, lambda text: _quoted(text)[1:-1])
+    found = yield from reader.translate(_QUOTES, lambda text: as_text(text)[1:-1])
     reader.give_arguments('"' if found else "")
     return found is not None
 
@@ -83,17 +83,5 @@ def _key(reader: Reader) -> Parse[bool]:
     key = yield from reader.run(_KEY, _MAX_NAME)
     if not key or not (yield from reader.literal((":",))):
         return False
-    reader.give_arguments(f"{_quoted(key.replace(QUOTE, '').strip())}: ")
+    reader.give_arguments(f"{as_text(key.replace(QUOTE, '').strip())}: ")
     return True
-
-
-def _as_json(scalar: str) -> str:
-    try:
-        json.loads(scalar)
-    except ValueError:
-        return _quoted(scalar)
-    return scalar
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -3,11 +3,10 @@
 Each argument is held until it is whole, since what is one depends on where it ends.
 """
 
-import ast
-import json
 import re
 
 from ..reader import Parse, Reader
+from .literals import as_json, as_text
 
 MAX_VALUE = 65_536
 """Characters of one argument; what is longer ends the call."""
@@ -64,7 +63,7 @@ def _arguments(reader: Reader) -> Parse[None]:
         value = yield from _value(reader)
         if value is None:
             return
-        reader.give_arguments(f"{before}{_quoted(key)}: {_as_json(value)}")
+        reader.give_arguments(f"{before}{as_text(key)}: {as_json(value)}")
         before = ", "
         yield from reader.space()
         yield from reader.literal((",",))
@@ -99,21 +98,3 @@ def _rest_of_string(reader: Reader, quote: str, most_held: int) -> Parse[bool]:
         if mark:
             reader.skip()
     return False
-
-
-def _as_json(text: str) -> str:
-    """Python's literals, and JSON's where they are none; anything else is text."""
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        value = {"true": True, "false": False, "null": None}.get(text.strip(), text)
-    try:
-        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return _quoted(text)
-    # Half a surrogate pair can be escaped in Python, and is no character.
-    return written.encode("utf-8", "replace").decode()
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -1,16 +1,16 @@
 """Calls written as tags: one for the function, one for each argument, whose value is plain text.
 
 A value becomes a JSON string as it streams if the tool's schema says it is one, or says nothing;
-otherwise it is held until it is whole, and is taken for JSON if it is JSON.
+otherwise it is held until it is whole, and is taken for JSON or Python if it is either.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from ..reader import Markers, Parse, Reader
+from .literals import as_json, as_text
 
 IsText = Callable[[str, str], bool]
 """Whether the tool `name` takes a string for its argument `key`."""
@@ -19,7 +19,6 @@ _NAME = re.compile(r"[\w.:-]*")
 _DIGITS = re.compile(r"\d*")
 _KEY = re.compile(r"[^<>\"\n]*")
 _MAX_NAME = 256
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def tagged_call(reader: Reader, tags: Tags, is_text: IsText) -> Parse[bool]:
         if found is None:
             break
         key, key_end = found
-        reader.give_arguments((", " if has_arguments else "{") + f"{_quoted(key)}: ")
+        reader.give_arguments((", " if has_arguments else "{") + f"{as_text(key)}: ")
         has_arguments = True
         kind = dict(tags.typed_key_ends).get(key_end)
         yield from _value(reader, tags, is_text(name, key) if kind is None else kind)
@@ -113,26 +112,12 @@ def _value(reader: Reader, tags: Tags, is_text: bool) -> Parse[None]:
     ends = _value_ends(tags)
     if is_text:
         reader.give_arguments('"')
-        found = yield from reader.translate(ends, lambda text: _quoted(text)[1:-1])
+        found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
         rest = '"'
     else:
         text, found = yield from reader.collect(ends)
-        rest = _as_json(text)
+        rest = as_json(text)
     end = (found or "").removeprefix("\n")
     if end != tags.value_end:  # it was forgotten, and this is the next tag
         reader.back(reader.num_held - len(end))
     reader.give_arguments(rest if found else "")
-
-
-def _as_json(text: str) -> str:
-    stripped = text.strip()
-    stripped = _PYTHON_WORDS.get(stripped, stripped)
-    try:
-        json.loads(stripped)
-    except (ValueError, RecursionError):
-        return _quoted(text)
-    return stripped
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -189,6 +189,12 @@ RECORDED: dict[str, tuple[str, str, bool, list[Piece]]] = {
         False,
         call(),
     ),
+    "command-r-plus-newline": (
+        "command-r",
+        'Let me look.\nAction:\n```json\n[{"tool_name": "now", "parameters": {}}]\n```',
+        False,
+        [SAID, *call("now", "{}")],
+    ),
     "minimax-m2": (
         "minimax",
         "I need the weather.\n</think>\n\n<minimax:tool_call>\n"

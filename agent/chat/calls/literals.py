@@ -1,0 +1,37 @@
+"""What a model writes for a value, as JSON: JSON itself, Python's literals, or text."""
+
+import ast
+import json
+from typing import NoReturn
+from warnings import catch_warnings, simplefilter
+
+
+def as_json(written: str) -> str:
+    """JSON for `written`; what is neither JSON nor Python is text."""
+    stripped = written.strip()
+    try:
+        json.loads(stripped, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return _from_python(stripped) or as_text(written)
+    return stripped
+
+
+def as_text(written: str) -> str:
+    """`written` as a JSON string."""
+    return json.dumps(written, ensure_ascii=False)
+
+
+def _from_python(written: str) -> str | None:
+    try:
+        with catch_warnings():
+            simplefilter("ignore")  # what a model writes is no news for our log
+            value = ast.literal_eval(written)
+        found = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+    # Half a surrogate pair can be escaped in Python, and is no character.
+    return found.encode("utf-8", "replace").decode()
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
