@@ -195,6 +195,18 @@ async def test_what_a_sampler_cannot_be_is_refused_by_name(
 # ---- OpenAI's own
 
 
+async def test_a_prompt_of_token_ids(client: openai.AsyncOpenAI, shared_fleet: Fleet) -> None:
+    url = f"{shared_fleet.inference}/api/v1/tokenize"
+    async with shared_fleet.http.post(url, json={"text": PROMPT}) as response:
+        tokens = (await response.json())["tokens"]
+    answer = await complete(client, prompt=tokens)
+    assert answer.usage.prompt_tokens == len(tokens)
+    assert answer.choices[0].text == (await complete(client)).choices[0].text
+    with pytest.raises(openai.BadRequestError) as caught:
+        await complete(client, prompt=[10**6])
+    assert caught.value.param == "prompt[0]"
+
+
 async def test_an_echo(client: openai.AsyncOpenAI) -> None:
     plain = (await complete(client)).choices[0].text
     assert (await complete(client, echo=True)).choices[0].text == PROMPT + plain
