@@ -123,6 +123,12 @@ async def test_what_was_cached_is_told(client: anthropic.AsyncAnthropic) -> None
     )
 
 
+async def test_models(client: anthropic.AsyncAnthropic) -> None:
+    assert [model.id async for model in client.models.list()] == [MODEL]
+    model = await client.models.retrieve(MODEL)
+    assert (model.id, model.max_input_tokens) == (MODEL, 2048)
+
+
 async def test_counting(client: anthropic.AsyncAnthropic) -> None:
     for case in (CASES["turns"](), CASES["both"]()):
         body = asked(case)

@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from ..fleet.switchboard import Switchboard
-from . import native_http
+from . import models, native_http
 from .anthropic import routes as anthropic_routes
 from .anthropic.errors import anthropic_error
 from .http import ErrorBody, middlewares, native_error
@@ -32,6 +32,7 @@ def inference_app(
     app.add_routes(_health_routes(switchboard))
     app.add_routes(native_http.routes(switchboard))
     app.add_routes(socket.routes())
+    app.add_routes(models.routes(switchboard))
     app.add_routes(openai_routes.routes(switchboard))
     app.add_routes(query_routes.routes(switchboard))
     kept = ResponseStore() if responses is None else responses

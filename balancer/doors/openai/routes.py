@@ -1,12 +1,11 @@
-"""The OpenAI API over HTTP: `/v1/models`, `/v1/completions`, `/v1/chat/completions`."""
+"""The OpenAI API over HTTP: `/v1/completions` and `/v1/chat/completions`."""
 
 import time
 from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from ....shared.errors import ModelNotFound, RequestError
-from ....shared.messages import ModelInfo
+from ....shared.errors import RequestError
 from ...fleet.switchboard import Switchboard
 from ..field_names import FieldNames
 from ..http import read_json_body
@@ -26,19 +25,6 @@ from .requests import Wanted, parse_chat, parse_completion
 
 def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     """The routes under `/v1`."""
-    started = int(time.time())
-
-    async def models(_request: web.Request) -> web.Response:
-        served = switchboard.view().models
-        data = [_model(model, started) for model in served]
-        return web.json_response({"object": "list", "data": data})
-
-    async def one_model(request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        for model in switchboard.view().models:
-            if model.name == name:
-                return web.json_response(_model(model, started))
-        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 
     async def chat(request: web.Request) -> web.StreamResponse:
         wanted = parse_chat(await read_json_body(request))
@@ -50,21 +36,9 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
         return await _answer(switchboard, request, wanted, shape)
 
     return [
-        web.get("/v1/models", models),
-        web.get("/v1/models/{name:.+}", one_model),
         web.post("/v1/chat/completions", chat),
         web.post("/v1/completions", completions),
     ]
-
-
-def _model(model: ModelInfo, created: int) -> dict[str, object]:
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": created,
-        "owned_by": "arriero",
-        "tasks": model.tasks,
-    }
 
 
 async def _answer(

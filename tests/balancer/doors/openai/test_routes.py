@@ -123,17 +123,6 @@ async def test_a_choice_that_is_refused_refuses_all(
     assert switchboard.num_open == 0
 
 
-async def test_models(switchboard: FakeSwitchboard, client: TestClient) -> None:
-    switchboard.models = ["b/c", "a"]
-    answer = await (await client.get("/v1/models")).json()
-    assert [model["id"] for model in answer["data"]] == ["a", "b/c"]
-    response = await client.get("/v1/models/b/c")
-    assert (await response.json())["object"] == "model"
-    response = await client.get("/v1/models/nobody")
-    assert response.status == 404
-    assert (await response.json())["error"]["code"] == "model_not_found"
-
-
 async def test_without_a_model_anywhere_the_answer_has_no_name(
     switchboard: FakeSwitchboard, client: TestClient
 ) -> None:
