@@ -7,6 +7,7 @@ the event loop's thread while the next step is computed.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -107,6 +108,7 @@ class _Agent:
         self._writers = Writers()
         self._connections: list[Connection] = []
         self._is_ready = False
+        self._preparer: Preparer | None = None
         self._worker = make_worker(
             settings.model,
             slots=settings.slots,
@@ -121,7 +123,7 @@ class _Agent:
             on_crash=self._on_crash,
         )
         self._reporter = Reporter(
-            read=self._worker.statistics,
+            read=self._statistics,
             tell=self._report,
             call_later=self._loop.call_later,
         )
@@ -154,7 +156,7 @@ class _Agent:
     async def _serve(
         self, model: LoadedModel, store: PromptStore | None, issues: tuple[Issue, ...]
     ) -> None:
-        preparer = _preparer(self._settings, model, store)
+        self._preparer = preparer = _preparer(self._settings, model, store)
         lasting = _lasting_issues(preparer) if _generates(model) else ()
         workshop = Workshop(preparer, self._worker, store)
         clerk = Clerk(TextDesk(model.vocab, preparer), self._embedder(model))
@@ -255,6 +257,10 @@ class _Agent:
             connection.slots_changed()
         if self._slots.num_busy:
             self._reporter.stir()
+
+    def _statistics(self) -> EngineStatistics:
+        num_grammars = self._preparer.num_grammars if self._preparer else 0
+        return replace(self._worker.statistics(), num_grammars=num_grammars)
 
     def _report(self, statistics: Statistics) -> None:
         for connection in self._connections:

@@ -158,7 +158,7 @@ class Statistics:
     the time with anything to do; `null` where there was none. `average_running` is taken over that
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
     pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
-    computed ahead, `accepted_tokens` were right and given out.
+    computed ahead, `accepted_tokens` were right and given out. `num_grammars` are kept compiled.
     """
 
     __pydantic_config__ = STRICT
@@ -167,6 +167,7 @@ class Statistics:
     num_waiting: Total = 0
     cells: Cells = field(default_factory=Cells)
     num_preemptions: Total = 0
+    num_grammars: Total = 0
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

@@ -32,7 +32,7 @@ Chars = int
 MAX_WORK = 300_000
 """Looks at parts of rules, about half a second; rules are gone through until nothing changes."""
 
-MAX_DEPTH = 20
+MAX_DEPTH = 8
 """Rules within rules that turn out to be no words, one after the other."""
 
 MAX_SAMPLE = 2000

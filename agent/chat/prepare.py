@@ -60,6 +60,11 @@ class Preparer:
         self._grammars = Grammars(model.grammar_tokens) if model.grammar_tokens else None
 
     @property
+    def num_grammars(self) -> int:
+        """How many grammars are kept compiled."""
+        return len(self._grammars) if self._grammars else 0
+
+    @property
     def template_issue(self) -> str | None:
         """Why conversations cannot be prepared, where they cannot."""
         return self._templates.issue

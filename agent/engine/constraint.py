@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from .candidates import Ids, Row
 
-
 NUM_TRIED = 3
 """Tokens that are tried before a grammar is taken."""
 
@@ -75,7 +74,11 @@ class Constraint:
     def begin(self, submit: Submit) -> "Course":
         """A sequence's own way, from the beginning."""
         look_on = partial(look, vocab_size=self._vocab_size)
-        return Course(self._matcher.deep_copy(), look_on, self._first, self._end, submit)
+        return Course(self.matcher(), look_on, self._first, self._end, submit)
+
+    def matcher(self) -> LLMatcher:
+        """One of llguidance's, at the beginning."""
+        return self._matcher.deep_copy()
 
     def _try(self) -> None:
         """Some grammars compile and are too much work from the second token on."""

@@ -73,6 +73,7 @@ def message(done: EngineStatistics) -> Statistics:
             parked=done.num_cells_parked,
         ),
         num_preemptions=done.num_preemptions,
+        num_grammars=done.num_grammars,
         cached_tokens=done.prompt_tokens_cached,
         computed_tokens=done.prompt_tokens_computed,
         completion_tokens=done.completion_tokens,

@@ -130,6 +130,12 @@ _NUMBERS = (
         "Sequences that gave up their cells to others for a while.",
         lambda said: {"": said.num_preemptions},
     ),
+    _Number(
+        GaugeMetricFamily,
+        "grammars",
+        "Grammars that are kept compiled, for later requests with the same.",
+        lambda said: {"": said.num_grammars},
+    ),
 )
 
 

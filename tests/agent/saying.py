@@ -1,4 +1,4 @@
-"""The demo model's vocabulary without its weights, and answers drawn by chance under a constraint."""
+"""The demo model's vocabulary without its weights, and answers drawn by chance."""
 
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -15,8 +15,9 @@ from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
 from arriero.agent.engine.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
-from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
 from tests.agent.fakes import BOS, ByteVocab, byte_model
+from tests.agent.saying import demo_model, fits
 
 MESSAGES = (ChatMessage(role="user", content="hi"),)
 
@@ -309,3 +310,23 @@ class TestReading:
     def test_raw_prompts_and_plain_models_are_not_read(self) -> None:
         assert make("<think>").prepare(GenerateRequest(prompt="x")).reading is None
         assert make("x").prepare(GenerateRequest(messages=MESSAGES)).reading is None
+
+
+def test_compiled_grammars_are_counted() -> None:
+    preparer = Preparer(demo_model(), 256)
+    assert preparer.num_grammars == 0
+    grammar = RegexGrammar(type="regex", pattern="yes|no")
+    for prompt in ("Is it?", "Was it?"):
+        assert preparer.prepare(GenerateRequest(prompt=prompt, grammar=grammar)).constraint
+    assert preparer.num_grammars == 1
+
+
+def test_reasoning_that_the_prompt_has_closed_does_not_come_again() -> None:
+    preparer = Preparer(demo_model(), 256)
+    grammar = RegexGrammar(type="regex", pattern="yes|no")
+    for thinking, reasoned in ((True, True), (False, False), (None, False)):
+        request = GenerateRequest(messages=MESSAGES, grammar=grammar, thinking=thinking)
+        constraint = preparer.prepare(request).constraint
+        assert constraint is not None
+        assert fits(constraint, "yes")
+        assert fits(constraint, "<think>\nso\n</think>\n\nyes") == reasoned

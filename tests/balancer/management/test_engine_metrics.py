@@ -18,6 +18,7 @@ SAID = Statistics(
     num_waiting=1,
     cells=Cells(total=100, used=30, kept=20),
     num_preemptions=3,
+    num_grammars=2,
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -76,6 +77,7 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("step_seconds_total", step="prefill") == 0.5
     assert scraped.value("busy_seconds_total") == 7.0
     assert scraped.value("preemptions_total") == 3
+    assert scraped.value("grammars") == 2
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:
