@@ -23,6 +23,7 @@ from ...shared.queries import (
     Embed,
     Embedded,
     EmbedInput,
+    Norm,
     Pooling,
     Rank,
     Ranked,
@@ -97,6 +98,7 @@ class Embedder:
             raise InvalidRequest(
                 "`pooling`: this model does not rank; choose mean, cls or last", field="pooling"
             )
+        norm: Norm = "none" if pooling == "rank" else query.normalize
         opened = self._open(pooling)
         inputs = [self._tokens(each, opened.context.max_tokens) for each in query.inputs]
         rows = self._compute(opened, inputs, is_wanted)
@@ -104,7 +106,7 @@ class Embedder:
             vectors=tuple(
                 Vector(error=to_wire(tokens))
                 if isinstance(tokens, RequestError)
-                else Vector(vector=_packed(_shaped(next(rows), query)), num_tokens=len(tokens))
+                else _vector(_shortened(next(rows), query.dimensions), norm, len(tokens))
                 for tokens in inputs
             )
         )
@@ -187,17 +189,18 @@ def _fitting(tokens: Tokens, most: int) -> Tokens | RequestError:
     return tokens
 
 
-def _shaped(vector: Rows, query: Embed) -> Rows:
-    if query.dimensions is not None and query.dimensions > vector.size:
+def _shortened(vector: Rows, dimensions: int | None) -> Rows:
+    if dimensions is not None and dimensions > vector.size:
         raise InvalidRequest(
-            f"`dimensions`: this model's vectors have {vector.size}, not {query.dimensions}",
+            f"`dimensions`: this model's vectors have {vector.size}, not {dimensions}",
             field="dimensions",
         )
-    return normalized(vector[: query.dimensions], query.normalize)
+    return vector[:dimensions]
 
 
-def _packed(vector: Rows) -> str:
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+def _vector(vector: Rows, norm: Norm, num_tokens: int) -> Vector:
+    data = normalized(vector, norm).astype("<f4").tobytes()
+    return Vector(vector=base64.b64encode(data).decode(), num_tokens=num_tokens)
 
 
 def _score(vector: Rows) -> float:

@@ -11,7 +11,9 @@ from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
+    Consult,
     Decision,
+    Dismiss,
     Drop,
     GiveUp,
     MarkConnected,
@@ -26,6 +28,7 @@ from arriero.shared.errors import EngineFailed, InvalidRequest, ShuttingDown, to
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
+    Ask,
     Busy,
     FromBalancer,
     Goodbye,
@@ -35,9 +38,12 @@ from arriero.shared.messages import (
     Output,
     Refused,
     Reject,
+    Reply,
     Statistics,
+    Withdraw,
     encode_from_balancer,
 )
+from arriero.shared.queries import Declined, Tokenize, Tokenized
 from tests.agent.link.sessions import (
     ENDED,
     HELLO,
@@ -381,6 +387,61 @@ def test_a_failed_engine_ends_everything() -> None:
         Drop(ONE),
         Close("the engine stopped"),
     ]
+
+
+class TestQueries:
+    ASK = Ask(id=RequestId("q"), query=Tokenize(text="x"))
+    NUMBER = SequenceId(101)
+    REPLY = Reply(id=RequestId("q"), result=Tokenized(tokens=(1,)))
+
+    def asked(self) -> Session:
+        session = live(Slots(1))
+        assert session.received(self.ASK, 0.0) == [Consult(self.NUMBER, self.ASK.query)]
+        return session
+
+    def test_are_answered_without_a_slot(self) -> None:
+        session = self.asked()
+        assert isinstance(session.received(start("r"), 0.1)[0], Prepare)
+        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == [Send(self.REPLY)]
+        assert session.next_deadline() == 1.2, "it spares a heartbeat"
+
+    def test_may_be_withdrawn(self) -> None:
+        session = self.asked()
+        assert session.received(Withdraw(id=self.ASK.id), 0.1) == [Dismiss(self.NUMBER)]
+        assert session.received(Withdraw(id=self.ASK.id), 0.1) == []
+        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == []
+
+    def test_go_with_their_connection(self) -> None:
+        session = self.asked()
+        assert session.disconnected() == [Dismiss(self.NUMBER)]
+        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == []
+
+    def test_one_that_is_asked_again_ends_the_connection(self) -> None:
+        dismiss, close = self.asked().received(self.ASK, 0.1)
+        assert dismiss == Dismiss(self.NUMBER)
+        assert close == Close("the balancer asked query q twice")
+
+    def test_an_agent_that_drains_answers_what_it_has_and_takes_no_more(self) -> None:
+        session = self.asked()
+        assert session.drain(1.0, 31.0) == [TestDrain.NOT_ACCEPTING]
+        [send] = session.received(Ask(id=RequestId("late"), query=self.ASK.query), 1.1)
+        assert isinstance(send, Send) and isinstance(send.message, Reply)
+        assert isinstance(send.message.result, Declined)
+        assert send.message.result.error.code == "shutting_down"
+        assert session.answered(self.NUMBER, self.REPLY.result, 1.2) == [
+            Send(self.REPLY),
+            TestDrain.LEAVE,
+        ]
+
+    def test_the_last_one_withdrawn_lets_it_leave(self) -> None:
+        session = self.asked()
+        session.drain(1.0, 31.0)
+        assert session.received(Withdraw(id=self.ASK.id), 1.1)[-1] == TestDrain.LEAVE
+
+    def test_a_failed_engine_declines_them(self) -> None:
+        send, dismiss, close = self.asked().fail(EngineFailed("gone"), 0.1)
+        assert isinstance(send, Send) and isinstance(send.message, Reply)
+        assert dismiss == Dismiss(self.NUMBER) and isinstance(close, Close)
 
 
 class TestFrames:

@@ -44,7 +44,6 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_sep_token_id(3)
     writer.add_eos_token_id(3)
     writer.add_add_bos_token(True)
-    writer.add_add_eos_token(True)
 
 
 def _add_tensors(writer: gguf.GGUFWriter, *, ranks: bool) -> None:

@@ -1,0 +1,64 @@
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.link.decisions import Consult, Dismiss
+from arriero.agent.link.queries import MAX_QUERIES, Queries
+from arriero.shared.errors import EngineFailed, to_wire
+from arriero.shared.inference import RequestId
+from arriero.shared.messages import Ask, Reply
+from arriero.shared.queries import Declined, Tokenize, Tokenized
+from tests.agent.link.sessions import ONE, TWO, numbers
+
+QUERY = Tokenize(text="x")
+RESULT = Tokenized(tokens=(1,))
+Q = RequestId("q")
+
+
+def ask(name: str = "q") -> Ask:
+    return Ask(id=RequestId(name), query=QUERY)
+
+
+def test_asked_and_answered() -> None:
+    queries = Queries(numbers())
+    assert queries.ask(ask()) == Consult(ONE, QUERY)
+    assert Q in queries
+    assert queries.answered(ONE, RESULT) == [Reply(id=Q, result=RESULT)]
+    assert Q not in queries and len(queries) == 0
+    queries.check_integrity()
+
+
+def test_withdrawn_it_is_not_answered() -> None:
+    queries = Queries(numbers())
+    queries.ask(ask())
+    assert queries.withdraw(Q) == [Dismiss(ONE)]
+    assert queries.withdraw(Q) == []
+    assert queries.answered(ONE, RESULT) == []
+
+
+def test_a_name_may_come_again_and_is_another_query() -> None:
+    queries = Queries(numbers())
+    queries.ask(ask())
+    queries.withdraw(Q)
+    assert queries.ask(ask()) == Consult(TWO, QUERY)
+    assert queries.answered(ONE, RESULT) == []
+    assert queries.answered(TWO, RESULT) == [Reply(id=Q, result=RESULT)]
+
+
+def test_more_than_there_may_be_are_declined() -> None:
+    queries = Queries(numbers())
+    for number in range(MAX_QUERIES):
+        assert isinstance(queries.ask(ask(f"q{number}")), Consult)
+    reply = queries.ask(ask("late"))
+    assert isinstance(reply, Reply) and isinstance(reply.result, Declined)
+    assert reply.result.error.code == "queue_full"
+    assert len(queries) == MAX_QUERIES
+
+
+def test_the_end_of_all() -> None:
+    queries = Queries(numbers())
+    queries.ask(ask())
+    queries.ask(ask("r"))
+    error = EngineFailed("gone")
+    assert queries.fail_all(error) == [
+        Reply(id=RequestId(name), result=Declined(error=to_wire(error))) for name in "qr"
+    ]
+    assert queries.forget_all() == [Dismiss(ONE), Dismiss(TWO)]
+    assert queries.answered(SequenceId(2), RESULT) == []
