@@ -249,6 +249,11 @@ async def test_errors(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as tool:
         await client.responses.create(model=MODEL, input="hi", tools=[{"type": "web_search"}])
     assert tool.value.param == "tools[0].type"
+    strange = {"type": "object", "properties": {"a": {"type": "strange"}}}
+    format: Any = {"type": "json_schema", "name": "n", "schema": strange}
+    with pytest.raises(openai.BadRequestError) as schema:
+        await client.responses.create(model=MODEL, input="hi", text={"format": format})
+    assert schema.value.param == "text.format.schema.properties.a"
 
 
 @pytest.mark.asyncio(loop_scope="function")
