@@ -24,31 +24,31 @@ _NUM_KEPT = 2  # of what may be running, in entries of the table a token
 
 
 class Recurrence:
-    """A text of at most about `most` tokens; of a longer one the oldest are forgotten."""
+    """A text of at most about `most` tokens; of a longer one the oldest are forgotten.
 
-    __slots__ = ("_length", "_most", "_num_entered", "_place", "_table", "_tokens")
+    `match_length` says how many of the last tokens stand before the draft too, up to `LONGEST`; 0:
+    there is no draft.
+    """
+
+    __slots__ = ("_most", "_num_entered", "_place", "_table", "_tokens", "match_length")
 
     def __init__(self, tokens: Sequence[int], most: int) -> None:
         self._most = most
         self._begin(tokens)
 
-    @property
-    def match_length(self) -> int:
-        """How many of the last tokens stand before the draft too, up to `LONGEST`; 0: no draft."""
-        return min(self._length, LONGEST)
-
     def push(self, token: int) -> bool:
         """The text goes on with `token`. Whether a draft would have begun with it."""
-        is_expected = self._place != _NOWHERE and self._tokens[self._place] == token
-        self._tokens.append(token)
+        tokens = self._tokens
+        is_expected = self._place != _NOWHERE and tokens[self._place] == token
+        tokens.append(token)
         self._enter_places()
         if is_expected:
             self._place += 1
-            self._length += 1
+            self.match_length = min(self.match_length + 1, LONGEST)
         else:
             self._look_up()
-        if len(self._tokens) >= 2 * self._most:
-            self._begin(self._tokens[-self._most :])
+        if len(tokens) >= 2 * self._most:
+            self._begin(tokens[-self._most :])
         return is_expected
 
     def draft(self, count: int) -> tuple[int, ...]:
@@ -74,21 +74,22 @@ class Recurrence:
         mask = len(table) - 1
         start = self._num_entered
         end = self._num_entered = min(len(tokens), start + PIECE)
-        for length in LENGTHS:
-            for place in range(max(start, length), end):
-                table[hash(tuple(tokens[place - length : place])) & mask] = place
+        for place in range(start, end):
+            for length in LENGTHS:
+                if length <= place:
+                    table[hash(tuple(tokens[place - length : place])) & mask] = place
 
     def _look_up(self) -> None:
-        tokens = self._tokens
-        mask = len(self._table) - 1
+        tokens, table = self._tokens, self._table
+        mask = len(table) - 1
         for length in LENGTHS:
             last = tokens[-length:]
-            place = self._table[hash(tuple(last)) & mask]
+            place = table[hash(tuple(last)) & mask]
             if place != _NOWHERE and tokens[place - length : place] == last:
                 self._place = place
-                self._length = self._measure(place, length)
+                self.match_length = self._measure(place, length)
                 return
-        self._place, self._length = _NOWHERE, 0
+        self._place, self.match_length = _NOWHERE, 0
 
     def _measure(self, place: int, length: int) -> int:
         """How many tokens before `place` are the last ones, of which `length` are known to be."""

@@ -39,11 +39,12 @@ class Speculation:
         drafts: dict[int, tuple[int, ...]] = {}
         hopes: list[tuple[float, int]] = []
         for slot, one in generating.items():
-            draft = self._whole(one)
-            if draft and one.recurrence is not None:
-                chances = self._confidence.chances(one.recurrence.match_length, len(draft))
-                drafts[slot] = draft
+            if one.recurrence is not None and (match_length := one.recurrence.match_length):
+                drafts[slot] = draft = self._whole(one, one.recurrence)
+                chances = self._confidence.chances(match_length, len(draft))
                 hopes += [(chance, slot) for chance in chances]
+        if not hopes:
+            return {}
         hopes.sort(key=lambda hope: -hope[0])
         count = self._num_worth([chance for chance, _ in hopes[:num_spare]], len(generating))
         lengths = Counter(slot for _, slot in hopes[:count])
@@ -60,12 +61,10 @@ class Speculation:
         if match_length:
             self._confidence.observe(match_length, is_right=is_right)
 
-    def _whole(self, one: Progress) -> tuple[int, ...]:
+    def _whole(self, one: Progress, recurrence: Recurrence) -> tuple[int, ...]:
         """All that could be drafted for `one`."""
-        count = min(self._most, one.most_ahead)
-        if one.recurrence is None or count <= 0:
-            return ()
-        draft = one.recurrence.draft(count)
+        count = max(0, min(self._most, one.most_ahead))
+        draft = recurrence.draft(count)
         ends = (index for index, token in enumerate(draft) if token in self._end_tokens)
         return draft[: next(ends, count)]
 
