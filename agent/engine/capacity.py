@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Capacity:
     """`batch_size` bounds a step's tokens, `num_cells` all sequences' computed tokens together.
 
+    A step that reads prompts beside generating pays while it has at most `most_mixed` tokens.
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
@@ -16,6 +17,7 @@ class Capacity:
     """
 
     batch_size: int
+    most_mixed: int
     num_cells: int
     num_holders: int
     can_share: bool

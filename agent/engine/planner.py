@@ -2,8 +2,8 @@
 
 Relief comes first: every running sequence must be able to gain a token. Then newcomers join, as far
 as there is room for them. Then the step is composed: a token of each generating sequence, and of
-the prompts what the time and the cells allow. Tokens are drafted only into cells that nobody else
-wants.
+the prompts what the time and the cells allow, or one of the two (`mixing`). Tokens are drafted only
+into cells that nobody else wants.
 """
 
 from typing import assert_never
@@ -11,6 +11,7 @@ from typing import assert_never
 from .admission import Await, Begin, admit
 from .fair_split import split_fairly
 from .memory import Memory
+from .mixing import Mixing
 from .progress import Progress
 from .prompt_budget import PromptBudget
 from .roster import Roster
@@ -28,12 +29,14 @@ class Planner:
         memory: Memory,
         budget: PromptBudget,
         speculation: Speculation,
+        mixing: Mixing,
         tally: Tally,
     ) -> None:
         self._roster = roster
         self._memory = memory
         self._budget = budget
         self._speculation = speculation
+        self._mixing = mixing
         self._tally = tally
 
     def plan(self) -> Step:
@@ -91,6 +94,11 @@ class Planner:
         wants = _wants(reading, awaited)
         budget = self._budget.prompt_tokens(len(generating), wants) if reading else 0
         budget = min(budget, self._memory.num_available - len(generating))
+        match self._mixing.next(len(generating), min(budget, sum(wants))):
+            case "generate":
+                reading, wants, budget = {}, [], 0
+            case "read":
+                generating = {}
         drafts = self._draft(generating, wants, budget)
         num_drafted = sum(map(len, drafts.values()))
         shares = split_fairly(wants, budget - num_drafted)

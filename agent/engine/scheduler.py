@@ -19,6 +19,7 @@ from .accounting import Accounting
 from .capacity import Capacity
 from .log_probs import LogProbs
 from .memory import Memory
+from .mixing import Mixing
 from .planner import Planner
 from .progress import Progress
 from .prompt_budget import PromptBudget
@@ -52,7 +53,9 @@ class Scheduler:
                 f"a batch of {capacity.batch_size} cannot hold a token of each of {slots} slots"
             )
         self._ceiling = min(context_size, capacity.num_cells)
-        budget = PromptBudget(batch_size=capacity.batch_size, max_stall=max_stall)
+        budget = PromptBudget(
+            batch_size=capacity.batch_size, max_stall=max_stall, most_mixed=capacity.most_mixed
+        )
         self._memory = Memory(
             slots=slots,
             holders=capacity.num_holders,
@@ -64,7 +67,10 @@ class Scheduler:
         self._roster = Roster(slots)
         self._running = self._roster.running
         speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
-        self._planner = Planner(self._roster, self._memory, budget, speculation, self._tally)
+        mixing = Mixing(capacity.most_mixed)
+        self._planner = Planner(
+            self._roster, self._memory, budget, speculation, mixing, self._tally
+        )
         self._accounting = Accounting(
             self._roster,
             self._memory,

@@ -20,6 +20,7 @@ class EncoderEngine:
     capacity = Capacity(
         batch_size=256,  # a token for each of as many slots as there can be
         num_cells=1,
+        most_mixed=1,
         num_holders=256,
         can_share=False,
         can_shift=False,

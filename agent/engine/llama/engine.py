@@ -55,8 +55,11 @@ logger = logging.getLogger(__name__)
 
 State = NDArray[np.uint8]
 
-MAX_BATCH = 2048
-"""Most tokens of one step: beyond this llama.cpp gains nothing, and commands wait longer."""
+MAX_BATCH = 512
+"""Most tokens of one step: so many does llama.cpp compute at once, more it would only cut up."""
+
+ATTENTION_TILE = 64
+"""Tokens of a batch from which on llama.cpp's attention on processors works by tiles."""
 
 NUM_MASK_THREADS = 2
 """Masks are worked out while the engine's own threads decode, and take little of their time."""
@@ -93,6 +96,7 @@ class LlamaEngine:
         self._warm_up()
         self.capacity = Capacity(
             batch_size=llama_cpp.llama_n_batch(self._context),
+            most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
             num_cells=kv_cells,
             num_holders=llama_cpp.llama_max_parallel_sequences() - 1,
             can_share=model.can_share,
@@ -333,7 +337,7 @@ def load_engine(
 def _open_context(model: Model, num_cells: int, slots: int, threads: int, num_rows: int) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
-    params.n_batch = MAX_BATCH
+    params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
     params.n_seq_max = slots + 1  # with the spare one
     params.n_outputs_max = max(num_rows, slots + 1)  # of logits: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads

@@ -31,7 +31,7 @@ class Model:
         log = route_log()
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = gpu_layers
+        params.n_gpu_layers = self._gpu_layers = gpu_layers
         params.use_extra_bufts = not _has_amx()
         with log.hold_errors() as errors:
             self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
@@ -65,6 +65,11 @@ class Model:
     def trained_context(self) -> int:
         """Longest context in tokens that the model was trained for."""
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether other processors than the CPU compute some of it."""
+        return self._gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
 
     @property
     def can_share(self) -> bool:

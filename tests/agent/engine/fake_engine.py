@@ -132,6 +132,7 @@ class FakeEngine:
         slots: int = 2,
         context_size: int = 64,
         batch_size: int = 16,
+        most_mixed: int | None = None,
         num_cells: int | None = None,
         believed_cells: int | None = None,
         num_holders: int = 8,
@@ -146,6 +147,7 @@ class FakeEngine:
         self.num_cells = slots * context_size if num_cells is None else num_cells
         self.capacity = Capacity(
             batch_size=batch_size,
+            most_mixed=batch_size if most_mixed is None else most_mixed,
             num_cells=self.num_cells if believed_cells is None else believed_cells,
             num_holders=num_holders,
             can_share=can_share,

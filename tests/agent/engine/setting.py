@@ -2,6 +2,7 @@
 
 from arriero.agent.engine.accounting import Accounting
 from arriero.agent.engine.memory import Memory
+from arriero.agent.engine.mixing import Mixing
 from arriero.agent.engine.planner import Planner
 from arriero.agent.engine.progress import Progress
 from arriero.agent.engine.prompt_budget import PromptBudget
@@ -27,6 +28,7 @@ class Setting:
         num_cells: int = 100,
         can_share: bool = True,
         max_draft: int = 0,
+        most_mixed: int = 64,
     ) -> None:
         self.roster = Roster(slots)
         self.memory = Memory(
@@ -36,7 +38,8 @@ class Setting:
         budget = PromptBudget(batch_size=64, max_stall=0.5)
         end_tokens = frozenset({END_TOKEN})
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
-        self.planner = Planner(self.roster, self.memory, budget, speculation, self.tally)
+        mixing = Mixing(most_mixed)
+        self.planner = Planner(self.roster, self.memory, budget, speculation, mixing, self.tally)
         self.recovery = Recovery(self.roster, self.memory, self.planner, self.tally)
         self.accounting = Accounting(
             self.roster,

@@ -38,8 +38,16 @@ def test_base_and_slope_are_found() -> None:
     assert line.most_within(0.41) == pytest.approx(64, rel=0.1)
 
 
-def test_less_than_the_base_buys_nothing() -> None:
-    assert learn((10, 1.0), (100, 1.0)).most_within(0.1) == 0
+def test_less_than_the_base_buys_little() -> None:
+    mean = (10 / 11**2 * 0.95 + 100 / 101**2) / (0.95 / 11**2 + 1 / 101**2)
+    line = learn((10, 1.0), (100, 1.0))
+    assert line.most_within(0.1) == pytest.approx(0.1 * mean / 2, rel=0.01)
+
+
+def test_one_surprise_counts_for_less_and_the_second_in_a_row_in_full() -> None:
+    usual = [(10, 1.0)] * 10
+    assert learn(*usual, (10, 9.0)).predict(10) == learn(*usual, (10, 2.0)).predict(10)
+    assert learn(*usual, (10, 9.0), (10, 9.0)).predict(10) > 1.8
 
 
 def test_noise_does_not_tilt_a_line_of_nearly_equal_counts() -> None:

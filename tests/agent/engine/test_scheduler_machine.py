@@ -264,6 +264,7 @@ class SpeculatingLives(Lives):
     following = staticmethod(echoing)
     context_size = 48
     batch_size = 12
+    most_mixed = 12
     num_cells = 120
 
     def make_engine(self) -> FakeEngine:
@@ -271,6 +272,7 @@ class SpeculatingLives(Lives):
             slots=self.slots,
             context_size=self.context_size,
             batch_size=self.batch_size,
+            most_mixed=self.most_mixed,
             num_cells=self.num_cells,
             num_holders=6,
             most_parked=30,
@@ -282,11 +284,20 @@ class SpeculatingLives(Lives):
 class TightSpeculatingLives(SpeculatingLives):
     """Hardly ever are there cells for drafts."""
 
-    batch_size = 6
+    batch_size = most_mixed = 6
     num_cells = 60
 
 
-MACHINES = (Lives, TightLives, DeceivedLives, LonelyLives, SpeculatingLives, TightSpeculatingLives)
+class TurnTakingLives(SpeculatingLives):
+    """Little is read beside generating sequences."""
+
+    most_mixed = 3
+
+
+MACHINES = (
+    *(Lives, TightLives, DeceivedLives, LonelyLives),
+    *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives),
+)
 
 TestLives = Lives.TestCase
 TestTightLives = TightLives.TestCase
@@ -294,6 +305,7 @@ TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
 TestSpeculatingLives = SpeculatingLives.TestCase
 TestTightSpeculatingLives = TightSpeculatingLives.TestCase
+TestTurnTakingLives = TurnTakingLives.TestCase
 for one in MACHINES:
     one.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 del one

@@ -18,31 +18,29 @@ def test_nothing_is_known_at_first() -> None:
     cost = StepCost()
     assert cost.generate(8) == 0
     assert not cost.knows_reading
-    assert not cost.knows_mixed
 
 
 def test_each_kind_of_step_has_its_price() -> None:
-    cost = learn((0, 512, 2.048), (8, 0, 0.1), (8, 64, 0.5))
+    cost = learn((0, 512, 2.048), (8, 0, 0.1))
     assert cost.generate(8) == pytest.approx(0.1)
     assert cost.read_within(0.4) == pytest.approx(100)
-    assert cost.mixed_within(0.5, 8) == pytest.approx(64)
-    assert cost.mixed_within(0.3, 8) == pytest.approx(32)
 
 
-def test_the_prices_of_prompts_are_not_forgotten_while_there_are_none() -> None:
-    cost = learn((0, 512, 2.048), (8, 64, 0.5), *[(8, 0, 0.1)] * 50_000)
+def test_reading_beside_generating_is_what_the_step_took_beyond_that() -> None:
+    cost = learn((8, 0, 0.1), (8, 64, 0.5))
+    assert cost.read_within(0.4) == pytest.approx(64)
+    assert learn((8, 0, 0.1), (8, 64, 0.05)).read_within(0.5) == float("inf")
+
+
+def test_the_price_of_prompts_is_not_forgotten_while_there_are_none() -> None:
+    cost = learn((0, 512, 2.048), *[(8, 0, 0.1)] * 50_000)
     assert cost.read_within(0.4) == pytest.approx(100)
-    assert cost.mixed_within(0.5, 8) == pytest.approx(64 * 0.4 / 0.5)
 
 
-def test_when_generating_alone_is_too_slow_nothing_fits_beside() -> None:
-    cost = learn((0, 100, 0.4), (2, 0, 0.6), (2, 10, 0.7))
-    assert cost.mixed_within(0.5, 2) <= 0
-
-
-def test_a_step_that_was_quicker_than_generating_alone_costs_nothing_more() -> None:
-    cost = learn((8, 0, 0.1), (8, 64, 0.05))
-    assert cost.mixed_within(0.5, 8) == float("inf")
+def test_one_slow_step_changes_little_and_many_are_believed() -> None:
+    usual = [(0, 100, 0.4)] * 20
+    assert learn(*usual, (0, 100, 10.0)).read_within(0.4) > 90
+    assert learn(*usual, *[(0, 100, 4.0)] * 20).read_within(4.0) < 150
 
 
 def test_a_drafted_token_costs_what_a_generating_sequence_does() -> None:
@@ -64,7 +62,19 @@ def test_what_a_draft_costs_has_to_be_tried_where_all_steps_were_alike() -> None
     assert learn((2, 0, 0.1), (2, 0, 0.1)).draft_price(2) == pytest.approx(0.25)
 
 
-def test_beside_prompts_a_drafted_token_costs_as_much_as_one_of_theirs() -> None:
-    cost = learn((8, 0, 0.1))
-    cost.observe(num_generating=8, num_prompt_tokens=56, num_drafted=8, seconds=0.5)
-    assert cost.mixed_within(0.5, 8) == pytest.approx(64)
+def test_drafts_are_no_part_of_what_prompts_cost() -> None:
+    cost = learn((1, 0, 0.1), (9, 0, 0.9), (1, 0, 0.1), (9, 0, 0.9))
+    cost.observe(num_generating=4, num_prompt_tokens=50, num_drafted=4, seconds=1.3)
+    assert cost.read_within(0.5) == pytest.approx(50, rel=0.05)
+
+
+def test_enough_for_a_cheap_step_is_read_where_it_takes_a_little_longer() -> None:
+    cost = StepCost(most_mixed=63)
+    for num_prompt_tokens, seconds in ((80, 0.4), (40, 0.4), (80, 0.4), (40, 0.4)):
+        cost.observe(num_generating=0, num_prompt_tokens=num_prompt_tokens, seconds=seconds)
+    assert cost.read_within(0.4) == pytest.approx(80)
+    assert cost.read_within(0.32 / 1.2) == 64
+    assert cost.read_within(0.2) == pytest.approx(20)
+    for _ in range(10):
+        cost.observe(num_generating=0, num_prompt_tokens=20, seconds=0.2)
+    assert cost.read_within(0.2) == 64, "to see whether it is still too dear"

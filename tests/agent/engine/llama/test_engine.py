@@ -117,7 +117,7 @@ def test_facts(engine: LlamaEngine) -> None:
     info = engine.model.info
     assert info.name == "arriero-demo"
     assert info.context_size == 256
-    assert engine.capacity.batch_size == 2048
+    assert engine.capacity.batch_size == 512
     assert engine.capacity.num_cells == 8 * 256
     assert engine.capacity.can_share
     assert engine.model.chat_template is not None
