@@ -34,6 +34,7 @@ PURE = (
     "agent.chat.reader",
     "agent.chat.reasoning_count",
     "agent.chat.sandbox",
+    "agent.chat.schema_check",
     "agent.chat.schema_place",
     "agent.chat.segmenter",
     "agent.chat.segments",

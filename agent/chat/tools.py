@@ -1,25 +1,11 @@
-"""The tools a client named: what a call of one must look like, by the simple facts of its schema.
-
-Checked are: a known name, arguments that are an object, required properties, and of each property
-at the top its `type` and `enum`, and whether it is known where `additionalProperties` is false. A
-whole JSON Schema is not checked here: this runs between two steps of a decoding batch, and a
-schema is a program of the client's (patterns that take for ever, references that go in circles).
-"""
+"""The tools a client named: what a call of one must look like."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "array": (list,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "null": (type(None),),
-    "number": (int, float),
-    "object": (dict,),
-    "string": (str,),
-}
+from .schema_check import misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +45,8 @@ class Tools:
             return f"the arguments for `{name}` are not valid JSON"
         if not isinstance(values, dict):
             return f"the arguments for `{name}` are not an object"
-        return self._misfit(name, values)
-
-    def _misfit(self, name: str, values: Mapping[str, Any]) -> str | None:
-        schema = self._schemas[name]
-        required = schema.get("required")
-        for key in required if isinstance(required, list) else ():
-            if key not in values:
-                return f"the arguments for `{name}` lack `{key}`"
-        known = _mapping(schema.get("properties"))
-        for key, value in values.items():
-            if key not in known and schema.get("additionalProperties") is False:
-                return f"the arguments for `{name}` have an unknown `{key[:100]}`"
-            if not _fits(value, self._property(name, key)):
-                return f"`{key[:100]}` in the arguments for `{name}` is not what its schema says"
+        if found := misfit(values, self._schemas[name]):
+            return f"`{found.place}` in the arguments for `{name}` {found.finding}"
         return None
 
     def _property(self, name: str, key: str) -> Mapping[str, Any]:
@@ -93,27 +67,6 @@ def _function(position: int, tool: Mapping[str, Any]) -> Function | None:
         function.get("strict") is True,
         f"tools[{position}].{within}parameters",
     )
-
-
-def _fits(value: object, schema: Mapping[str, Any]) -> bool:
-    options = schema.get("enum")
-    if isinstance(options, list) and value not in options:
-        return False
-    types = schema.get("type")
-    wanted = [types] if isinstance(types, str) else types
-    if not isinstance(wanted, list):
-        return True
-    return any(_is_a(value, each) for each in wanted)
-
-
-def _is_a(value: object, name: object) -> bool:
-    if not isinstance(name, str) or name not in _TYPES:
-        return True  # it is not for us to say
-    if isinstance(value, bool):
-        return name == "boolean"
-    if isinstance(value, float) and name == "integer":
-        return value.is_integer()
-    return isinstance(value, _TYPES[name])
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

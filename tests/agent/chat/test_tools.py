@@ -27,7 +27,7 @@ def test_calls_that_fit(name: str, arguments: dict[str, Any]) -> None:
         ("now", "{", "are not valid JSON"),
         ("now", "[" * 100_000, "are not valid JSON"),
         ("now", "[]", "are not an object"),
-        ("get_weather", "{}", "lack `city`"),
+        ("get_weather", "{}", "`city` in the arguments for `get_weather` is missing"),
         ("get_weather", '{"city": 1}', "`city` in the arguments"),
         ("get_weather", '{"city": "Oslo", "days": true}', "`days` in the arguments"),
         ("get_weather", '{"city": "Oslo", "days": 1.5}', "`days` in the arguments"),
@@ -44,7 +44,7 @@ def test_unknown_properties_only_where_they_are_forbidden() -> None:
     closed = {"properties": {"a": {}}, "additionalProperties": False}
     tools = Tools([{"name": "f", "parameters": closed}])
     assert tools.complaint("f", '{"a": 1}') is None
-    assert tools.complaint("f", '{"b": 1}') == "the arguments for `f` have an unknown `b`"
+    assert tools.complaint("f", '{"b": 1}') == ("`b` in the arguments for `f` is unknown")
 
 
 @pytest.mark.parametrize(
