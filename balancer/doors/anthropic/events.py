@@ -65,10 +65,7 @@ class MessageEvents:
             case Token(text=""):
                 return
             case Token():
-                if self._open is None or self._open.kind != event.kind:
-                    yield from self._start(_new_block(event))
-                if self._open is not None:
-                    yield self._delta(self._open.push(event.text))
+                yield from self._said(event)
             case ToolCallStarted():
                 yield from self._start(_ToolUse(event))
             case ToolCall() | Notice():
@@ -91,6 +88,13 @@ class MessageEvents:
         self._open = block
         opening = {"type": "content_block_start", "index": self._index}
         yield {**opening, "content_block": block.opening()}
+
+    def _said(self, token: Token) -> Iterator[Json]:
+        block = self._open
+        if block is None or block.kind != token.kind:
+            block = _new_block(token)
+            yield from self._start(block)
+        yield self._delta(block.push(token.text))
 
     def _delta(self, delta: Json) -> Json:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}

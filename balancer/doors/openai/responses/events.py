@@ -98,11 +98,12 @@ class ResponseEvents:
 
     def _said(self, token: Token) -> Iterator[Json]:
         kind = _REASONING if token.kind == "reasoning" else _MESSAGE
-        if not isinstance(self._open, _Text) or self._open.kind is not kind:
+        item = self._open
+        if not isinstance(item, _Text) or item.kind is not kind:
             yield from self._close("completed")
-            yield from self._added(_Text(self._next_id(kind.type), self._index, kind))
-        if isinstance(self._open, _Text):
-            yield self._open.push(token)
+            item = _Text(self._next_id(kind.type), self._index, kind)
+            yield from self._added(item)
+        yield item.push(token)
 
     def _added(self, item: "_Text | _Call") -> Iterator[Json]:
         self._open = item
@@ -120,12 +121,11 @@ class ResponseEvents:
         is_whole = done.finish_reason in ("stop", "tool_calls")
         status: Status = "completed" if is_whole else "incomplete"
         yield from self._close(status)
-        self.response |= {
-            "status": status,
-            "completed_at": self._created_at + round(done.timings.total_ms / 1000),
-            "usage": _usage(done.usage),
-        }
-        if not is_whole:
+        self.response |= {"status": status, "usage": _usage(done.usage)}
+        if is_whole:
+            seconds = round(done.timings.total_ms / 1000)
+            self.response["completed_at"] = self._created_at + seconds
+        else:
             reason = "max_output_tokens" if done.finish_reason == "length" else None
             self.response["incomplete_details"] = {"reason": reason}
         yield self._about(f"response.{status}")

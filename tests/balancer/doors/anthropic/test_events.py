@@ -1,5 +1,7 @@
 """The events of a message: their order, and that they add up to the message."""
 
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -169,6 +171,20 @@ def test_any_stream_gives_a_valid_sequence(pieces: list[list[Event]], end: Event
         block.pop("input", None)
         block.pop("partial_json", None)
     assert rebuilt == machine.message
+
+
+@given(
+    st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=3),
+    st.lists(st.integers(0, 60), max_size=4),
+)
+def test_arguments_add_up(arguments: Json, cuts: list[int]) -> None:
+    text = json.dumps(arguments)
+    places = sorted({0, len(text), *(cut % len(text) for cut in cuts)})
+    parts = [Token(text[a:b], "tool_call") for a, b in pairwise(places)]
+    told, machine = run(ToolCallStarted("t", "f"), *parts, ToolCall("t", "f", text), done())
+    deltas = [event["delta"] for event in told if types([event]) == ["input_json_delta"]]
+    assert json.loads("".join(delta["partial_json"] for delta in deltas)) == arguments
+    assert machine.message["content"][0]["input"] == arguments
 
 
 def replayed(told: list[Json]) -> Json:

@@ -143,6 +143,7 @@ def test_what_the_tokens_did_not_suffice_for_is_incomplete() -> None:
     assert types(told)[-1] == "incomplete"
     assert machine.response["status"] == "incomplete"
     assert machine.response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert machine.response["completed_at"] is None
     assert [item["status"] for item in machine.response["output"]] == ["completed", "incomplete"]
 
 
