@@ -11,9 +11,9 @@ Encoding = Literal["float", "base64"]
 _FLOAT_BYTES = 4
 
 
-def encoded(vector: Vector, encoding: Encoding) -> str | tuple[float, ...]:
+def encoded(vector: Vector, encoding: Encoding) -> str | list[float]:
     """The vector in that form; base64 goes through as it is."""
     if encoding == "base64":
         return vector.vector
     data = base64.b64decode(vector.vector)
-    return struct.unpack(f"<{len(data) // _FLOAT_BYTES}f", data)
+    return list(struct.unpack(f"<{len(data) // _FLOAT_BYTES}f", data))

@@ -20,7 +20,7 @@ from ...shared.errors import (
 )
 from ...shared.inference import RequestId
 from ...shared.messages import Ask, Reply, Withdraw
-from ...shared.queries import Declined
+from ...shared.queries import Declined, Query, Result
 from .abilities import Abilities
 from .alarms import Alarms
 from .asked import Asked, Kind, Question, fits
@@ -114,12 +114,11 @@ class Desk:
         lane = self._lanes[asked.question.kind]
         if lane.holder(part) != agent.link:
             return None
-        if isinstance(reply.result, Declined):
-            return self._declined(asked, part, from_wire(reply.result.error), now)
-        if not fits(asked.question.parts[part.number], reply.result):
-            error = EngineFailed("the agent's answer does not fit the question")
-            return self._fail(asked, error, now)
+        if _is_for_another(reply.result):
+            return self._hand_out(lane.came_back(part), now)
         asked.results[part.number] = reply.result
+        if (error := _fault(asked.question.parts[part.number], reply.result)) is not None:
+            return self._fail(asked, error, now)
         if not asked.is_complete:
             return self._hand_out(lane.done(part), now)
         return self._end(asked, [asked.answer(), asked.finish("answered", now)], now)
@@ -176,13 +175,6 @@ class Desk:
             f"{lane.num_waiting} queries are waiting, as many as may", retry_after=RETRY_AFTER
         )
 
-    def _declined(
-        self, asked: Asked, part: Part, error: RequestError, now: float
-    ) -> list[Decision]:
-        if error.code in (ShuttingDown.code, QueueFull.code):
-            return self._hand_out(self._lanes[asked.question.kind].came_back(part), now)
-        return self._fail(asked, error, now)
-
     def _lost_agent(self, asked: Asked, now: float) -> list[Decision]:
         asked.num_agents_lost += 1
         if asked.num_agents_lost < MAX_AGENTS_LOST:
@@ -233,3 +225,18 @@ def _part(name: RequestId) -> Part | None:
     query, dot, number = name.rpartition(".")
     is_number = dot and number.isascii() and number.isdigit() and len(number) < 10
     return Part(RequestId(query), int(number)) if is_number else None
+
+
+def _is_for_another(result: Result) -> bool:
+    """Whether the agent would not answer, and another one can."""
+    codes = (ShuttingDown.code, QueueFull.code)
+    return isinstance(result, Declined) and result.error.code in codes
+
+
+def _fault(query: Query, result: Result) -> RequestError | None:
+    """Why `result` is none, if it is none."""
+    if isinstance(result, Declined):
+        return from_wire(result.error)
+    if not fits(query, result):
+        return EngineFailed("the agent's answer does not fit the question")
+    return None

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
+from arriero.balancer.fleet.asked import Question
+from arriero.balancer.fleet.inquiry import Inquiry, Outcome
 from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, SlotsView
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (
@@ -85,6 +87,10 @@ class FakeSwitchboard:
         self.script = script
         self.streams: list[FakeStream] = []
         self.refusals: list[RequestError | None] = []
+        self.answers: Callable[[Question], Outcome] | None = None
+        self.questions: list[Question] = []
+        self.inquiries: list[Inquiry] = []
+        self.withdrawn: list[RequestId] = []
         self.models = ["demo"]
         self.slots_total = 4
         self.is_draining = False
@@ -100,6 +106,23 @@ class FakeSwitchboard:
         if self.script is not None:
             stream.say(*self.script(request))
         return stream
+
+    def ask(self, question: Question) -> Inquiry:
+        """Answered at once by `answers`, or left to the test."""
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
+        inquiry = Inquiry(RequestId(f"q-{len(self.questions)}"), self._withdraw)
+        self.questions.append(question)
+        self.inquiries.append(inquiry)
+        if self.answers is not None:
+            inquiry.settle(self.answers(question))
+        self.changed.set()
+        return inquiry
+
+    def _withdraw(self, id: RequestId) -> None:
+        self.withdrawn.append(id)
+        self.changed.set()
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
         wanted = set(ids)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.fleet.asked import Question
 from arriero.shared.errors import (
     AgentLost,
     ModelNotFound,
@@ -14,6 +15,7 @@ from arriero.shared.errors import (
     ShuttingDown,
 )
 from arriero.shared.inference import Failed, Notice, Token
+from arriero.shared.queries import Tokenize, Tokenized
 from tests.balancer.doors.fake_switchboard import TIMINGS, FakeSwitchboard, done, echo
 
 DONE = {
@@ -165,6 +167,32 @@ async def test_an_error_after_a_token_is_a_status_in_one_piece(
     switchboard.script = lambda _: [Token("a"), Failed(AgentLost("gone"))]
     response, _ = await post(client, "generate", {"prompt": "x", "stream": False})
     assert response.status == 502
+
+
+# ---- what takes no slot
+
+
+async def test_a_question_is_answered_in_one_piece(
+    switchboard: FakeSwitchboard, client: TestClient
+) -> None:
+    switchboard.answers = lambda _question: (Tokenized(tokens=(1, 2)),)
+    response, body = await post(client, "tokenize", {"text": "ab", "model": "m"})
+    assert response.status == 200
+    assert json.loads(body) == {"id": "q-0", "tokens": [1, 2], "num_tokens": 2}
+    assert response.headers["X-Request-Id"] == "q-0"
+    assert switchboard.questions == [Question(kind="text", parts=(Tokenize(text="ab"),), model="m")]
+
+
+async def test_its_errors_are_statuses(switchboard: FakeSwitchboard, client: TestClient) -> None:
+    switchboard.refusals = [ModelNotFound("nobody")]
+    response, _ = await post(client, "embed", {"input": "a"})
+    assert response.status == 404
+    switchboard.answers = lambda _question: QueueTimeout("late")
+    response, body = await post(client, "embed", {"input": "a"})
+    assert response.status == 504
+    assert json.loads(body)["error"]["code"] == "queue_timeout"
+    response, _ = await post(client, "count_tokens", {})
+    assert response.status == 400
 
 
 # ---- batches

@@ -17,6 +17,7 @@ from arriero.balancer.doors.app import inference_app
 from arriero.balancer.doors.http import MAX_BODY_BYTES
 from arriero.shared.errors import AgentLost, QueueFull
 from arriero.shared.inference import Failed, Notice, Token
+from arriero.shared.queries import Tokenized
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard, done, echo
 from tests.balancer.doors.json_values import JSON_VALUES, objects_like
 
@@ -91,7 +92,7 @@ async def test_errors_of_requests(
     bad = await ask(socket, "r4", "generate", prompt="x", grammar={})
     assert bad["error"]["data"]["field"] == "grammar"
     embed = await ask(socket, "r5", "embed", texts=["x"])
-    assert embed["error"]["data"]["code"] == "not_supported"
+    assert embed["error"]["data"]["field"] == "texts"
 
 
 async def test_many_calls_at_once_of_any_id(
@@ -422,3 +423,32 @@ async def test_whatever_is_sent_the_socket_lives(frames: list[bytes]) -> None:
         for frame in frames:
             await socket.send_frame(frame, WSMsgType.TEXT)
         assert await answers_ping(socket)
+
+
+class TestQuestions:
+    async def test_are_answered_in_one_piece(
+        self, switchboard: FakeSwitchboard, socket: ClientWebSocketResponse
+    ) -> None:
+        switchboard.answers = lambda _question: (Tokenized(tokens=(1, 2)),)
+        answer = await ask(socket, "r1", "tokenize", text="ab")
+        assert answer == {
+            "jsonrpc": "2.0",
+            "id": "r1",
+            "result": {"tokens": [1, 2], "num_tokens": 2},
+        }
+
+    async def test_that_fail(
+        self, switchboard: FakeSwitchboard, socket: ClientWebSocketResponse
+    ) -> None:
+        switchboard.answers = lambda _question: QueueFull("full")
+        answer = await ask(socket, "r1", "embed", input="a")
+        assert answer["error"]["data"] == {"code": "queue_full", "retryable": True}
+
+    async def test_go_with_their_socket(
+        self, switchboard: FakeSwitchboard, socket: ClientWebSocketResponse
+    ) -> None:
+        call = {"jsonrpc": "2.0", "id": "r1", "method": "embed", "params": {"input": "a"}}
+        await socket.send_json(call)
+        await switchboard.until(lambda: len(switchboard.questions) == 1)
+        await socket.close()
+        await switchboard.until(lambda: switchboard.withdrawn == ["q-0"])

@@ -1,0 +1,38 @@
+from typing import Any
+
+import pytest
+
+from arriero.balancer.doors.embed_inputs import embed_question, listed, named
+from arriero.balancer.doors.parts import MAX_PART_INPUTS, Faulty
+from arriero.shared.errors import PromptTooLong
+from arriero.shared.queries import Embed
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a", ["a"]),
+        ([1, 2], [[1, 2]]),
+        (["a", "b"], ["a", "b"]),
+        ([[1], [2]], [[1], [2]]),
+        ([], []),
+        ([1, "a"], [1, "a"]),
+        (7, 7),
+    ],
+)
+def test_one_input_is_a_list_of_one(given: Any, expected: Any) -> None:
+    assert listed(given) == expected
+
+
+def test_a_question_in_parts() -> None:
+    question = embed_question(["x"] * (MAX_PART_INPUTS + 1), model="m", pooling="cls", dimensions=3)
+    assert (question.kind, question.model) == ("embed", "m")
+    first, last = question.parts
+    assert isinstance(first, Embed) and isinstance(last, Embed)
+    assert (len(first.inputs), len(last.inputs)) == (MAX_PART_INPUTS, 1)
+    assert (last.pooling, last.normalize, last.dimensions) == ("cls", "l2", 3)
+
+
+def test_an_error_names_its_place() -> None:
+    error = named(Faulty(3, PromptTooLong("it is 9 tokens long")), "input[3]")
+    assert error == PromptTooLong("`input[3]`: it is 9 tokens long", field="input[3]")

@@ -1,0 +1,100 @@
+"""Queries, answers and agents in any order; every part is asked until it is answered."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.lane import Hand, Lane, Part
+from arriero.shared.inference import RequestId
+
+LINKS = st.sampled_from([LinkId(number) for number in range(3)])
+MODELS = st.sampled_from(["llama", "bert"])
+PER_AGENT = 2
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lane = Lane(PER_AGENT)
+        self.models: dict[LinkId, str | None] = {}
+        self.queries: dict[RequestId, str | None] = {}
+        self.pending: set[Part] = set()
+        self.asked: dict[Part, LinkId] = {}
+        self.count = 0
+
+    def take(self, hands: list[Hand]) -> None:
+        for hand in hands:
+            self.pending.remove(hand.part)
+            self.asked[hand.part] = hand.link
+            wanted = self.queries[hand.part.query]
+            assert self.models[hand.link] is not None
+            assert wanted in (None, self.models[hand.link])
+
+    @rule(model=st.none() | MODELS, num_parts=st.integers(1, 5))
+    def opens(self, model: str | None, num_parts: int) -> None:
+        self.count += 1
+        id = RequestId(f"q{self.count}")
+        self.queries[id] = model
+        self.pending |= {Part(id, number) for number in range(num_parts)}
+        self.take(self.lane.opened(id, model, num_parts))
+
+    @rule(data=st.data())
+    def answers(self, data: st.DataObject) -> None:
+        if self.asked:
+            part = data.draw(st.sampled_from(sorted(self.asked)))
+            del self.asked[part]
+            self.take(self.lane.done(part))
+
+    @rule(data=st.data())
+    def would_not(self, data: st.DataObject) -> None:
+        if self.asked:
+            part = data.draw(st.sampled_from(sorted(self.asked)))
+            self.models[self.asked.pop(part)] = None
+            self.pending.add(part)
+            self.take(self.lane.came_back(part))
+
+    @rule(data=st.data())
+    def closes(self, data: st.DataObject) -> None:
+        if self.queries:
+            id = data.draw(st.sampled_from(sorted(self.queries)))
+            withdrawn, hands = self.lane.closed(id)
+            had = {part: link for part, link in self.asked.items() if part.query == id}
+            assert {hand.part: hand.link for hand in withdrawn} == had
+            del self.queries[id]
+            self.pending = {part for part in self.pending if part.query != id}
+            self.asked = {part: link for part, link in self.asked.items() if part.query != id}
+            self.take(hands)
+
+    @rule(link=LINKS, model=st.none() | MODELS)
+    def agent_changes(self, link: LinkId, model: str | None) -> None:
+        self.models[link] = model
+        self.take(self.lane.agent_changed(link, model))
+
+    @rule(link=LINKS)
+    def agent_leaves(self, link: LinkId) -> None:
+        self.models.pop(link, None)
+        had = {part for part, holder in self.asked.items() if holder == link}
+        lost, hands = self.lane.agent_left(link)
+        assert set(lost) == had
+        for part in had:
+            del self.asked[part]
+        self.pending |= had
+        self.take(hands)
+
+    @invariant()
+    def nothing_is_lost_and_nobody_waits_in_vain(self) -> None:
+        self.lane.check_integrity()
+        assert self.lane.num_pending == len(self.pending)
+        assert self.lane.num_asked == len(self.asked)
+        for part, link in self.asked.items():
+            assert self.lane.holder(part) == link
+        for link, model in self.models.items():
+            num_asked = sum(holder == link for holder in self.asked.values())
+            assert num_asked <= PER_AGENT
+            if model is not None and num_asked < PER_AGENT:
+                assert all(self.queries[p.query] not in (None, model) for p in self.pending)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=100, stateful_step_count=30)
