@@ -34,6 +34,8 @@ class Recurrence:
 
     def __init__(self, tokens: Sequence[int], most: int) -> None:
         self._most = most
+        self._place = _NOWHERE
+        self.match_length = 0
         self._begin(tokens)
 
     def push(self, token: int) -> bool:
