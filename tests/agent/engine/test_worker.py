@@ -194,6 +194,20 @@ def test_the_end_brings_what_was_to_be_saved() -> None:
     assert outputs[-1].end.saved == StoredPrompt(tokens, state_of(tokens))
 
 
+def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
+    engine = GatedEngine()
+    engine.failures[SequenceId(1)] = "its grammar takes too much work"
+    with started(engine) as setup:
+        setup.worker.add(replace(new(1, 9, 9, 9), save_as="key"))
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.finish(SequenceId(1))
+        engine.gate.release(100)
+        (_, (last,)) = (setup.outputs.get(timeout=LONG) for _ in range(2))
+    assert last.end is not None
+    assert last.end.reason == EngineFailed("its grammar takes too much work")
+    assert last.end.saved is None
+
+
 def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
     engine = GatedEngine(slots=1)
     with started(engine) as setup:
