@@ -133,8 +133,7 @@ class Model:
     def _check_kind(self, path: Path, vocab: Any) -> None:
         if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
             raise ModelError(f"model file {path} has no vocabulary: it cannot read or write text")
-        has_decoder = llama_cpp.llama_model_has_decoder(self.handle)
-        if has_decoder and llama_cpp.llama_model_has_encoder(self.handle):
+        if llama_cpp.llama_model_has_encoder(self.handle):
             raise ModelError(
                 f"model file {path} is an encoder-decoder model ({self.architecture}): only models "
                 "that generate from the prompt alone can be served"

@@ -21,7 +21,9 @@ from arriero.agent.engine.writers import Writers
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
+    Consult,
     Decision,
+    Dismiss,
     Drop,
     Finish,
     GiveUp,
@@ -35,6 +37,7 @@ from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import (
+    Ask,
     Busy,
     Cancel,
     Ended,
@@ -46,9 +49,12 @@ from arriero.shared.messages import (
     Output,
     Piece,
     Refused,
+    Reply,
     Start,
     Statistics,
+    Withdraw,
 )
+from arriero.shared.queries import Tokenize, Tokenized
 from tests.agent.link.sessions import make_requests, make_session, numbers, welcome
 
 NUM_SLOTS = 3
@@ -70,6 +76,8 @@ PREPARED = Prepared(
 KEYS = ("k", "l")
 NOT_SAVED = Notice("prompt_cache", "disk full")
 SAVED = StoredPrompt((1, 2), b"state")
+QUERY = Tokenize(text="x")
+RESULT = Tokenized(tokens=(1,))
 
 
 @dataclass
@@ -108,6 +116,8 @@ class Balancer:
         self.finishing: set[SequenceId] = set()  # of those that run
         self.saving: dict[SequenceId, str] = {}
         self.orphans: dict[SequenceId, str] = {}  # of those, what nobody waits for any more
+        self.asked: set[RequestId] = set()
+        self.consulted: set[SequenceId] = set()
         self.is_connected = False
         self.drained_at: float | None = None
         self.heard_at = 0.0
@@ -141,6 +151,8 @@ class Balancer:
                     assert message.items
                     for item in message.items:
                         self._hear(item)
+                if isinstance(message, Reply):
+                    self.asked.remove(message.id)
             case MarkConnected():
                 assert self.session.is_live
             case Prepare(id, _):
@@ -164,6 +176,11 @@ class Balancer:
                 assert id not in self.running and id not in self.saving
                 assert (key, prompt) == (self.keyed(id), SAVED)
                 self.saving[id] = key
+            case Consult(id, query):
+                assert query == QUERY and id not in self.consulted
+                self.consulted.add(id)
+            case Dismiss(id):
+                self.consulted.remove(id)
             case Close() | GiveUp():
                 self.lose()
 
@@ -200,6 +217,7 @@ class Balancer:
         self.unanswered = set(self.open)
         self.orphans = dict(self.saving)
         self.open.clear()
+        self.asked.clear()
 
 
 class Machine(RuleBasedStateMachine):
@@ -246,6 +264,30 @@ class Machine(RuleBasedStateMachine):
         is_complete = asked.sequence in balancer.finishing or asked.sequence in balancer.saving
         self.say(which, Cancel(id=name))
         assert (name in balancer.open) == is_complete
+
+    @rule(which=st.integers(0, 1), name=NAMES)
+    def ask(self, which: int, name: RequestId) -> None:
+        balancer = self.balancers[which]
+        if balancer.is_connected and name not in balancer.asked:
+            balancer.asked.add(name)
+            self.say(which, Ask(id=name, query=QUERY))
+            assert (name in balancer.asked) == (balancer.drained_at is None)
+
+    @rule(which=st.integers(0, 1), name=NAMES)
+    def withdraw(self, which: int, name: RequestId) -> None:
+        self.balancers[which].asked.discard(name)
+        self.say(which, Withdraw(id=name))
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def answer(self, data: st.DataObject, which: int) -> None:
+        balancer = self.balancers[which]
+        if balancer.consulted:
+            id = data.draw(st.sampled_from(sorted(balancer.consulted)))
+            balancer.consulted.remove(id)
+            num_asked = len(balancer.asked)
+            for each in self.balancers:
+                each.carry_out(each.session.answered(id, RESULT, self.now))
+            assert len(balancer.asked) == num_asked - 1 or not balancer.is_connected
 
     @rule(which=st.integers(0, 1), message=st.sampled_from([Heartbeat(), Goodbye()]))
     def nod(self, which: int, message: FromBalancer) -> None:
@@ -383,7 +425,8 @@ class Machine(RuleBasedStateMachine):
             assert num_in_engine + len(balancer.saving) == balancer.session.num_active
             assert balancer.session.is_offline == (not balancer.is_connected)
             if balancer.drained_at is not None:
-                assert balancer.open or not balancer.is_connected
+                assert balancer.open or balancer.asked or not balancer.is_connected
+            assert len(balancer.consulted) == len(balancer.asked)
 
     def teardown(self) -> None:
         if not hasattr(self, "balancers"):
@@ -391,7 +434,7 @@ class Machine(RuleBasedStateMachine):
         for balancer in self.balancers:
             balancer.lose()
             balancer.carry_out(balancer.session.disconnected())
-            assert not balancer.preparing and not balancer.running
+            assert not balancer.preparing and not balancer.running and not balancer.consulted
             for id in sorted(balancer.saving):
                 self.save(balancer, id, None)
         assert all(self.writers.claim(key) for key in KEYS)

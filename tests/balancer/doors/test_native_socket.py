@@ -91,8 +91,8 @@ async def test_errors_of_requests(
     assert bad["error"]["data"]["field"] == "top_p"
     bad = await ask(socket, "r4", "generate", prompt="x", grammar={})
     assert bad["error"]["data"]["field"] == "grammar"
-    embed = await ask(socket, "r5", "embed", texts=["x"])
-    assert embed["error"]["data"]["field"] == "texts"
+    bad = await ask(socket, "r5", "embed", input=7)
+    assert bad["error"]["data"]["field"] == "input"
 
 
 async def test_many_calls_at_once_of_any_id(

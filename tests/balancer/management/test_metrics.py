@@ -1,5 +1,7 @@
 """What a scrape shows after what happened."""
 
+from dataclasses import replace
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from arriero.balancer.fleet.recorder import Ending, Recorder
@@ -104,3 +106,13 @@ def test_kept_answers() -> None:
     metrics.collect_responses(lambda: 3, lambda: 1000)
     assert value(metrics, "arriero_stored_responses") == 3
     assert value(metrics, "arriero_stored_response_bytes") == 1000
+
+
+def test_queries_by_kind_and_size() -> None:
+    metrics = Metrics()
+    metrics.ended(ending("stop", agent="a"))
+    assert value(metrics, "arriero_query_inputs_count", kind="embed") == 0
+    metrics.ended(replace(ending("answered", agent="a"), kind="embed", num_inputs=20))
+    assert value(metrics, "arriero_query_inputs_count", kind="embed") == 1
+    assert value(metrics, "arriero_query_inputs_sum", kind="embed") == 20
+    assert value(metrics, "arriero_requests_total", code="answered") == 1
