@@ -7,7 +7,7 @@ that makes no sense) is no reason to complain.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -159,7 +159,7 @@ def _number_bound(is_right: _Bound) -> _Bound:
     )
 
 
-def _size_bound(kind: type, is_right: _Bound) -> _Bound:
+def _size_bound(kind: type[Sized], is_right: _Bound) -> _Bound:
     return lambda value, limit: (
         not isinstance(value, kind) or not _is_a(limit, "integer") or is_right(len(value), limit)
     )
