@@ -6,6 +6,7 @@ import { compact, count, duration, percent, plural, rate } from "./format.js";
 
 const MAX_CARDS = 120;
 const MAX_LLAMAS = 48;
+const TASKS = { generate: "generates", embed: "embeds", rank: "ranks" };
 const STATES = { ready: "ready", draining: "draining", no_model: "no model" };
 
 /** Draw the numbers in the header. */
@@ -110,7 +111,8 @@ function updateCard(card, agent, colourClass) {
 function modelFacts(model) {
   if (!model) return "waiting for one";
   const size = `${compact(model.parameters)} weights`;
-  return `${model.architecture} · ${size} · context ${count(model.context_size)}`;
+  const tasks = model.tasks.map((task) => TASKS[task] ?? task).join(", ");
+  return `${model.architecture} · ${size} · context ${count(model.context_size)} · ${tasks}`;
 }
 
 function labels(agent) {

@@ -38,7 +38,9 @@ function onFleet(snapshot) {
   drawTotals(fleet);
   drawAgents(fleet.agents, (id) => history.colourClass(id));
   drawTable();
-  offerModels([...new Set(fleet.agents.flatMap((agent) => agent.model?.name ?? []))].sort());
+  const models = fleet.agents.flatMap((agent) => agent.model ?? []);
+  const generating = models.filter((model) => model.tasks.includes("generate"));
+  offerModels([...new Set(generating.map((model) => model.name))].sort());
   drawBanner();
 }
 

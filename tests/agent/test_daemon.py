@@ -2,6 +2,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,20 @@ from arriero.agent.lifeline import Lifeline, Loaded, Ready, Report
 from arriero.agent.settings import AgentSettings
 from arriero.shared.inference import AgentId, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import Ended, Hello, Issue, Piece, Refused, Reject, Start, Status
+from arriero.shared.messages import (
+    Ask,
+    Ended,
+    Hello,
+    Issue,
+    Piece,
+    Refused,
+    Reject,
+    Reply,
+    Start,
+    Status,
+)
+from arriero.shared.queries import Embed, Embedded
+from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, FakeWorker, byte_model
 
 MODEL = Path("m.gguf")
@@ -116,6 +130,26 @@ async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer)
                 await each.start("r")
                 await agent.worker.added.get()
     assert agent.reports == [Loaded(), Ready(model="bytes")]
+
+
+async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
+    balancer: FakeBalancer,
+) -> None:
+    agent = Agent(balancer=(balancer.url,), slots=3)
+    info = replace(BYTES_INFO, tasks=("embed",))
+    embedding = FakeEmbedding()
+    agent.worker.model = replace(byte_model(None), info=info, embedding=embedding)
+    async with agent.running():
+        peer = await balancer.peers.get()
+        hello = await peer.next()
+        assert isinstance(hello, Hello)
+        assert (hello.slots, hello.model) == (0, info)
+        await peer.say(WELCOME)
+        await peer.say(Ask(id=RequestId("q"), query=Embed(inputs=((1, 2),))))
+        reply = await peer.next()
+        assert isinstance(reply, Reply) and isinstance(reply.result, Embedded)
+        assert reply.result.vectors[0].num_tokens == 2
+    assert embedding.context.is_free, "before the weights go"
 
 
 async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None:
