@@ -388,12 +388,16 @@ def test_drafts_change_nothing_where_everybody_is_preempted(
 ) -> None:
     engine = speculating_engine
     wanted = [one for one in repeating(engine, GREEDY) if len(one.prompt) < 120]
-    ended, statistics = generate(
-        engine, wanted, slots=8, context_size=512, max_draft=6, num_cells=240
-    )
-    assert ended == {one.id: plain[one.id] for one in wanted}
-    assert statistics.num_preemptions > 0
-    assert statistics.num_accepted > 5
+    num_preemptions = num_accepted = 0
+    for num_cells in (222, 226, 230):
+        ended, statistics = generate(
+            engine, wanted, slots=8, context_size=512, max_draft=6, num_cells=num_cells
+        )
+        assert ended == {one.id: plain[one.id] for one in wanted}
+        num_preemptions += statistics.num_preemptions
+        num_accepted += statistics.num_accepted
+    assert num_preemptions > 0
+    assert num_accepted > 20
 
 
 @pytest.mark.parametrize(
