@@ -5,24 +5,40 @@ while the model is loaded.
 """
 
 import ctypes
+import logging
 
 import llama_cpp.llama_cpp as llama_cpp
 from llguidance import LLTokenizer
 
 from .vocab import LlamaVocab
 
+logger = logging.getLogger(__name__)
+
 _CONTROL = b"\xff"
 """What llguidance knows tokens without text by: such a byte is in no UTF-8."""
 
 
-def grammar_tokens(vocab: LlamaVocab) -> LLTokenizer:
-    """It uses `vocab`, so it must not be used after the model was freed."""
+def grammar_tokens(vocab: LlamaVocab) -> LLTokenizer | None:
+    """It uses `vocab`, so it must not be used after the model was freed.
+
+    `None` where llguidance cannot take it, or no token ends an answer, as a grammar demands.
+    """
+    if not vocab.end_tokens:
+        return None
+    try:
+        return _made(vocab)
+    except ValueError as error:
+        logger.warning("answers cannot be constrained with this model's vocabulary: %s", error)
+        return None
+
+
+def _made(vocab: LlamaVocab) -> LLTokenizer:
     tokenize = ctypes.cast(llama_cpp._lib.llama_tokenize, ctypes.c_void_p).value
     return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined, no-any-return]
         tokens=[_bytes_of(vocab, token) for token in range(vocab.size)],
         vocab_ptr=vocab.handle,
         tokenize_fptr=tokenize,
-        eos_token=sorted(vocab.end_tokens) or None,
+        eos_token=sorted(vocab.end_tokens),
         slices=LLTokenizer.json_slices(),
     )
 

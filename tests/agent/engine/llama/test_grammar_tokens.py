@@ -1,6 +1,7 @@
 """The demo model's vocabulary as llguidance takes it, and the engine under grammars made of it."""
 
 import json
+from copy import copy
 from dataclasses import replace
 
 import jsonschema
@@ -24,6 +25,22 @@ def test_it_is_the_same_vocabulary(vocab: LlamaVocab) -> None:
         tokens = vocab.tokenize(text, add_special=False, parse_special=False)
         assert tuple(tokenizer.tokenize_str(text)) == tokens
         assert tokenizer.decode_bytes(list(tokens)) == text.encode()
+
+
+def test_without_an_end_there_is_nothing_to_come_to(vocab: LlamaVocab) -> None:
+    endless = copy(vocab)
+    endless.end_tokens = frozenset()
+    assert grammar_tokens(endless) is None
+
+
+def test_what_llguidance_cannot_take_is_said(
+    vocab: LlamaVocab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A vocabulary that writes nothing as it is, as those of encoders do."""
+    odd = copy(vocab)
+    odd.size = 3
+    assert grammar_tokens(odd) is None
+    assert "cannot be constrained" in caplog.text
 
 
 def test_only_tokens_without_text_are_special(vocab: LlamaVocab) -> None:
