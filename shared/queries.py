@@ -21,10 +21,17 @@ MAX_INPUTS = 2048
 MAX_TOKEN_IDS = 2**20
 """Most token ids of one input."""
 
+MAX_TEXT = 2**20
+"""Most characters of a text to be tokenised, so that its tokens fit into a frame."""
+MAX_DETOKENIZED = 2**16
+"""Most tokens to be turned into text, likewise."""
+
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
 Dimensions = Annotated[int, Field(ge=1, lt=2**20)]
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+PlainText = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
+Detokenizable = Annotated[tuple[TokenId, ...], Field(max_length=MAX_DETOKENIZED)]
 EmbedInput = NonEmpty | TokenIds
 """What becomes one vector: a text, or the ids of its tokens."""
 
@@ -63,7 +70,7 @@ class Tokenize:
 
     __pydantic_config__ = STRICT
     type: Literal["tokenize"] = "tokenize"
-    text: str
+    text: PlainText
     add_special: bool = False
     parse_special: bool = False
 
@@ -74,7 +81,7 @@ class Detokenize:
 
     __pydantic_config__ = STRICT
     type: Literal["detokenize"] = "detokenize"
-    tokens: Annotated[tuple[TokenId, ...], Field(max_length=MAX_TOKEN_IDS)]
+    tokens: Detokenizable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

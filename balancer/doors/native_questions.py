@@ -12,23 +12,23 @@ Each takes a `model`. An input that cannot be embedded has an `error` in its pla
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ...shared.errors import from_wire, public_body
 from ...shared.queries import (
-    MAX_TOKEN_IDS,
     Counted,
     CountTokens,
+    Detokenizable,
     Detokenize,
     Detokenized,
     Dimensions,
     Norm,
+    PlainText,
     Pooling,
     Result,
-    TokenId,
     Tokenize,
     Tokenized,
     Vector,
@@ -36,9 +36,10 @@ from ...shared.queries import (
 from ...shared.strict import STRICT
 from ...shared.validation import parse_json
 from ..fleet.asked import Question
-from .embed_inputs import Inputs, embed_question, listed
+from .embed_inputs import Inputs, embed_body, embed_question, listed
 from .given import fields_given
-from .native_requests import parse_generate
+from .native_requests import GENERATE_BODY, parse_generate
+from .openapi.bodies import Body
 from .parts import only, vectors_of
 from .vectors import Encoding, encoded
 
@@ -69,7 +70,7 @@ class _EmbedBody:
 class _TokenizeBody:
     __pydantic_config__ = STRICT
 
-    text: str
+    text: PlainText
     model: str | None = None
     add_special: bool = False
     parse_special: bool = False
@@ -79,7 +80,7 @@ class _TokenizeBody:
 class _DetokenizeBody:
     __pydantic_config__ = STRICT
 
-    tokens: Annotated[tuple[TokenId, ...], Field(max_length=MAX_TOKEN_IDS)]
+    tokens: Detokenizable
     model: str | None = None
 
 
@@ -158,6 +159,13 @@ CALLS: dict[str, Callable[[bytes], Asking]] = {
     "count_tokens": count_tokens,
 }
 """By the names that the paths end with and the WebSocket's methods have."""
+
+BODIES: dict[str, Body] = {
+    "embed": embed_body("EmbedBody", _embed),
+    "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
+    "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
+    "count_tokens": GENERATE_BODY,
+}
 
 
 def _embedding(index: int, vector: Vector, encoding: Literal["float", "base64"]) -> Answer:

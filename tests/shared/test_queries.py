@@ -6,6 +6,7 @@ from pydantic import TypeAdapter, ValidationError
 from arriero.shared.errors import InvalidRequest, to_wire
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
+    MAX_FRAME_BYTES,
     Ask,
     Reply,
     decode_from_agent,
@@ -14,6 +15,7 @@ from arriero.shared.messages import (
     encode_from_balancer,
 )
 from arriero.shared.queries import (
+    MAX_TEXT,
     Counted,
     CountTokens,
     Declined,
@@ -84,3 +86,8 @@ def test_what_makes_no_sense_is_refused(body: str) -> None:
 def test_random_bytes_are_no_query(body: bytes) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Query).validate_json(body)
+
+
+def test_the_longest_results_fit_into_a_frame() -> None:
+    tokens = Tokenized(tokens=(151_935,) * 4 * MAX_TEXT)  # a token for each byte of each character
+    assert len(encode_from_agent(Reply(id=RequestId("q.0"), result=tokens))) < MAX_FRAME_BYTES

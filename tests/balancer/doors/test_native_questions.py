@@ -110,6 +110,8 @@ def test_count_tokens_takes_what_generate_takes() -> None:
         ("tokenize", {}, "text"),
         ("detokenize", {"tokens": [-1]}, "tokens[0]"),
         ("detokenize", {"tokens": "a"}, "tokens"),
+        ("detokenize", {"tokens": [0] * 65_537}, "tokens"),
+        ("tokenize", {"text": "x" * 1_048_577}, "text"),
         ("count_tokens", {"prompt": "a", "colour": "red"}, "colour"),
     ],
 )
