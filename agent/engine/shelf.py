@@ -13,7 +13,7 @@ Invariants, checked by `check_integrity`:
 
 from collections.abc import Iterable, Iterator
 
-PARK_AFTER = 128
+PARK_AFTER = 32
 """Generated tokens after which a prefix that nobody used is parked.
 
 Passing over a cell costs a token 4 ns in each head of each layer, moving the cell's content to host
