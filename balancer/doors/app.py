@@ -1,5 +1,7 @@
 """The inference port: every door over one switchboard."""
 
+from importlib.metadata import version
+
 from aiohttp import web
 
 from ..fleet.switchboard import Switchboard
@@ -7,12 +9,14 @@ from . import models, native_http
 from .anthropic import routes as anthropic_routes
 from .anthropic.errors import anthropic_error
 from .http import ErrorBody, middlewares, native_error
+from .inference_api import inference_json
 from .native_socket import NativeSocket
 from .openai import query_routes
 from .openai import routes as openai_routes
 from .openai.errors import openai_error
 from .openai.responses import routes as responses_routes
 from .openai.responses.store import ResponseStore
+from .openapi.serve import openapi_routes
 
 
 def inference_app(
@@ -30,6 +34,7 @@ def inference_app(
 
     app = web.Application(middlewares=middlewares(_error_body))
     app.add_routes(_health_routes(switchboard))
+    app.add_routes(openapi_routes(inference_json(version("arriero"))))
     app.add_routes(native_http.routes(switchboard))
     app.add_routes(socket.routes())
     app.add_routes(models.routes(switchboard))

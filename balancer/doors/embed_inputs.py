@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from ...shared.errors import RequestError
 from ...shared.queries import (
@@ -15,15 +15,24 @@ from ...shared.queries import (
     Pooling,
 )
 from ..fleet.asked import Question
+from .openapi.bodies import Body
 from .parts import Faulty, in_parts
 
 Inputs = Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 
 
 def listed(given: Any) -> Any:
     """A single text, or the ids of a single one, as a list of one; anything else as it is."""
     is_ids = isinstance(given, list) and given and all(isinstance(each, int) for each in given)
     return [given] if isinstance(given, str) or is_ids else given
+
+
+def embed_body(name: str, adapter: TypeAdapter[Any], ignored: frozenset[str] = frozenset()) -> Body:
+    """A body with an `input` that went through `listed` before `adapter` checked it."""
+    return Body(
+        name=name, adapter=adapter, ignored=ignored, also={"input": _one_input.json_schema()}
+    )
 
 
 def embed_question(

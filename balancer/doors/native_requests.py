@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
 from ...shared.validation import parse_json
+from .openapi.bodies import Body
 
 MAX_BATCH_REQUESTS = 256
 
@@ -47,6 +48,9 @@ class Batch:
 
 _generate = TypeAdapter(GenerateRequest)
 _batch = TypeAdapter(_BatchBody)
+
+GENERATE_BODY = Body(name="GenerateBody", adapter=_generate, takes_nulls=False)
+BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
 
 
 def parse_generate(body: bytes) -> GenerateRequest:

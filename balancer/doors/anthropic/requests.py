@@ -30,6 +30,7 @@ from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ..field_names import FieldNames
 from ..given import fields_given
+from ..openapi.bodies import Body
 from .blocks import AssistantMessage, Json, Message, Text, to_messages
 
 IGNORED = frozenset(
@@ -150,6 +151,9 @@ class _MessagesBody(_Body):
 
 _messages_body = TypeAdapter(_MessagesBody)
 _count_body = TypeAdapter(_Body)
+
+MESSAGES_BODY = Body(name="MessagesBody", adapter=_messages_body, ignored=IGNORED, refused=_REFUSED)
+COUNT_BODY = Body(name="CountMessagesBody", adapter=_count_body, ignored=IGNORED, refused=_REFUSED)
 
 
 def parse_messages(body: bytes) -> GenerateRequest:

@@ -14,7 +14,7 @@ from ....shared.queries import Dimensions, Norm, Pooling, Result
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.asked import Question
-from ..embed_inputs import Inputs, embed_question, listed, named
+from ..embed_inputs import Inputs, embed_body, embed_question, listed, named
 from ..given import fields_given
 from ..parts import first_fault, vectors_of
 from ..vectors import Encoding, encoded
@@ -33,6 +33,9 @@ class _Body:
 
 
 _body = TypeAdapter(_Body)
+_IGNORED = frozenset({"user"})
+
+EMBEDDINGS_BODY = embed_body("EmbeddingsBody", _body, ignored=_IGNORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class EmbeddingsCall:
 
 def parse_embeddings(body: bytes) -> EmbeddingsCall:
     """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
-    given = fields_given(body, refused={}, ignored=frozenset({"user"}))
+    given = fields_given(body, refused={}, ignored=_IGNORED)
     asked = given.get("input")
     if "input" in given:
         given["input"] = listed(asked)

@@ -30,11 +30,12 @@ from ....shared.inference import (
     TopLogprobs,
     can_go_on,
 )
-from ....shared.sampling import SamplingChoices, sampling_fields
+from ....shared.sampling import SamplingChoices, StopString, sampling_fields
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..field_names import SAME_NAMES, FieldNames
 from ..given import fields_given
+from ..openapi.bodies import Body
 from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
 from .reasoning import Effort, reasoning_fields
 
@@ -142,6 +143,25 @@ class Wanted:
 
 _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
+_one_prompt: TypeAdapter[Prompt] = TypeAdapter(Prompt)
+
+ONE_STOP = TypeAdapter[str](StopString).json_schema()
+"""A single string to stop at, which need not be in a list."""
+
+CHAT_BODY = Body(
+    name="ChatBody",
+    adapter=_chat,
+    ignored=IGNORED,
+    refused=_REFUSED_IN_CHAT,
+    also={"stop": ONE_STOP},
+)
+COMPLETION_BODY = Body(
+    name="CompletionBody",
+    adapter=_completion,
+    ignored=IGNORED,
+    refused=_REFUSED_IN_COMPLETIONS,
+    also={"stop": ONE_STOP, "prompt": _one_prompt.json_schema()},
+)
 
 
 def parse_chat(body: bytes) -> Wanted:

@@ -16,6 +16,7 @@ from ....shared.validation import parse_json
 from ...fleet.asked import Question
 from ..embed_inputs import named
 from ..given import fields_given
+from ..openapi.bodies import Body
 from ..parts import first_fault, in_parts, scores_of
 
 
@@ -40,6 +41,9 @@ class _Body:
 
 
 _body = TypeAdapter(_Body)
+_IGNORED = frozenset({"user"})
+
+RERANK_BODY = Body(name="RerankBody", adapter=_body, ignored=_IGNORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class RerankCall:
 
 def parse_rerank(body: bytes) -> RerankCall:
     """The body of `/v1/rerank`. Raises `InvalidRequest`."""
-    given = fields_given(body, refused={}, ignored=frozenset({"user"}))
+    given = fields_given(body, refused={}, ignored=_IGNORED)
     parsed = parse_json(_body, to_json(given))
     documents = tuple(
         each.text if isinstance(each, _Document) else each for each in parsed.documents

@@ -32,8 +32,10 @@ from .....shared.strict import STRICT
 from .....shared.validation import parse_json
 from ...field_names import FieldNames
 from ...given import fields_given
+from ...openapi.bodies import Body
 from ..formats import JsonObjectFormat, TextFormat
 from ..reasoning import Effort, reasoning_fields
+from ..requests import ONE_STOP
 from .items import Item, Json, plain_items, to_messages
 
 MAX_METADATA = 16
@@ -197,6 +199,14 @@ class _Body(SamplingChoices):
 
 
 _body = TypeAdapter(_Body)
+
+RESPONSE_BODY = Body(
+    name="ResponseBody",
+    adapter=_body,
+    ignored=IGNORED,
+    refused=_REFUSED,
+    also={"input": {"type": "string"}, "stop": ONE_STOP},
+)
 
 
 class Wanted:
