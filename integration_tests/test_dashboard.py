@@ -4,10 +4,7 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 from collections.abc import AsyncIterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +12,8 @@ from playwright.async_api import Locator, Page, Route, async_playwright, expect
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate
 from integration_tests.daemons import Fleet
+from integration_tests.installed import installed
 
-INSTALL = Path(__file__).parent.parent / "scripts" / "install-chromium"
 WHOLE = re.compile("^(stop|length)$")
 """How an answer ends that nothing cut short."""
 
@@ -26,18 +23,6 @@ PATIENCE = 20_000
 """Longest wait for the page to show something, in milliseconds."""
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
-
-
-@cache
-def chromium() -> str:
-    """Where Chromium is. Skips the test where there is none and none can be installed."""
-    found = subprocess.run([INSTALL], capture_output=True, text=True, check=False)
-    if found.returncode == 0:
-        return found.stdout.strip()
-    reason = found.stderr.strip().splitlines()[-1]
-    if os.environ.get("CI") or os.geteuid() == 0:
-        pytest.fail(f"{INSTALL.name}: {reason}")
-    pytest.skip(reason)
 
 
 class Dashboard:
@@ -77,7 +62,7 @@ async def dashboard() -> AsyncIterator[Dashboard]:
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=await asyncio.to_thread(chromium), args=arguments
+            executable_path=await asyncio.to_thread(installed, "chromium"), args=arguments
         )
         page = await browser.new_page()
         page.set_default_timeout(PATIENCE)

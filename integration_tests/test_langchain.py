@@ -1,0 +1,77 @@
+"""LangChain's OpenAI chat model as an agent uses it: tools, their results, and the answer."""
+
+import json
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+
+from integration_tests.corpus import Case, cases
+from integration_tests.daemons import Fleet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MAX_TURNS = 4
+
+
+def model_of(fleet: Fleet) -> ChatOpenAI:
+    return ChatOpenAI(
+        model="arriero-demo",
+        base_url=f"{fleet.inference}/v1",
+        api_key="none",
+        temperature=0,
+        max_retries=0,
+        stream_usage=True,
+    )
+
+
+def answered_with_a_tool() -> Case:
+    """A question, the call for it, its result; what follows is the answer."""
+    return next(
+        case
+        for case in cases()
+        if [message["role"] for message in case.body["messages"]] == ["user", "assistant", "tool"]
+        and "tools" in case.body
+        and case.answer
+    )
+
+
+def calls_of(message: AIMessage) -> list[tuple[str, object]]:
+    return [(call["name"], call["args"]) for call in message.tool_calls]
+
+
+async def test_an_agent_calls_its_tool_and_answers(shared_fleet: Fleet) -> None:
+    case = answered_with_a_tool()
+    question, called, result = case.body["messages"]
+    agent = model_of(shared_fleet).bind_tools(case.body["tools"])
+    messages: list[BaseMessage] = [HumanMessage(question["content"])]
+    for _ in range(MAX_TURNS):
+        said = await agent.ainvoke(messages)
+        messages.append(said)
+        if not said.tool_calls:
+            break
+        messages += [
+            ToolMessage(result["content"], tool_call_id=call["id"]) for call in said.tool_calls
+        ]
+    first, last = messages[1], messages[-1]
+    assert isinstance(first, AIMessage)
+    wanted = called["tool_calls"][0]["function"]
+    assert calls_of(first) == [(wanted["name"], json.loads(wanted["arguments"]))]
+    assert first.response_metadata["finish_reason"] == "tool_calls"
+    assert [message.type for message in messages] == ["human", "ai", "tool", "ai"]
+    assert last.content == case.answer
+    assert isinstance(last, AIMessage)
+    assert last.usage_metadata is not None
+    assert last.usage_metadata["output_tokens"] > 0
+
+
+async def test_the_same_call_streamed(shared_fleet: Fleet) -> None:
+    case = answered_with_a_tool()
+    question, called, _ = case.body["messages"]
+    agent = model_of(shared_fleet).bind_tools(case.body["tools"])
+    whole: BaseMessage | None = None
+    async for chunk in agent.astream([HumanMessage(question["content"])]):
+        whole = chunk if whole is None else whole + chunk
+    assert isinstance(whole, AIMessage)
+    wanted = called["tool_calls"][0]["function"]
+    assert calls_of(whole) == [(wanted["name"], json.loads(wanted["arguments"]))]
