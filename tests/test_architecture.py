@@ -140,6 +140,7 @@ PURE = (
     "balancer.fleet.requests",
     "balancer.fleet.roster",
     "balancer.fleet.view",
+    "balancer.management.api",
     "balancer.management.shapes",
     "balancer.management.throughput",
     "shared.errors",

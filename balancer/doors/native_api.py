@@ -126,6 +126,13 @@ DOCUMENT = _get(
     {200: json_answer("An OpenAPI 3.1 document.", {"type": "object"})},
 )
 
+GENERATE = _post(
+    "generate",
+    "Answers one prompt or conversation; exactly one of `prompt` and `messages` is given.",
+    GENERATE_BODY,
+    _events(ref("Answer")),
+)
+
 OPERATIONS = (
     HEALTH,
     _get(
@@ -138,12 +145,7 @@ OPERATIONS = (
         },
     ),
     DOCUMENT,
-    _post(
-        "generate",
-        "Answers one prompt or conversation; exactly one of `prompt` and `messages` is given.",
-        GENERATE_BODY,
-        _events(ref("Answer")),
-    ),
+    GENERATE,
     _post(
         "generate_batch",
         "Answers many, each under its own id.",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
@@ -9,10 +10,12 @@ from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
 from ..doors import native_http
 from ..doors.http import MAX_BODY_BYTES, middlewares
+from ..doors.openapi.serve import openapi_routes
 from ..fleet import agent_socket
 from ..fleet.switchboard import Switchboard
 from ..fleet.view import AgentView
 from . import page
+from .api import management_json
 from .events import EventHub, stream_events
 from .metrics import Metrics
 from .shapes import Json, agent_json, dumps, request_json
@@ -33,6 +36,7 @@ def management_app(switchboard: Switchboard, hub: EventHub, metrics: Metrics) ->
             *_watching_routes(hub, metrics),
             *agent_socket.routes(switchboard),
             *_playground_routes(switchboard),
+            *openapi_routes(management_json(version("arriero"))),
             *page.routes(),
         ]
     )

@@ -34,7 +34,7 @@ class Body:
         parts = whole.pop("$defs", {})
         components = {name: self._widened(whole)}
         components |= {f"{name}.{part}": schema for part, schema in parts.items()}
-        return untitled(components)
+        return {each: untitled(schema) for each, schema in components.items()}
 
     def described(self) -> Schema:
         """The `requestBody` of an operation that takes it."""
