@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from ....shared.inference import JsonSchemaGrammar, NamedTool, ToolChoice
 from ....shared.strict import STRICT
@@ -73,7 +73,7 @@ ResponseFormat = Annotated[
 class _FunctionName:
     __pydantic_config__ = STRICT
 
-    name: str
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

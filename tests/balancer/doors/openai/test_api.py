@@ -46,6 +46,15 @@ def test_what_chat_refuses_is_described(extra: dict[str, object]) -> None:
     assert not takes("ChatBody", body)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 257])
+def test_a_forced_functions_name_is_one_that_agents_take(name: str) -> None:
+    """An agent closes the connection over a message that is not as the protocol has it."""
+    body = CHAT | {"tool_choice": {"type": "function", "function": {"name": name}}}
+    with pytest.raises(InvalidRequest):
+        parse_chat(json.dumps(body).encode())
+    assert not takes("ChatBody", body)
+
+
 @pytest.mark.parametrize("prompt", ["a", [1, 2], ["a", "b"], [[1], [2]]])
 def test_every_form_of_a_prompt_is_described(prompt: object) -> None:
     parse_completion(json.dumps({"prompt": prompt}).encode())
