@@ -27,14 +27,16 @@ export class EnginePanel {
     setText(this.speed, speed(statistics));
   }
 
-  #drawCells({ total, used, kept }) {
+  #drawCells({ total, used, kept, parked }) {
     const share = (value) => (total ? value / total : 0);
     setAttribute(this.used, "width", `${share(used) * 100}%`);
     setAttribute(this.kept, "x", `${share(used) * 100}%`);
     setAttribute(this.kept, "width", `${share(kept) * 100}%`);
     const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} kept`;
     setText(this.cells, words);
-    const numbers = `${count(used)} used and ${count(kept)} kept of ${count(total)} cells`;
+    const numbers =
+      `${count(used)} used and ${count(kept)} kept of ${count(total)} cells, ` +
+      `${count(parked)} more kept in host memory`;
     setAttribute(this.cells, "title", numbers);
     setAttribute(this.bar, "aria-label", words);
   }

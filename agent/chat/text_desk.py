@@ -57,4 +57,3 @@ class TextDesk:
         except UnicodeDecodeError:
             text = data.decode(errors="replace")
             return Detokenized(text=text, bytes_base64=base64.b64encode(data).decode())
-

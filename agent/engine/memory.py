@@ -103,7 +103,10 @@ class Memory:
         """
         if found.source is not None:
             self._use(found.source)
+            self._park_idle(sparing=found.source)
             self._begin_with(found.source, slot, found.length)
+        else:
+            self._park_idle()
         self._announce(slot, history, most_shared)
 
     def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
@@ -111,6 +114,7 @@ class Memory:
 
         There must be as many available cells as `stored` has tokens.
         """
+        self._park_idle()
         self.make_room(len(stored.tokens))
         self._edits.append(Load(slot, stored, length))
         self._cells.grow(slot, length)
@@ -133,8 +137,6 @@ class Memory:
     def generated(self, count: int) -> None:
         """`count` tokens were generated, by whomever."""
         self._num_generated += count
-        for holder in self._shelf.idle(self._num_generated):
-            self._park(holder)
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
@@ -245,6 +247,16 @@ class Memory:
             if oldest is None:
                 raise RuntimeError(f"{count} cells asked for, {self.num_available} available")
             self._put_away(oldest, sparing=sparing)
+
+    def _park_idle(self, *, sparing: int | None = None) -> None:
+        """Park those that nobody used for a while.
+
+        Only when somebody begins: cells that are freed while others generate are taken out of
+        order, and llama.cpp's sums come out a little differently then, so the same seed would not
+        give the same text twice.
+        """
+        for holder in self._shelf.idle(self._num_generated):
+            self._park(holder, sparing=sparing)
 
     def _put_away(self, holder: int, *, sparing: int | None = None) -> None:
         """A resident prefix leaves the cells, for host memory or for good."""

@@ -97,10 +97,11 @@ def test_what_is_parked_comes_back_whole() -> None:
     memory.leave(0)
     memory.generated(PARK_AFTER)
     memory.take_edits()
+    run(memory, 1, 8, 8, 8, 8)
+    assert memory.take_edits() == (Park(3),)
     found = memory.find([1, 2, 3, 9], 3)
     assert found == Found(3, 3)
     assert memory.num_needed(found, 4) == 5
-    run(memory, 1, 8, 8, 8, 8)
     memory.leave(1)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 9) == 3
@@ -116,6 +117,7 @@ def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
     run(memory, 0, *[2] * 6)
     memory.leave(0)
     memory.take_edits()
+    assert memory.num_parked == 5
     assert run(memory, 0, 1, 1, 1, 1, 1, 7) == 5
     assert memory.take_edits() == (Clear(2), Restore(3, 0, 5))
 
@@ -125,6 +127,8 @@ def test_what_is_lost_is_found_no_more() -> None:
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
     memory.generated(PARK_AFTER)
+    run(memory, 1, 9)
+    assert memory.num_parked == 3
     memory.lose(3)
     memory.lose(3)
     assert memory.find([1, 2, 3, 4], 3) == Found()

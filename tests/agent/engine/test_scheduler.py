@@ -620,15 +620,15 @@ def test_kept_prefixes_leave_the_cells_when_those_are_needed(most_parked: int) -
 def test_prefixes_are_parked_when_nobody_uses_them_and_come_back() -> None:
     engine = FakeEngine(slots=1, context_size=512)
     scheduler = make(slots=1, context_size=512)
-    first, second = endless(2, length=8, tokens=140)
-    for one in (first, second):
+    first, *others = endless(3, length=8, tokens=40)
+    for one in (first, *others):
         scheduler.add(one)
         finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_parked == 147, "the first"
-    assert scheduler.statistics().num_cells_kept == 147, "the second"
-    scheduler.add(replace(first, id=SequenceId(3), max_tokens=1))
+    assert scheduler.statistics().num_cells_parked == 47, "the first, when the third began"
+    assert scheduler.statistics().num_cells_kept == 2 * 47
+    scheduler.add(replace(first, id=SequenceId(4), max_tokens=1))
     finish(scheduler, engine)
-    assert starts(engine, 3) == [7]
+    assert starts(engine, 4) == [7]
 
 
 def test_what_is_lost_in_parking_is_computed_again() -> None:

@@ -110,11 +110,15 @@ def make_requests(
 
 
 def make_session(
-    requests: Requests | None = None, *, status: Status = STATUS, model: ModelInfo | None = None
+    requests: Requests | None = None,
+    *,
+    status: Status = STATUS,
+    model: ModelInfo | None = None,
+    query_numbers: Iterator[SequenceId] | None = None,
 ) -> Session:
     return Session(
         hello=replace(HELLO, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
-        queries=Queries(map(SequenceId, count(101))),
+        queries=Queries(query_numbers or map(SequenceId, count(101))),
     )

@@ -98,6 +98,7 @@ class Balancer:
         slots: Slots,
         writers: Writers,
         sequence_ids: Iterator[SequenceId],
+        query_numbers: Iterator[SequenceId],
         given: dict[SequenceId, list[int]],
     ) -> None:
         self.slots = slots
@@ -108,7 +109,8 @@ class Balancer:
                 writers=writers,
                 sequence_ids=sequence_ids,
                 piece=lambda token: TEXTS[token].encode(),
-            )
+            ),
+            query_numbers=query_numbers,
         )
         self.open: dict[RequestId, Asked] = {}
         self.preparing: set[SequenceId] = set()
@@ -226,9 +228,11 @@ class Machine(RuleBasedStateMachine):
         self.now = 0.0
         self.slots = Slots(NUM_SLOTS)
         self.writers = Writers()
-        ids = numbers()
+        ids, query_numbers = numbers(), numbers()
         self.given: dict[SequenceId, list[int]] = {}
-        self.balancers = [Balancer(self.slots, self.writers, ids, self.given) for _ in range(2)]
+        self.balancers = [
+            Balancer(self.slots, self.writers, ids, query_numbers, self.given) for _ in range(2)
+        ]
         self.past: list[SequenceId] = [SequenceId(999)]
 
     def say(self, which: int, message: FromBalancer) -> None:
