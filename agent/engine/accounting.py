@@ -60,7 +60,6 @@ class Accounting:
             output = self._gain(run, one, chosen)
             if output is not None:
                 outputs.append(output)
-        self._memory.generated(step.num_generating + step.num_drafted)
         self._memory.raise_limit(2 * step.size)
         return outputs
 

@@ -12,8 +12,9 @@ class Capacity:
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
     `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
-    can be in host memory. At most `max_draft` tokens are drafted for a sequence in a step: none
-    where it cannot give up its last cells.
+    can be in host memory, and with `is_compact` should be, since every cell in use costs time. At
+    most `max_draft` tokens are drafted for a sequence in a step: none where it cannot give up its
+    last cells.
     """
 
     batch_size: int
@@ -23,4 +24,5 @@ class Capacity:
     can_share: bool
     can_shift: bool
     most_parked: int
+    is_compact: bool = False
     max_draft: int = 0

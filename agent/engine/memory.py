@@ -3,11 +3,14 @@
 Everything that changes cells is recorded as an edit, to be carried out before the next batch, in
 the order in which it happened here.
 
-A prefix is shared by reference. Kept prefixes leave the cells when those are needed or when nobody
-used them for a while, for host memory, from where they come back in a fraction of the time that
-computing them takes; the one that was not used for the longest time goes first (`shelf`). A model
-that cannot share (it cannot give up a suffix of a sequence, or may have lost the start of one)
-keeps nothing.
+A prefix is shared by reference. Kept prefixes leave the cells for host memory when cells are
+needed, from where they come back in a hundredth of the time that computing them takes. They also
+leave when somebody else begins, where others' cells are not free: on processors every token that is
+generated passes over every cell in use, and after some thirty tokens that has cost as much as
+moving it. Only then, for cells that are freed in the middle of an answer are taken out of order,
+and llama.cpp's sums come out a little differently: the same seed would not give the same text
+twice. A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the
+start of one) keeps nothing.
 
 Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
 """
@@ -20,16 +23,29 @@ from .shelf import Shelf
 from .step import Clear, Copy, Discard, Edit, Load, Park, Restore
 from .stored_prompt import StoredPrompt
 
+ENOUGH_AT_ONCE = 1024
+"""No further prefix is parked when so many cells were, which takes 16 to 30 ms of a model of 600
+million weights."""
+
 
 class Memory:
     """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves.
 
-    Of the kept ones up to `most_parked` cells go to host memory.
+    Of the kept ones up to `most_parked` cells go to host memory; with `is_compact` as soon as
+    somebody else begins.
     """
 
     def __init__(
-        self, *, slots: int, holders: int, num_cells: int, can_share: bool, most_parked: int
+        self,
+        *,
+        slots: int,
+        holders: int,
+        num_cells: int,
+        can_share: bool,
+        most_parked: int,
+        is_compact: bool = False,
     ) -> None:
+        self._is_compact = is_compact
         self.can_share = can_share
         self.num_cells = num_cells
         self._slots = slots
@@ -37,7 +53,6 @@ class Memory:
         self._cells = Cells(slots=slots)
         self._prefixes = PrefixCache()
         self._histories: dict[int, list[int]] = {}  # of slots whose tokens may all be shared
-        self._num_generated = 0
         self._shelf = Shelf(range(slots, holders if can_share else slots), most_parked=most_parked)
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
@@ -103,10 +118,10 @@ class Memory:
         """
         if found.source is not None:
             self._use(found.source)
-            self._park_idle(sparing=found.source)
+            self._clear_the_way(sparing=found.source)
             self._begin_with(found.source, slot, found.length)
         else:
-            self._park_idle()
+            self._clear_the_way()
         self._announce(slot, history, most_shared)
 
     def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
@@ -114,7 +129,7 @@ class Memory:
 
         There must be as many available cells as `stored` has tokens.
         """
-        self._park_idle()
+        self._clear_the_way()
         self.make_room(len(stored.tokens))
         self._edits.append(Load(slot, stored, length))
         self._cells.grow(slot, length)
@@ -133,10 +148,6 @@ class Memory:
         """Only the first `length` tokens of `slot` stay, as far as others may not share more."""
         self._cells.truncate(slot, length)
         self._edits.append(Clear(slot, length))
-
-    def generated(self, count: int) -> None:
-        """`count` tokens were generated, by whomever."""
-        self._num_generated += count
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
@@ -215,7 +226,7 @@ class Memory:
     def _keep(self, slot: int, tokens: list[int]) -> None:
         if not tokens:
             return
-        holder = self._shelf.put(self._num_generated)
+        holder = self._shelf.put()
         self._prefixes.insert(holder, tokens)
         if covering := [
             one for one in self._prefixes.others_with_all_of(holder) if one in self._shelf
@@ -248,15 +259,13 @@ class Memory:
                 raise RuntimeError(f"{count} cells asked for, {self.num_available} available")
             self._put_away(oldest, sparing=sparing)
 
-    def _park_idle(self, *, sparing: int | None = None) -> None:
-        """Park those that nobody used for a while.
-
-        Only when somebody begins: cells that are freed while others generate are taken out of
-        order, and llama.cpp's sums come out a little differently then, so the same seed would not
-        give the same text twice.
-        """
-        for holder in self._shelf.idle(self._num_generated):
-            self._park(holder, sparing=sparing)
+    def _clear_the_way(self, *, sparing: int | None = None) -> None:
+        """Park what is not needed by the one that begins, as much of it as takes a moment."""
+        num_left = ENOUGH_AT_ONCE if self._is_compact else 0
+        for holder in self._shelf.residents():
+            if num_left > 0 and holder != sparing:
+                num_left -= self._cells.length(holder)
+                self._park(holder, sparing=sparing)
 
     def _put_away(self, holder: int, *, sparing: int | None = None) -> None:
         """A resident prefix leaves the cells, for host memory or for good."""
@@ -311,7 +320,7 @@ class Memory:
     def _use(self, holder: int) -> None:
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
-        self._shelf.touch(holder, self._num_generated)
+        self._shelf.touch(holder)
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -62,6 +62,7 @@ class Scheduler:
             num_cells=capacity.num_cells,
             can_share=capacity.can_share,
             most_parked=capacity.most_parked,
+            is_compact=capacity.is_compact,
         )
         self._tally = Tally()
         self._roster = Roster(slots)

@@ -1,10 +1,6 @@
 """Where prefixes of ended sequences are: in the KV cache, or parked in host memory.
 
-They stand in the order of their last use. A resident one is at hand, but not free: every token that
-is generated passes over every cell in use, whoever holds it. Parking one costs as much as some
-hundred generated tokens passing over it, and getting it back the same again, far less than
-computing it; so it is parked once it has cost that. Who rents for as long as buying costs never
-pays more than twice what would have been best.
+They stand in the order of their last use.
 
 Invariants, checked by `check_integrity`:
 - a number is free, resident or parked;
@@ -12,14 +8,6 @@ Invariants, checked by `check_integrity`:
 """
 
 from collections.abc import Iterable, Iterator
-
-PARK_AFTER = 32
-"""Generated tokens after which a prefix that nobody used is parked.
-
-Passing over a cell costs a token 4 ns in each head of each layer, moving the cell's content to host
-memory half a microsecond a layer: 28 layers of 16 heads measured 0.9 and 30 microseconds (with
-fresh pages, otherwise 16) on two cores; 6 layers of 4 heads 0.02 and 2.
-"""
 
 
 class Shelf:
@@ -29,9 +17,8 @@ class Shelf:
         self.num_parked = 0
         self._most_parked = most_parked
         self._free = list(holders)
-        self._resident: dict[int, int] = {}  # with the generated tokens at its last use
+        self._resident: dict[int, None] = {}
         self._parked: dict[int, int] = {}  # with its cells
-        self._next_look = PARK_AFTER
 
     def __contains__(self, holder: int) -> bool:
         return holder in self._resident or holder in self._parked
@@ -59,17 +46,21 @@ class Shelf:
         """Cells of a parked one; `None` where it is not parked."""
         return self._parked.get(holder)
 
-    def put(self, now: int) -> int:
-        """A number for one more, resident; `now` counts generated tokens."""
+    def residents(self) -> tuple[int, ...]:
+        """The resident ones, the one that was not used for the longest time first."""
+        return tuple(self._resident)
+
+    def put(self) -> int:
+        """A number for one more, resident."""
         holder = self._free.pop()
-        self._resident[holder] = now
+        self._resident[holder] = None
         return holder
 
-    def touch(self, holder: int, now: int) -> None:
+    def touch(self, holder: int) -> None:
         """It was used."""
         if holder in self._resident:
             del self._resident[holder]
-            self._resident[holder] = now
+            self._resident[holder] = None
         elif holder in self._parked:
             self._parked[holder] = self._parked.pop(holder)
 
@@ -80,16 +71,6 @@ class Shelf:
         else:
             del self._resident[holder]
         self._free.append(holder)
-
-    def idle(self, now: int) -> list[int]:
-        """The resident ones that should be parked; each is named once in a while."""
-        if now < self._next_look:
-            return []
-        idle = [holder for holder, use in self._resident.items() if use <= now - PARK_AFTER]
-        for holder in idle:
-            self._resident[holder] = now
-        self._next_look = PARK_AFTER + min(self._resident.values(), default=now)
-        return idle
 
     def in_the_way(self, length: int, *, sparing: int | None) -> list[int] | None:
         """The parked ones that have to go before `length` cells can be parked; `None`: in vain.

@@ -102,6 +102,7 @@ class LlamaEngine:
             can_share=model.can_share,
             can_shift=model.can_share and llama_cpp.llama_memory_can_shift(self._memory),
             most_parked=host_cache // self._state_size(0),
+            is_compact=not model.is_offloaded,
             max_draft=max_draft,
         )
         llama_cpp.llama_memory_clear(self._memory, True)

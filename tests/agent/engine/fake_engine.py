@@ -139,6 +139,7 @@ class FakeEngine:
         can_share: bool = True,
         can_shift: bool | None = None,
         most_parked: int = 1000,
+        is_compact: bool = False,
         max_draft: int = 0,
         following: Following = next_token,
     ) -> None:
@@ -153,6 +154,7 @@ class FakeEngine:
             can_share=can_share,
             can_shift=can_share if can_shift is None else can_shift,
             most_parked=most_parked,
+            is_compact=is_compact,
             max_draft=max_draft,
         )
         self._following = following

@@ -4,16 +4,25 @@ import pytest
 
 from arriero.agent.engine.memory import Memory
 from arriero.agent.engine.prefix_cache import Found
-from arriero.agent.engine.shelf import PARK_AFTER
 from arriero.agent.engine.step import Clear, Copy, Discard, Load, Park, Restore
 from arriero.agent.engine.stored_prompt import StoredPrompt
 
 
 def make(
-    *, num_cells: int = 100, holders: int = 4, can_share: bool = True, most_parked: int = 1000
+    *,
+    num_cells: int = 100,
+    holders: int = 4,
+    can_share: bool = True,
+    most_parked: int = 1000,
+    is_compact: bool = False,
 ) -> Memory:
     return Memory(
-        slots=2, holders=holders, num_cells=num_cells, can_share=can_share, most_parked=most_parked
+        slots=2,
+        holders=holders,
+        num_cells=num_cells,
+        can_share=can_share,
+        most_parked=most_parked,
+        is_compact=is_compact,
     )
 
 
@@ -81,7 +90,6 @@ def test_where_nothing_can_be_parked_prefixes_are_dropped() -> None:
         run(memory, 0, *[token] * 4)
         memory.leave(0)
     memory.take_edits()
-    memory.generated(1000)
     assert memory.num_kept == 8, "as long as there is room"
     memory.make_room(5)
     assert memory.take_edits() == (Clear(3),)
@@ -92,28 +100,47 @@ def test_where_nothing_can_be_parked_prefixes_are_dropped() -> None:
 
 
 def test_what_is_parked_comes_back_whole() -> None:
-    memory = make(num_cells=10)
+    memory = make(num_cells=10, is_compact=True)
     run(memory, 0, 1, 2, 3, 4, 5)
     memory.leave(0)
-    memory.generated(PARK_AFTER)
     memory.take_edits()
     run(memory, 1, 8, 8, 8, 8)
-    assert memory.take_edits() == (Park(3),)
+    assert memory.take_edits() == (Park(3),), "somebody else began"
     found = memory.find([1, 2, 3, 9], 3)
     assert found == Found(3, 3)
     assert memory.num_needed(found, 4) == 5
     memory.leave(1)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 9) == 3
-    assert memory.take_edits() == (Restore(3, 0, 3),)
-    assert (memory.num_used, memory.num_parked) == (8, 5)
+    assert memory.take_edits() == (Park(2), Restore(3, 0, 3))
+    assert (memory.num_used, memory.num_parked) == (4, 9)
+
+
+def test_who_begins_with_it_finds_it_in_the_cells() -> None:
+    memory = make(is_compact=True)
+    run(memory, 0, 1, 2, 3)
+    memory.leave(0)
+    memory.take_edits()
+    assert run(memory, 0, 1, 2, 3, 4) == 3
+    assert memory.take_edits() == (Copy(3, 0, 3),)
+
+
+def test_only_so_much_is_parked_at_once() -> None:
+    memory = make(num_cells=9000, holders=9, most_parked=9000, is_compact=True)
+    for slot, token in ((0, 1), (1, 2)):
+        run(memory, slot, *[token] * 2000)
+    for slot in (0, 1):
+        memory.leave(slot)
+    run(memory, 0, 4)
+    assert (memory.num_parked, memory.num_kept) == (2000, 2000)
+    run(memory, 1, 5)
+    assert (memory.num_parked, memory.num_kept) == (4000, 0)
 
 
 def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
-    memory = make(num_cells=10, most_parked=6)
+    memory = make(num_cells=10, most_parked=6, is_compact=True)
     run(memory, 0, 1, 1, 1, 1, 1)
     memory.leave(0)
-    memory.generated(PARK_AFTER)
     run(memory, 0, *[2] * 6)
     memory.leave(0)
     memory.take_edits()
@@ -123,10 +150,9 @@ def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
 
 
 def test_what_is_lost_is_found_no_more() -> None:
-    memory = make()
+    memory = make(is_compact=True)
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
-    memory.generated(PARK_AFTER)
     run(memory, 1, 9)
     assert memory.num_parked == 3
     memory.lose(3)

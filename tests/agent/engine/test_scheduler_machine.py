@@ -43,6 +43,7 @@ class Lives(RuleBasedStateMachine):
             num_cells=40,
             num_holders=6,
             most_parked=30,
+            is_compact=True,
         )
 
     def __init__(self) -> None:
@@ -276,6 +277,7 @@ class SpeculatingLives(Lives):
             num_cells=self.num_cells,
             num_holders=6,
             most_parked=30,
+            is_compact=True,
             max_draft=4,
             following=self.following,
         )

@@ -2,14 +2,15 @@
 
 import pytest
 
-from arriero.agent.engine.shelf import PARK_AFTER, Shelf
+from arriero.agent.engine.shelf import Shelf
 
 
 def test_the_oldest_is_the_one_used_longest_ago() -> None:
     shelf = Shelf(range(4, 7), most_parked=10)
-    first, second, third = (shelf.put(now) for now in (1, 2, 3))
+    first, second, third = (shelf.put() for _ in range(3))
     assert not shelf.has_free
-    shelf.touch(first, 4)
+    shelf.touch(first)
+    assert shelf.residents() == (second, third, first)
     assert shelf.oldest == shelf.oldest_resident == second
     shelf.park(third, 5)
     assert shelf.oldest == third, "parked rather than resident"
@@ -20,21 +21,9 @@ def test_the_oldest_is_the_one_used_longest_ago() -> None:
     shelf.check_integrity()
 
 
-def test_the_idle_are_named_once_in_a_while() -> None:
-    shelf = Shelf(range(3), most_parked=10)
-    first = shelf.put(0)
-    second = shelf.put(10)
-    assert shelf.idle(PARK_AFTER - 1) == []
-    assert shelf.idle(PARK_AFTER) == [first]
-    assert shelf.idle(PARK_AFTER + 1) == []
-    assert shelf.idle(PARK_AFTER + 10) == [second]
-    assert shelf.idle(2 * PARK_AFTER) == [first]
-    assert shelf.oldest_resident == first, "being named is no use"
-
-
 def test_who_goes_for_another() -> None:
     shelf = Shelf(range(5), most_parked=10)
-    first, second, third = (shelf.put(0) for _ in range(3))
+    first, second, third = (shelf.put() for _ in range(3))
     shelf.park(first, 4)
     shelf.park(second, 6)
     assert shelf.in_the_way(0, sparing=None) == []
@@ -43,7 +32,7 @@ def test_who_goes_for_another() -> None:
     assert shelf.in_the_way(9, sparing=None) == [first, second]
     assert shelf.in_the_way(9, sparing=first) is None
     assert shelf.in_the_way(11, sparing=None) is None
-    shelf.touch(first, 0)
+    shelf.touch(first)
     assert shelf.in_the_way(3, sparing=None) == [second]
     assert third in shelf
     assert shelf.num_parked == 10
@@ -52,6 +41,6 @@ def test_who_goes_for_another() -> None:
 
 def test_more_than_may_be_parked_is_out_of_order() -> None:
     shelf = Shelf(range(2), most_parked=3)
-    shelf.park(shelf.put(0), 4)
+    shelf.park(shelf.put(), 4)
     with pytest.raises(RuntimeError, match="4 cells parked"):
         shelf.check_integrity()
