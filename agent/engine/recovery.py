@@ -30,7 +30,7 @@ class Recovery:
         The next step then finds room as always. A sequence that cannot go on alone has failed.
         """
         if len(self._roster.running) > 1 or step.size > 1:
-            self._memory.lower_limit(step.size // 2)
+            self._memory.lower_limit(max(1, step.size // 2))  # the last one to run needs one
             return []
         if self._memory.empty_cells():
             return []

@@ -1,5 +1,7 @@
 """Steps that did not work. How sequences live through them is in the scheduler's tests."""
 
+from dataclasses import replace
+
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Clear
 from arriero.agent.engine.stored_prompt import StoredPrompt
@@ -13,6 +15,17 @@ def test_a_step_that_did_not_fit_is_followed_by_a_smaller_one() -> None:
     assert setting.recovery.make_room(setting.planner.plan()) == []
     assert setting.memory.num_available == 10
     assert setting.planner.plan().num_prompt_tokens == 10
+
+
+def test_one_cell_is_believed_in_as_long_as_there_are_several() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    setting.add(2, 6)
+    step = setting.planner.plan()
+    alone = replace(step, runs=step.runs[:1], num_prompt_tokens=1)
+    assert setting.recovery.make_room(alone) == []
+    assert setting.memory.num_available == 1
+    assert len(setting.planner.plan().runs) == 1
 
 
 def test_who_has_no_room_alone_has_failed() -> None:
