@@ -186,7 +186,7 @@ class LlamaEngine:
             case Park(holder):
                 self._park(holder)
             case Restore(source, slot, length):
-                return self._restore(source, slot, length)
+                return self._load(slot, self._parked[source], None, length)
             case _:
                 assert_never(edit)
         return True
@@ -226,16 +226,11 @@ class LlamaEngine:
         for one in (number, self._spare):
             llama_cpp.llama_memory_seq_rm(self._memory, one, 0, _END)
 
-    def _restore(self, source: int, slot: int, length: int) -> bool:
-        state = self._parked[source]
-        return self._load(slot, state, None, length)
-
     def _load(self, slot: int, state: State, num_tokens: int | None, length: int) -> bool:
         """Whether `slot` got the first `length` of the cells, `num_tokens` if given, in `state`."""
         size = state.size
-        if (
-            llama_cpp.llama_state_seq_set_data(self._context, _pointer(state), size, slot) == size
-            and size
+        if size and size == llama_cpp.llama_state_seq_set_data(
+            self._context, _pointer(state), size, slot
         ):
             num_cells = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
             if num_cells >= length and num_tokens in (None, num_cells):
