@@ -139,6 +139,7 @@ PURE = (
     "balancer.fleet.recorder",
     "balancer.fleet.requests",
     "balancer.fleet.roster",
+    "balancer.fleet.tally",
     "balancer.fleet.view",
     "balancer.management.api",
     "balancer.management.shapes",

@@ -3,12 +3,12 @@
 Invariant: each link counts once, with the model it reported last.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
 from ...shared.errors import InvalidRequest, ModelNotFound, RequestError
 from ...shared.messages import ModelInfo, Task
 from .decisions import LinkId
+from .tally import Tally
 
 _VERBS: dict[Task, str] = {
     "generate": "generate text",
@@ -24,8 +24,8 @@ class Abilities:
 
     def __init__(self) -> None:
         self._models: dict[LinkId, ModelInfo] = {}
-        self._names: Counter[str] = Counter()
-        self._able: Counter[tuple[Task, str | None]] = Counter()
+        self._names: Tally[str] = Tally()
+        self._able: Tally[tuple[Task, str | None]] = Tally()
 
     def changed(self, link: LinkId, model: ModelInfo | None) -> None:
         """An agent is here, or has another model."""
@@ -66,12 +66,10 @@ class Abilities:
         return model_not_found(model, self._names)
 
     def _count(self, model: ModelInfo, sign: int) -> None:
-        self._names[model.name] += sign
+        self._names.add(model.name, sign)
         for task in model.tasks:
             for name in (None, model.name):
-                self._able[task, name] += sign
-        self._names += Counter()  # without those that came to nothing
-        self._able += Counter()
+                self._able.add((task, name), sign)
 
 
 def model_not_found(model: str, served: Iterable[str]) -> ModelNotFound:

@@ -1,9 +1,13 @@
 """One query's life: its parts with agents, their results, and how long it may take.
 
+It waits as long as no agent has any of it. When the last that had some is lost, it has what was
+left of its time in the queue.
+
 Invariant: a result for each part, or one error; and one end.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from ...shared.errors import QueueTimeout, RequestError, RequestTimeout
@@ -45,26 +49,38 @@ class Question:
         return None if self.kind == "text" else self.kind
 
 
-@dataclass(slots=True, eq=False)
 class Asked:
-    """A question that was accepted."""
+    """A question that was accepted. `agent` is the name of the last that was asked a part."""
 
-    id: RequestId
-    question: Question
-    limits: Limits
-    accepted_at: float
-    agent: str | None = None
-    begun_at: float | None = None
-    num_agents_lost: int = 0
-    results: dict[int, Result] = field(default_factory=dict)
+    __slots__ = (
+        "_limits",
+        "_queued_at",
+        "_waited",
+        "accepted_at",
+        "agent",
+        "expires_at",
+        "id",
+        "num_agents_lost",
+        "question",
+        "results",
+    )
+
+    def __init__(self, id: RequestId, question: Question, limits: Limits, now: float) -> None:
+        self.id = id
+        self.question = question
+        self.accepted_at = now
+        self.expires_at = now + limits.request_timeout
+        self.agent: str | None = None
+        self.num_agents_lost = 0
+        self.results: dict[int, Result] = {}
+        self._limits = limits
+        self._waited = 0.0
+        self._queued_at: float | None = now
 
     @property
     def deadline(self) -> float:
         """When `overdue` will have something to say, as things are."""
-        whole = self.accepted_at + self.limits.request_timeout
-        if self.begun_at is not None:
-            return whole
-        return min(whole, self.accepted_at + self.limits.buffered_request_timeout)
+        return min(self._queue_deadline, self.expires_at)
 
     @property
     def is_complete(self) -> bool:
@@ -74,17 +90,24 @@ class Asked:
     def begins(self, agent: str, now: float) -> None:
         """A part was put to this agent."""
         self.agent = agent
-        if self.begun_at is None:
-            self.begun_at = now
+        self._waited = self.waited(now)
+        self._queued_at = None
+
+    def waits(self, now: float) -> None:
+        """No agent has any of it any more; it has what is left of its time in the queue."""
+        self._queued_at = now
+
+    def waited(self, now: float) -> float:
+        """Seconds without an agent so far."""
+        return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
 
     def overdue(self, now: float) -> RequestError | None:
         """The error it has to end with at `now`, if its deadline has passed."""
         if now < self.deadline:
             return None
-        if self.begun_at is None:
-            waited = self.limits.buffered_request_timeout
-            return QueueTimeout(f"no agent had room for {waited:g} s")
-        return RequestTimeout(f"not answered within {self.limits.request_timeout:g} s")
+        if self.expires_at <= self._queue_deadline:
+            return RequestTimeout(f"not answered within {self._limits.request_timeout:g} s")
+        return QueueTimeout(f"no agent had room for {self._limits.buffered_request_timeout:g} s")
 
     def answer(self) -> Settle:
         """Its results, in the order of its parts."""
@@ -99,7 +122,7 @@ class Asked:
                 agent=self.agent,
                 usage=Usage(prompt_tokens=sum(map(_num_tokens, self.results.values()))),
                 timings=Timings(
-                    queue_ms=((self.begun_at or now) - self.accepted_at) * 1000,
+                    queue_ms=self.waited(now) * 1000,
                     first_token_ms=None,
                     total_ms=(now - self.accepted_at) * 1000,
                 ),
@@ -113,14 +136,20 @@ class Asked:
         """As others see it; it has no agent of its own."""
         return RequestView(
             id=self.id,
-            state="queued" if self.begun_at is None else "assigned",
+            state="assigned" if self._queued_at is None else "queued",
             model=self.question.model,
             agent=None,
-            waited_seconds=(self.begun_at or now) - self.accepted_at,
+            waited_seconds=self.waited(now),
             age_seconds=now - self.accepted_at,
             num_tokens=0,
             priority=0,
         )
+
+    @property
+    def _queue_deadline(self) -> float:
+        if self._queued_at is None:
+            return inf
+        return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
 
 
 def fits(query: Query, result: Result) -> bool:

@@ -7,7 +7,8 @@ Invariants: every accepted query ends exactly once, with all results or one erro
 exactly when its lane has it, and its alarm is armed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ...shared.errors import (
     AgentLost,
@@ -36,6 +37,14 @@ PARTS_PER_AGENT: dict[Kind, int] = {"text": 16, "embed": 2, "rank": 2}
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a query's parts before it is taken for the cause, and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A query that is over, and the last that is to be done about it."""
+
+    asked: Asked
+    last: tuple[Decision, ...]
 
 
 class Desk:
@@ -96,12 +105,13 @@ class Desk:
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """Its client has gone."""
-        return self._end(self._queries[id], [self._queries[id].finish("client_gone", now)], now)
+        asked = self._queries[id]
+        return self._end([_Ending(asked, (asked.finish("client_gone", now),))], now)
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
         """End these."""
         error = Cancelled("cancelled before it was answered")
-        return [each for id in ids for each in self._fail(self._queries[id], error, now)]
+        return self._fail((self._queries[id] for id in ids), error, now)
 
     # ---- as agents say
 
@@ -115,13 +125,13 @@ class Desk:
         if lane.holder(part) != agent.link:
             return None
         if _is_for_another(reply.result):
-            return self._hand_out(lane.came_back(part), now)
+            return self._came_back(agent, part, now)
         asked.results[part.number] = reply.result
         if (error := _fault(asked.question.parts[part.number], reply.result)) is not None:
-            return self._fail(asked, error, now)
+            return self._fail([asked], error, now)
         if not asked.is_complete:
             return self._hand_out(lane.done(part), now)
-        return self._end(asked, [asked.answer(), asked.finish("answered", now)], now)
+        return self._end([_Ending(asked, (asked.answer(), asked.finish("answered", now)))], now)
 
     # ---- as agents come and go
 
@@ -144,6 +154,7 @@ class Desk:
             lost, hands = lane.agent_left(agent.link)
             decisions += self._hand_out(hands, now)
             for id in dict.fromkeys(part.query for part in lost):
+                self._look_for_agent(self._queries[id], now)
                 decisions += self._lost_agent(self._queries[id], now)
         return decisions
 
@@ -155,12 +166,17 @@ class Desk:
         for id in self._alarms.due(now):
             asked = self._queries[id]
             if (error := asked.overdue(now)) is not None:
-                decisions += self._fail(asked, error, now)
+                decisions += self._fail([asked], error, now)
         return decisions
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
         """Nothing goes on."""
-        return [each for a in list(self._queries.values()) for each in self._fail(a, error, now)]
+        return self._fail(list(self._queries.values()), error, now)
+
+    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
+        """Those with a part that waits and that no connected agent can answer do not go on."""
+        stranded = [self._queries[id] for lane in self._lanes.values() for id in lane.stranded()]
+        return self._fail(stranded, error, now)
 
     # ---- inside
 
@@ -180,23 +196,49 @@ class Desk:
         if asked.num_agents_lost < MAX_AGENTS_LOST:
             return []
         error = AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
-        return self._fail(asked, error, now)
+        return self._fail([asked], error, now)
 
-    def _fail(self, asked: Asked, error: RequestError, now: float) -> list[Decision]:
-        last: list[Decision] = [Settle(asked.id, error), asked.finish(error.code, now, error)]
-        return self._end(asked, last, now)
+    def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:
+        """The agent would not answer: another one may, or the same after a rest."""
+        self._roster.rests(agent, now)
+        asked = self._queries[part.query]
+        hands = self._lanes[asked.question.kind].came_back(part)
+        self._look_for_agent(asked, now)
+        return self._hand_out(hands, now)
 
-    def _end(self, asked: Asked, last: list[Decision], now: float) -> list[Decision]:
-        """It has ended with `last`; what agents still have of it is withdrawn."""
-        del self._queries[asked.id]
-        self._alarms.disarm(asked.id)
-        withdrawn, hands = self._lanes[asked.question.kind].closed(asked.id)
-        sends = [
-            self._roster.send(hand.link, Withdraw(id=_name(hand.part)), now)
-            for hand in withdrawn
-            if hand.part.number not in asked.results
-        ]
-        return [*last, *sends, *self._hand_out(hands, now)]
+    def _look_for_agent(self, asked: Asked, now: float) -> None:
+        """It waits again, unless an agent has a part of it."""
+        if not self._lanes[asked.question.kind].is_asked(asked.id):
+            asked.waits(now)
+            self._alarms.arm(asked.id)
+
+    def _fail(self, ended: Iterable[Asked], error: RequestError, now: float) -> list[Decision]:
+        return self._end(
+            [
+                _Ending(asked, (Settle(asked.id, error), asked.finish(error.code, now, error)))
+                for asked in ended
+            ],
+            now,
+        )
+
+    def _end(self, endings: Sequence[_Ending], now: float) -> list[Decision]:
+        """These have ended; what agents still have of them is withdrawn, and none is asked more."""
+        decisions: list[Decision] = [each for ending in endings for each in ending.last]
+        for asked in (ending.asked for ending in endings):
+            del self._queries[asked.id]
+            self._alarms.disarm(asked.id)
+        for kind, lane in self._lanes.items():
+            ended = {
+                each.asked.id: each.asked for each in endings if each.asked.question.kind == kind
+            }
+            withdrawn, hands = lane.closed(ended)
+            decisions += [
+                self._roster.send(hand.link, Withdraw(id=_name(hand.part)), now)
+                for hand in withdrawn
+                if hand.part.number not in ended[hand.part.query].results
+            ]
+            decisions += self._hand_out(hands, now)
+        return decisions
 
     def _hand_out(self, hands: Iterable[Hand], now: float) -> list[Decision]:
         decisions: list[Decision] = []

@@ -14,15 +14,15 @@ A decision costs O(log agents + log waiting): free agents are ranked by load, pe
 together, so no agent is looked at that is not chosen.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from ...shared.errors import ModelNotFound, QueueFull
+from ...shared.errors import QueueFull
 from ...shared.inference import RequestId
 from .abilities import model_not_found
 from .decisions import LinkId, Refuse
 from .ranking import Groups
+from .tally import Tally
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again."""
@@ -77,8 +77,8 @@ class Dispatch:
         self._requests: dict[RequestId, _Request] = {}
         self._waiting: Groups[RequestId, float] = Groups()
         self._free: Groups[LinkId, tuple[float, int]] = Groups()
-        self._num_serving: Counter[str | None] = Counter()
-        self._num_able: Counter[str | None] = Counter()
+        self._serving: Tally[str] = Tally()
+        self._able: Tally[str | None] = Tally()
         self._num_arrived = 0
         self._num_assigned = 0
         self.num_waiting = 0
@@ -97,7 +97,7 @@ class Dispatch:
     @property
     def is_ready(self) -> bool:
         """Whether an agent that takes work has a slot, free or not."""
-        return self._num_able[None] > 0
+        return None in self._able
 
     def running_on(self, link: LinkId) -> list[RequestId]:
         """The requests of an agent, first arrived first."""
@@ -114,7 +114,7 @@ class Dispatch:
     def stranded(self) -> list[RequestId]:
         """The waiting requests that no connected agent will ever take, as things are."""
         waiting = self._waiting
-        return [id for key in waiting if not self._num_able[key] for id in waiting.keys(key)]
+        return [id for key in waiting if key not in self._able for id in waiting.keys(key)]
 
     # ---- requests
 
@@ -122,8 +122,8 @@ class Dispatch:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
-        if model is not None and self._num_serving and model not in self._num_serving:
-            return Refuse(id, self._model_not_found(model))
+        if model is not None and self._serving and model not in self._serving:
+            return Refuse(id, model_not_found(model, self._serving))
         link = self._freest(model)
         if link is None and self.num_waiting >= self._max_buffered:
             return Refuse(id, self._queue_full())
@@ -268,13 +268,10 @@ class Dispatch:
         """Put the agent into the totals, or take it out."""
         self.num_slots += sign * agent.slots
         if agent.model is not None:
-            _add(self._num_serving, agent.model, sign)
+            self._serving.add(agent.model, sign)
         if agent.is_able:
             for key in agent.keys:
-                _add(self._num_able, key, sign)
-
-    def _model_not_found(self, model: str) -> ModelNotFound:
-        return model_not_found(model, (name for name in self._num_serving if name))
+                self._able.add(key, sign)
 
     def _queue_full(self) -> QueueFull:
         if self._max_buffered == 0:
@@ -305,14 +302,6 @@ class Dispatch:
             _require(is_ranked == agent.has_free_slot, f"{agent.link} is misplaced in {key}")
         if agent.has_free_slot:
             _require(self._next_for(agent) is None, f"a request waits for {agent.link} in vain")
-
-
-def _add(counter: Counter[str | None], key: str | None, amount: int) -> None:
-    counter[key] += amount
-    if counter[key] < 0:
-        raise RuntimeError(f"the count of {key} is negative")
-    if counter[key] == 0:
-        del counter[key]
 
 
 def _require(holds: bool, what: str) -> None:

@@ -16,7 +16,8 @@ How races end:
   elsewhere. One that has seen `MAX_AGENTS_LOST` agents go ends, lest it take down the whole fleet.
 - An agent that dials again while its old link still seems alive takes the old one's place.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
-  `BUSY_PAUSE` has passed: other balancers may hold its slots, and nothing would tell us.
+  `BUSY_PAUSE` has passed: other balancers may hold its slots, and nothing would tell us. One that
+  declines a query is likewise asked none of that kind for a while.
 
 Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
 on it; with draining, nobody waits whom no agent can serve.
@@ -57,9 +58,6 @@ from .limits import Limits
 from .requests import Requests, refuse
 from .roster import Agent, Roster
 from .view import FleetTotals, FleetView
-
-BUSY_PAUSE = 0.5
-"""Seconds after which an agent that was full is tried again at the latest."""
 
 
 class Fleet:
@@ -264,7 +262,7 @@ class Fleet:
             case Refused() if item.error.code != ShuttingDown.code or exchange.has_streamed:
                 return requests.fail(exchange, from_wire(item.error), now)
             case Refused() | Busy():
-                self._roster.rests(agent, now + BUSY_PAUSE)
+                self._roster.rests(agent, now)
                 return requests.hand_back(exchange, now)
             case _:
                 assert_never(item)
@@ -306,7 +304,8 @@ class Fleet:
         if self._drained_at is None:
             return []
         error = ShuttingDown("the balancer is shutting down and no agent can serve this")
-        return self._requests.end_stranded(error, now)
+        stranded = self._requests.end_stranded(error, now)
+        return [*stranded, *self._desk.end_stranded(error, now)]
 
     def _due(self, now: float) -> list[Decision]:
         """What has come due, in the order that starts nothing in vain."""
@@ -324,6 +323,7 @@ class Fleet:
         for agent in silent:
             agent.is_accepting = False
             self._requests.agent_changed(agent, now)
+            self._desk.agent_changed(agent, now)
         decisions += self._requests.due(now)
         decisions += self._desk.due(now)
         for agent in silent:
@@ -340,6 +340,7 @@ class Fleet:
         if agent.rested_at is not None and agent.rested_at <= now:
             agent.rested_at = None
             decisions += self._requests.agent_rested(agent, now)
+            decisions += self._desk.agent_changed(agent, now)
             self.revision += bool(decisions)
         if self._roster.is_neglected(agent, now):
             decisions.append(self._roster.send(agent.link, Heartbeat(), now))

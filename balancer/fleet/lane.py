@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...shared.inference import RequestId
 from .decisions import LinkId
 from .ranking import Groups
+from .tally import Tally
 
 
 class Part(NamedTuple):
@@ -62,7 +63,7 @@ class Lane:
         self._waiting: Groups[RequestId, float] = Groups()
         self._free: Groups[LinkId, tuple[float, int]] = Groups()
         self._num_turns = 0
-        self._num_able = 0
+        self._able: Tally[str | None] = Tally()
         self.num_waiting = 0
         """Queries with a part that no agent has yet."""
         self.num_pending = 0
@@ -73,7 +74,7 @@ class Lane:
     @property
     def is_ready(self) -> bool:
         """Whether an agent takes such queries."""
-        return self._num_able > 0
+        return None in self._able
 
     def has_room(self, model: str | None) -> bool:
         """Whether a part for that model would go to an agent at once."""
@@ -90,18 +91,20 @@ class Lane:
         self._wait(id, query)
         return self._spread(id, query)
 
-    def closed(self, id: RequestId) -> tuple[list[Hand], list[Hand]]:
-        """A query is over: what agents still had of it, and what they can have instead."""
-        query = self._queries.pop(id)
-        if query.pending:
-            self._leave(id, query)
-            self.num_pending -= len(query.pending)
-        withdrawn = [Hand(Part(id, number), link) for number, link in query.asked.items()]
-        for hand in withdrawn:
-            self._agents[hand.link].parts.remove(hand.part)
-        self.num_asked -= len(withdrawn)
+    def closed(self, ids: Iterable[RequestId]) -> tuple[list[Hand], list[Hand]]:
+        """Queries are over: what agents still had of them, and what they can have instead."""
+        withdrawn = [hand for id in ids for hand in self._close(id)]
         links = dict.fromkeys(hand.link for hand in withdrawn)
         return withdrawn, self._fill_all(links)
+
+    def is_asked(self, id: RequestId) -> bool:
+        """Whether an agent has a part of the query."""
+        return bool(self._queries[id].asked)
+
+    def stranded(self) -> list[RequestId]:
+        """Queries with a part that waits and that no agent will ever take, as things are."""
+        waiting = self._waiting
+        return [id for key in waiting if key not in self._able for id in waiting.keys(key)]
 
     def holder(self, part: Part) -> LinkId | None:
         """Who has the part."""
@@ -142,11 +145,29 @@ class Lane:
 
     # ---- inside
 
+    def _close(self, id: RequestId) -> list[Hand]:
+        """What agents still had of it."""
+        query = self._queries.pop(id)
+        if query.pending:
+            self._leave(id, query)
+            self.num_pending -= len(query.pending)
+        withdrawn = [Hand(Part(id, number), link) for number, link in query.asked.items()]
+        for hand in withdrawn:
+            self._agents[hand.link].parts.remove(hand.part)
+        self.num_asked -= len(withdrawn)
+        return withdrawn
+
     def _assign_model(self, agent: _Agent, model: str | None) -> None:
         """From now on it takes queries for that model, or none."""
         self._unrank(agent)
-        self._num_able += (model is not None) - (agent.model is not None)
+        self._count(agent, -1)
         agent.model = model
+        self._count(agent, 1)
+
+    def _count(self, agent: _Agent, sign: int) -> None:
+        if agent.model is not None:
+            for key in agent.keys:
+                self._able.add(key, sign)
 
     def _spread(self, id: RequestId, query: _Query) -> list[Hand]:
         hands = []
@@ -227,9 +248,8 @@ class Lane:
             raise RuntimeError("queries and agents disagree")
         if self.num_pending != sum(len(query.pending) for query in self._queries.values()):
             raise RuntimeError("pending parts are miscounted")
-        if self.num_asked != len(asked) or self._num_able != sum(
-            agent.model is not None for agent in self._agents.values()
-        ):
+        able = {key for a in self._agents.values() if a.model is not None for key in a.keys}
+        if self.num_asked != len(asked) or set(self._able) != able:
             raise RuntimeError("asked parts or able agents are miscounted")
         if self.num_waiting != sum(bool(query.pending) for query in self._queries.values()):
             raise RuntimeError("waiting queries are miscounted")

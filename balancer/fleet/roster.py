@@ -14,6 +14,9 @@ from .decisions import LinkId, Send
 from .limits import Limits
 from .view import AgentState, AgentView, SlotsView
 
+BUSY_PAUSE = 0.5
+"""Seconds after which an agent that was full is tried again at the latest."""
+
 
 @dataclass(slots=True, eq=False)
 class Agent:
@@ -125,9 +128,9 @@ class Roster:
         self._agents[link].spoken_at = now
         return Send(link, message)
 
-    def rests(self, agent: Agent, until: float) -> None:
-        """It is full, and is not to be tried again before `until`."""
-        agent.rested_at = until
+    def rests(self, agent: Agent, now: float) -> None:
+        """It is full, and is to be tried again after a pause."""
+        agent.rested_at = now + BUSY_PAUSE
         self._alarms.arm(agent.link)
 
     def next_deadline(self) -> float | None:

@@ -45,6 +45,18 @@ def test_deadlines() -> None:
     assert isinstance(query.overdue(105.0), RequestTimeout)
 
 
+def test_what_is_left_of_the_wait() -> None:
+    query = asked()
+    query.begins("box", 20.0)
+    query.waits(50.0)
+    assert (query.view(51.0).state, query.view(51.0).waited_seconds) == ("queued", 16.0)
+    assert isinstance(query.overdue(65.0), QueueTimeout)
+    query.begins("other", 60.0)
+    assert (query.deadline, query.waited(70.0)) == (105.0, 25.0)
+    query.waits(101.0)
+    assert isinstance(query.overdue(105.0), RequestTimeout)
+
+
 def test_how_it_ended() -> None:
     query = asked()
     query.begins("box", 6.0)

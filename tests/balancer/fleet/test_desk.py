@@ -17,9 +17,10 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.desk import MAX_AGENTS_LOST, PARTS_PER_AGENT
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.shared.errors import InvalidRequest, RequestError, ShuttingDown, to_wire
+from arriero.balancer.fleet.roster import BUSY_PAUSE
+from arriero.shared.errors import InvalidRequest, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import RequestId
-from arriero.shared.messages import Ask, Reply, Withdraw
+from arriero.shared.messages import Ask, Reply, Status, Withdraw
 from arriero.shared.queries import (
     Declined,
     Embed,
@@ -64,6 +65,12 @@ class Scene:
 
     def leave(self, link: LinkId) -> list[Decision]:
         return self._checked(self.fleet.agent_left(link, self.now))
+
+    def say(self, link: LinkId, message: Status) -> list[Decision]:
+        return self._checked(self.fleet.agent_said(link, message, self.now))
+
+    def drain(self, within: float) -> list[Decision]:
+        return self._checked(self.fleet.drain(self.now, self.now + within))
 
     def tick(self, now: float) -> list[Decision]:
         self.now = now
@@ -252,3 +259,106 @@ def test_queries_are_seen_among_the_requests(scene: Scene) -> None:
     scene.ask(Q, embed("a", model="llama"))
     [view] = scene.fleet.view(3.0).requests
     assert (view.id, view.state, view.model, view.waited_seconds) == ("q", "queued", "llama", 3.0)
+
+
+# ---- draining
+
+
+def no_agent_can(decisions: list[Decision], id: RequestId) -> bool:
+    error = settled(decisions).get(id)
+    return isinstance(error, ShuttingDown) and "no agent can serve this" in error.message
+
+
+def test_with_draining_nobody_waits_whom_no_agent_can_serve(scene: Scene) -> None:
+    scene.ask(Q, embed("a"))
+    assert no_agent_can(scene.drain(5.0), Q)
+    assert scene.fleet.is_idle
+
+
+def test_with_draining_a_query_waits_for_an_agent_that_is_only_busy(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a", "b", "c"))
+    assert settled(scene.drain(5.0)) == {}
+    assert asks(scene.reply(A, "q.0", vector("a"))) == [(A, "q.2")]
+
+
+def test_with_draining_the_last_agent_that_could_takes_the_query_along(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a", "b", "c"))
+    scene.ask(R, Question(kind="text", parts=(Tokenize(text="a"),)))
+    scene.drain(5.0)
+    stops = scene.say(A, status(accepting=False))
+    assert no_agent_can(stops, Q)
+    assert sent(stops) == [Withdraw(id=RequestId(f"q.{n}")) for n in range(2)]
+    assert settled(scene.reply(A, "r.0", Tokenized(tokens=()))) == {R: (Tokenized(tokens=()),)}
+
+
+def test_with_draining_what_an_agent_hands_back_or_loses_ends(scene: Scene) -> None:
+    going = Declined(error=to_wire(ShuttingDown("going")))
+    scene.join(A, BERT)
+    scene.join(B)
+    scene.ask(Q, embed("a", model="bert"))
+    scene.ask(R, embed("a", model="llama"))
+    scene.drain(5.0)
+    scene.say(A, Status(slots=0, accepting=False, model=BERT))
+    assert no_agent_can(scene.reply(A, "q.0", going), Q)
+    assert no_agent_can(scene.leave(B), R)
+
+
+def test_at_the_end_of_draining_nothing_is_asked_in_vain(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a", "b"))
+    scene.ask(R, embed("c"))
+    scene.drain(2.0)
+    decisions = scene.tick(2.0)
+    assert codes(decisions) == {Q: "shutting_down", R: "shutting_down"}
+    assert asks(decisions) == []
+
+
+# ---- nothing in vain
+
+
+def test_of_several_that_are_cancelled_none_is_asked_any_more(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a", "b"))
+    scene.ask(R, embed("c"))
+    decisions = scene.fleet.cancel([Q, R], 0.0)
+    assert codes(decisions) == {Q: "cancelled", R: "cancelled"}
+    assert sent(decisions) == [Withdraw(id=RequestId(f"q.{n}")) for n in range(2)]
+
+
+def test_an_agent_that_is_taken_for_lost_is_asked_nothing_any_more(scene: Scene) -> None:
+    """A query that ends at the very moment would make room for the one that waits."""
+    limits = replace(LIMITS, request_timeout=LIMITS.heartbeat_timeout)
+    scene.fleet = Fleet(limits)
+    scene.join(A)
+    scene.ask(Q, embed("a", "b"))
+    scene.now = 1.0
+    scene.ask(R, embed("c"))
+    decisions = scene.tick(limits.heartbeat_timeout)
+    assert codes(decisions) == {Q: "request_timeout"}
+    assert asks(decisions) == []
+
+
+# ---- waiting
+
+
+def test_a_query_that_lost_its_agent_has_what_was_left_of_its_wait(scene: Scene) -> None:
+    scene.now = 4.0
+    scene.ask(Q, embed("a", "b", "c"))
+    scene.tick(7.0)
+    scene.join(A)
+    scene.tick(9.0)
+    scene.leave(A)
+    assert scene.fleet.view(9.0).requests[0].state == "queued"
+    assert settled(scene.tick(15.9)) == {}
+    assert codes(scene.tick(16.0)) == {Q: "queue_timeout"}
+
+
+def test_an_agent_that_has_too_much_to_answer_is_tried_again(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a"))
+    full = Declined(error=to_wire(QueueFull("too much")))
+    assert asks(scene.reply(A, "q.0", full)) == []
+    assert asks(scene.tick(BUSY_PAUSE - 0.1)) == []
+    assert asks(scene.tick(BUSY_PAUSE)) == [(A, "q.0")]

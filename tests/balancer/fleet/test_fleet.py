@@ -14,9 +14,10 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
-from arriero.balancer.fleet.fleet import BUSY_PAUSE, Fleet
+from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
+from arriero.balancer.fleet.roster import BUSY_PAUSE
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
 from arriero.shared.inference import (
     Done,

@@ -68,7 +68,7 @@ def test_closing_gives_back_what_agents_still_had() -> None:
     desk = lane(A)
     desk.opened(Q, None, 3)
     desk.opened(R, None, 1)
-    withdrawn, hands = desk.closed(Q)
+    withdrawn, hands = desk.closed([Q])
     assert withdrawn == [hand(Q, 0, A), hand(Q, 1, A)]
     assert hands == [hand(R, 0, A)]
     assert desk.holder(Part(Q, 0)) is None and desk.holder(Part(R, 0)) == A

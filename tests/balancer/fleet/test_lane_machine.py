@@ -57,13 +57,14 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def closes(self, data: st.DataObject) -> None:
         if self.queries:
-            id = data.draw(st.sampled_from(sorted(self.queries)))
-            withdrawn, hands = self.lane.closed(id)
-            had = {part: link for part, link in self.asked.items() if part.query == id}
+            ids = data.draw(st.sets(st.sampled_from(sorted(self.queries)), min_size=1))
+            withdrawn, hands = self.lane.closed(ids)
+            had = {part: link for part, link in self.asked.items() if part.query in ids}
             assert {hand.part: hand.link for hand in withdrawn} == had
-            del self.queries[id]
-            self.pending = {part for part in self.pending if part.query != id}
-            self.asked = {part: link for part, link in self.asked.items() if part.query != id}
+            for id in ids:
+                del self.queries[id]
+            self.pending = {part for part in self.pending if part.query not in ids}
+            self.asked = {part: link for part, link in self.asked.items() if part.query not in ids}
             self.take(hands)
 
     @rule(link=LINKS, model=st.none() | MODELS)
@@ -89,6 +90,12 @@ class Machine(RuleBasedStateMachine):
         assert self.lane.num_asked == len(self.asked)
         for part, link in self.asked.items():
             assert self.lane.holder(part) == link
+        served = set(self.models.values()) - {None}
+        for id, model in self.queries.items():
+            assert self.lane.is_asked(id) == any(part.query == id for part in self.asked)
+            is_waiting = any(part.query == id for part in self.pending)
+            is_served = bool(served) if model is None else model in served
+            assert (id in self.lane.stranded()) == (is_waiting and not is_served)
         for link, model in self.models.items():
             num_asked = sum(holder == link for holder in self.asked.values())
             assert num_asked <= PER_AGENT

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.roster import Roster
+from arriero.balancer.fleet.roster import BUSY_PAUSE, Roster
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Heartbeat, Statistics
@@ -69,8 +69,8 @@ def test_a_rest_is_a_deadline_of_its_own() -> None:
     roster = roster_with()
     agent = roster[LINK]
     roster.rests(agent, 0.25)
-    assert roster.next_deadline() == 0.25
-    assert roster.due(0.25) == [agent]
+    assert roster.next_deadline() == 0.25 + BUSY_PAUSE
+    assert roster.due(0.25 + BUSY_PAUSE) == [agent]
 
 
 def test_an_agent_that_is_due_may_leave() -> None:

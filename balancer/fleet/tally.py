@@ -1,0 +1,39 @@
+"""How many there are of each kind; a kind of which none is left is gone.
+
+Invariant: no count is negative or kept at zero.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Tally(Generic[K]):
+    """Counts of at least one, by key."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[K, int] = {}
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._counts)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._counts
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in no order."""
+        return iter(self._counts)
+
+    def add(self, key: K, amount: int) -> None:
+        """So many more, or fewer. Raises `RuntimeError` where there would be fewer than none."""
+        count = self._counts.get(key, 0) + amount
+        if count < 0:
+            raise RuntimeError(f"the count of {key} is negative")
+        if count:
+            self._counts[key] = count
+        else:
+            self._counts.pop(key, None)
