@@ -218,6 +218,16 @@ class Fleet:
 
         await until(reached, deadline=deadline)
 
+    async def until_metrics(self, deadline: float = 10.0, **values: float) -> None:
+        """Waits until these metrics of the balancer have these values."""
+        lines = {f"{name} {value:.1f}" for name, value in values.items()}
+
+        async def reached() -> bool:
+            async with self.http.get(f"{self.management}/metrics") as response:
+                return lines <= set((await response.text()).splitlines())
+
+        await until(reached, deadline=deadline)
+
 
 _BALANCER = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
 

@@ -12,6 +12,23 @@ from integration_tests.daemons import Fleet, until
 TAKES_A_WHILE = ENDLESS | {"max_tokens": 1000}
 
 
+async def embed(fleet: Fleet) -> list[float]:
+    """One part of a call, which keeps an agent busy for the better part of a second."""
+    body = {"input": ["why do agents dial in? " * 90] * 7}
+    async with fleet.http.post(f"{fleet.inference}/api/v1/embed", json=body) as response:
+        assert response.status == 200
+        vectors = [each["embedding"] for each in (await response.json())["embeddings"]]
+    assert len(vectors) == 7
+    return list(vectors[-1])
+
+
+async def count_tokens(fleet: Fleet, prompt: str) -> int:
+    body = {"prompt": prompt}
+    async with fleet.http.post(f"{fleet.inference}/api/v1/count_tokens", json=body) as response:
+        assert response.status == 200
+        return int((await response.json())["num_tokens"])
+
+
 async def open_events(fleet: Fleet) -> aiohttp.ClientResponse:
     """An SSE connection that has shown its first snapshot and stays open."""
     events = await fleet.http.get(f"{fleet.management}/api/v1/events")
@@ -55,6 +72,68 @@ async def test_agent_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
     end = (await running).end
     assert end["event"] == "error"
     assert end["error"]["code"] == "shutting_down"
+
+
+async def test_agent_answers_the_queries_it_has_taken(fleet: Fleet) -> None:
+    """Two parts are with the agent and a third waits; so do a request and a count, in its drain."""
+    await fleet.start_balancer()
+    leaver = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE))
+    await fleet.until_num_requests(1, "streaming")
+    embeddings = [asyncio.create_task(embed(fleet)) for _ in range(3)]
+    await fleet.until_metrics(arriero_query_parts_asked=2, arriero_query_parts_waiting=1)
+
+    leaver.signal(signal.SIGTERM)
+
+    async def draining() -> bool:
+        return [agent["state"] for agent in await fleet.view("agents")] == ["draining"]
+
+    await until(draining, deadline=5)
+    queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
+    counted = asyncio.create_task(count_tokens(fleet, "once"))
+    assert await leaver.exit_code() == 0
+    assert (await running).end["finish_reason"] == "length"
+    assert sum(call.done() for call in embeddings) == 2
+    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
+
+    await fleet.start_agent()
+    assert (await queued).text == plain_cases()[0].answer
+    assert await counted > 0
+    first, second, third = await asyncio.gather(*embeddings)
+    assert first == pytest.approx(second, abs=1e-3)
+    assert first == pytest.approx(third, abs=1e-3)
+    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=0)
+
+
+async def test_agent_hands_back_at_its_deadline_what_it_has_not_answered(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    leaver = await fleet.start_agent(drain_timeout="50ms")
+    embeddings = [asyncio.create_task(embed(fleet)) for _ in range(2)]
+    await fleet.until_metrics(arriero_query_parts_asked=2)
+
+    assert await leaver.terminate() == 0
+    assert not any(call.done() for call in embeddings)
+    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
+    await fleet.start_agent()
+    first, second = await asyncio.gather(*embeddings)
+    assert first == pytest.approx(second, abs=1e-3)
+
+
+async def test_draining_balancer_keeps_nobody_waiting_for_an_agent(fleet: Fleet) -> None:
+    balancer = await fleet.start_balancer(buffered_request_timeout="60s", drain_timeout="60s")
+    waiting = [
+        asyncio.create_task(fleet.http.post(f"{fleet.inference}/api/v1/{path}", json=body))
+        for path, body in (
+            ("embed", {"input": "once"}),
+            ("count_tokens", {"prompt": "once"}),
+            ("generate", {"prompt": "once"}),
+        )
+    ]
+    await fleet.until_num_requests(3, "queued")
+    assert await balancer.terminate() == 0
+    for answer in await asyncio.gather(*waiting):
+        assert answer.status == 503
+        assert (await answer.json())["error"]["code"] == "shutting_down"
 
 
 async def test_balancer_finishes_its_streams_with_sse_open(fleet: Fleet) -> None:
