@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import ENDLESS
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import Fleet
 from tests.agent.engine.llama.encoders import write_encoder
 
 MODEL = "arriero-demo"
@@ -271,20 +271,19 @@ async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.As
     assert answered_at < min(ends)
 
 
-async def test_a_batch_is_shared_and_outlives_an_agent(mixed: Fleet, tmp_path: Path) -> None:
-    """Two agents share a batch; one is killed in the middle, and every vector is still right."""
+async def test_a_batch_is_shared_and_outlives_an_agent() -> None:
+    """Two agents share a batch; one is killed in the middle, and every vector is still right.
+
+    With the last one killed, too, the call ends with one error. Nothing of either is left behind.
+    """
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
         await fleet.open_client()
-        await fleet.start_balancer()
+        await fleet.start_balancer(buffered_request_timeout="500ms")
         agents = [await fleet.start_agent() for _ in range(2)]
         inputs = [f"{number}: " + "why do agents dial in? " * 24 for number in range(64)]
         call = asyncio.create_task(embed(fleet, input=inputs, encoding="base64"))
-
-        async def is_under_way() -> bool:
-            return "arriero_query_parts_asked 4.0" in await metrics(fleet)
-
-        await until(is_under_way, deadline=10)
+        await fleet.until_metrics(arriero_query_parts_asked=4)
         agents[0].signal_all(signal.SIGKILL)
         answer = await call
         assert [each["index"] for each in answer["embeddings"]] == list(range(64))
@@ -294,8 +293,18 @@ async def test_a_batch_is_shared_and_outlives_an_agent(mixed: Fleet, tmp_path: P
             data = base64.b64decode(answer["embeddings"][number]["embedding"])
             together = struct.unpack(f"<{len(data) // 4}f", data)
             assert together == pytest.approx(one["embedding"], abs=1e-3)
+        await nothing_is_left(fleet)
+
+        lost = asyncio.create_task(post(fleet, "/api/v1/embed", input=inputs))
+        await fleet.until_metrics(arriero_query_parts_asked=2)
+        agents[1].signal_all(signal.SIGKILL)
+        status, answer = await lost
+        assert (status, answer["error"]["code"]) == (504, "queue_timeout")
+        await nothing_is_left(fleet)
 
 
-async def metrics(fleet: Fleet) -> str:
-    async with fleet.http.get(f"{fleet.management}/metrics") as response:
-        return await response.text()
+async def nothing_is_left(fleet: Fleet) -> None:
+    await fleet.until_idle()
+    await fleet.until_metrics(
+        arriero_query_parts_asked=0, arriero_query_parts_waiting=0, arriero_queue_depth=0
+    )
