@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from ...shared.log import context
 from ...shared.messages import FromAgent, FromBalancer, Hello
+from ...shared.queries import CountTokens
 from .asked import Question
 from .decisions import (
     BetweenTokens,
@@ -32,6 +33,7 @@ from .decisions import (
 from .fleet import Fleet
 from .inquiry import Inquiry
 from .limits import Limits
+from .readable import check_readable
 from .recorder import Ending, Recorder
 from .stream import Stream
 from .view import FleetTotals, FleetView
@@ -91,7 +93,11 @@ class Switchboard:
     # ---- clients
 
     def open(self, request: GenerateRequest) -> Stream:
-        """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`."""
+        """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
+
+        And `RequestTooLarge` or `InvalidRequest` for what agents could not read.
+        """
+        check_readable(request)
         stream = Stream(RequestId(uuid.uuid4().hex), self._close)
         self._streams[stream.id] = stream
         self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
@@ -99,6 +105,9 @@ class Switchboard:
 
     def ask(self, question: Question) -> Inquiry:
         """Accept `question`. Raises as `open` does, and for what no agent here can answer."""
+        for part in question.parts:
+            if isinstance(part, CountTokens):
+                check_readable(part.request)
         inquiry = Inquiry(RequestId(uuid.uuid4().hex), self._close)
         self._inquiries[inquiry.id] = inquiry
         self._accept(inquiry.id, self._fleet.ask(inquiry.id, question, self._clock()))
