@@ -216,12 +216,68 @@ async def test_an_echo(client: openai.AsyncOpenAI) -> None:
     assert "".join(parts) == PROMPT + plain
 
 
+async def test_an_echo_with_log_probabilities(
+    client: openai.AsyncOpenAI, shared_fleet: Fleet
+) -> None:
+    """As evaluation harnesses ask: how likely is this text, and is it what would be said?"""
+    plain = (await complete(client, logprobs=2)).choices[0]
+    whole = PROMPT + plain.text
+    answer = await complete(client, prompt=whole, echo=True, logprobs=2, max_tokens=0)
+    (choice,) = answer.choices
+    assert (choice.text, choice.finish_reason) == (whole, "length")
+    assert answer.usage.completion_tokens == answer.usage.prompt_tokens_details.cached_tokens == 0
+    told = choice.logprobs
+    assert len(told.tokens) == answer.usage.prompt_tokens
+    assert told.token_logprobs[0] is told.top_logprobs[0] is None
+    # The text is the model's own, so what is said of it is what was said while it was generated.
+    count = len(plain.logprobs.tokens)
+    assert told.tokens[-count:] == plain.logprobs.tokens
+    assert told.token_logprobs[-count:] == pytest.approx(plain.logprobs.token_logprobs, abs=0.02)
+    for value, top in zip(told.token_logprobs[-count:], told.top_logprobs[-count:], strict=True):
+        assert value == max(top.values())
+
+    url = f"{shared_fleet.inference}/api/v1/tokenize"
+    async with shared_fleet.http.post(url, json={"text": whole}) as response:
+        tokens = (await response.json())["tokens"]
+    options = {"prompt": [tokens, tokens[:3]], "echo": True, "logprobs": 2}
+    first, second = (await complete(client, **options, max_tokens=1)).choices
+    assert first.logprobs.token_logprobs[1:-1] == pytest.approx(told.token_logprobs[1:], abs=0.02)
+    assert len(second.logprobs.tokens) == 4
+    parts = [chunk async for chunk in await complete(client, **options, max_tokens=1, stream=True)]
+    streamed = [
+        value
+        for part in parts
+        if part.choices[0].index == 0 and part.choices[0].logprobs
+        for value in part.choices[0].logprobs.token_logprobs
+    ]
+    assert streamed[1:] == pytest.approx(first.logprobs.token_logprobs[1:], abs=0.02)
+    assert len(streamed) == len(first.logprobs.token_logprobs)
+
+
+async def test_a_prompts_log_probabilities_natively(shared_fleet: Fleet) -> None:
+    body = {
+        "messages": MESSAGES,
+        "logprobs": True,
+        "prompt_logprobs": True,
+        "max_tokens": 3,
+        "temperature": 0,
+        "stream": False,
+    }
+    url = f"{shared_fleet.inference}/api/v1/generate"
+    async with shared_fleet.http.post(url, json=body) as response:
+        answer = await response.json()
+    assert len(answer["prompt_logprobs"]) == answer["usage"]["prompt_tokens"]
+    assert answer["prompt_logprobs"][0]["logprob"] is None
+    assert all(each["logprob"] <= 0 for each in answer["prompt_logprobs"][1:])
+    assert len(answer["logprobs"]) == 3
+
+
 @pytest.mark.parametrize(
     ("options", "param"),
     [
         ({"suffix": "end"}, "suffix"),
         ({"best_of": 3}, "best_of"),
-        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"echo": True, "logprobs": 1, "suffix": "end"}, "echo"),
         ({"logprobs": 21}, "logprobs"),
     ],
 )

@@ -30,7 +30,7 @@ Rate = Annotated[float, Field(ge=0)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
-TokenKind = Literal["content", "reasoning", "tool_call"]
+TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 MAX_MESSAGES = 4096
@@ -148,7 +148,9 @@ class GenerateRequest(SamplingChoices):
     `parallel_tool_calls` it calls at most one. What it says besides calls and reasoning is as
     `grammar` says. With `n_discard` it goes on beyond that, and a prompt may be longer: so many of
     the oldest tokens after the head are discarded each time. `prefill_only` computes the prompt,
-    for later requests that begin with it, and generates nothing. `chat_template_kwargs` are more
+    for later requests that begin with it, and generates nothing. With `prompt_logprobs` the prompt
+    is told before the answer, with log-probabilities of its tokens, but for the first one; they are
+    all computed for it, whatever is cached. `chat_template_kwargs` are more
     variables for the model's chat template. With `continue_final_message` the answer goes on where
     the last message ends; without `add_generation_prompt` the template does not say that an answer
     begins. `cache_key` names a prompt stored by the agent, of which the part that this one begins
@@ -178,6 +180,7 @@ class GenerateRequest(SamplingChoices):
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     prefill_only: bool = False
+    prompt_logprobs: bool = False
     cache_key: CacheKey | None = None
     save_cache: bool = False
 
@@ -206,6 +209,17 @@ class GenerateRequest(SamplingChoices):
     def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
         if value and info.data.get("n_discard") is not None:
             raise ValueError("must not stand beside `n_discard`: what moves is not kept")
+        return value
+
+    @field_validator("prompt_logprobs")
+    @classmethod
+    def _of_a_whole_prompt(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("must have `logprobs: true` beside it")
+        if value and info.data.get("n_discard") is not None:
+            raise ValueError("must not stand beside `n_discard`: what is discarded has none")
+        if value and info.data.get("suffix"):
+            raise ValueError("must not stand beside `suffix`: the prompt is what surrounds it then")
         return value
 
     @field_validator("continue_final_message")
@@ -258,18 +272,21 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class LogProb:
-    """A token's natural log-probability, and its bytes, which may be a part of a character."""
+    """A token's natural log-probability, and its bytes, which may be a part of a character.
+
+    A prompt's first token has none: nothing comes before it.
+    """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
 
     token: Count
     piece: bytes
-    log_prob: float
+    log_prob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """Of the token that was chosen, and of as many of the likeliest as were asked for."""
+    """Of a token of the answer or the prompt, and of the likeliest, as many as were asked for."""
 
     __pydantic_config__ = STRICT
 
@@ -281,11 +298,12 @@ class TokenLogProbs:
 class Token:
     """Some text, whole UTF-8 characters, and the ids of the tokens that made it.
 
-    If they were asked for, `log_probs` are of the tokens whose text begins in `text`; of a token
-    that shows nothing, with the text that follows. `tokens` may be empty (held-back text that is
-    let go) and may stand for more or less text than
-    `text` shows, since a character can span tokens; over a whole answer they are complete. Of the
-    kind `tool_call` the text is JSON: a part of the arguments of the call that started last.
+    Of the kind `prompt` it is a part of the prompt, which is told before anything else and counts
+    no `tokens`. If they were asked for, `log_probs` are of the tokens whose text begins in `text`;
+    of a token that shows nothing, with the text that follows. `tokens` may be empty (held-back text
+    that is let go) and may stand for more or less text than `text` shows, since a character can
+    span tokens; over a whole answer they are complete. Of the kind `tool_call` the text is JSON: a
+    part of the arguments of the call that started last.
     """
 
     text: str

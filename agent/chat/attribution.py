@@ -36,7 +36,8 @@ class Attribution:
         """The next tokens came; the text goes up to `ends`. There may be `log_probs` too many."""
         for end, each in zip(ends, log_probs, strict=False):
             start, self._num_written = self._num_written, end
-            self._waiting.append(_Waiting(self._with_bytes(each), start, max(end, start + 1)))
+            told = with_bytes(each, self._piece)
+            self._waiting.append(_Waiting(told, start, max(end, start + 1)))
 
     def leave(self, num_characters: int, *, is_shown: bool) -> tuple[TokenLogProbs, ...]:
         """So much more of the text leaves, or is left out: what belongs to it."""
@@ -54,11 +55,10 @@ class Attribution:
         self._waiting.clear()
         return rest
 
-    def _with_bytes(self, log_probs: LogProbs) -> TokenLogProbs:
-        return TokenLogProbs(
-            self._one(log_probs.token, log_probs.log_prob),
-            tuple(self._one(token, log_prob) for token, log_prob in log_probs.top),
-        )
 
-    def _one(self, token: int, log_prob: float) -> LogProb:
-        return LogProb(token, self._piece(token), log_prob)
+def with_bytes(log_probs: LogProbs, piece: Callable[[int], bytes]) -> TokenLogProbs:
+    """`log_probs` for people who do not know the vocabulary."""
+    return TokenLogProbs(
+        LogProb(log_probs.token, piece(log_probs.token), log_probs.log_prob),
+        tuple(LogProb(token, piece(token), log_prob) for token, log_prob in log_probs.top),
+    )

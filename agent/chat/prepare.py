@@ -21,7 +21,7 @@ from .choices import Chooser
 from .constrain import constraint_of
 from .families import ChatFamily, Family, family_named, family_of
 from .grammar import Voice
-from .prepared import Prepared, Reading
+from .prepared import Echo, Prepared, Reading
 from .templates import ChatTemplates, TemplateSource
 from .tools import Tools
 
@@ -90,6 +90,7 @@ class Preparer:
             notices=(loaded.notice,) if isinstance(loaded, Ignored) else (),
             reading=self._reading(request, text),
             constraint=constraint_of(request, self._voice(request, text), self._grammars),
+            echo=_echo(request),
         )
 
     def num_tokens(self, request: GenerateRequest) -> int:
@@ -241,6 +242,12 @@ class Preparer:
             return 0
         pairs = zip(self._tokens(text), prompt, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _echo(request: GenerateRequest) -> Echo | None:
+    if not request.prompt_logprobs:
+        return None
+    return Echo(request.prompt if isinstance(request.prompt, str) else None)
 
 
 def _tools(request: GenerateRequest) -> tuple[dict[str, Any], ...] | None:

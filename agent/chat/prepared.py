@@ -27,12 +27,19 @@ class Reading:
     shown: Mapping[int, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The prompt is told, explained; `text` is what the client gave, where it gave text."""
+
+    text: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's.
 
     Without a `reading` the answer is plain text. `notices` are for the client. The answer is held
-    to a `constraint`.
+    to a `constraint`. An `echo` comes before it.
     """
 
     prompt: tuple[int, ...]
@@ -44,6 +51,7 @@ class Prepared:
     notices: tuple[Notice, ...] = ()
     reading: Reading | None = None
     constraint: Constraint | None = None
+    echo: Echo | None = None
 
 
 Outcome = Prepared | RequestError

@@ -57,6 +57,7 @@ class Accounting:
                 self._decoded(step, one, elapsed, last)
             else:
                 one.read(len(run.tokens), None if step.num_generating else elapsed)
+                one.scored(len(run.scored))
             output = self._gain(run, one, chosen)
             if output is not None:
                 outputs.append(output)

@@ -48,7 +48,7 @@ def admit(
     Lazy: whoever iterates lets a sequence begin (and run) before asking for the next.
     """
     for one in waiting:
-        found = memory.find(one.history, _most_shared(one))
+        found = memory.find(one.history, one.most_reused)
         num_loaded = _num_loadable(one, memory)
         if num_loaded <= max(found.length, found.promised):
             num_loaded = 0
@@ -61,18 +61,12 @@ def admit(
             return
 
 
-def _most_shared(one: Progress) -> int:
-    """All but the last token, which is computed for its logits; less if its cells may move."""
-    most = len(one.history) - 1
-    return most if one.most_shared is None else min(most, one.most_shared)
-
-
 def _num_loadable(one: Progress, memory: Memory) -> int:
     """How much of what is stored for `one` it can begin with."""
     if one.stored is None or len(one.stored.tokens) > memory.num_available:
         return 0
     tokens = one.stored.tokens
-    most = min(len(tokens), len(one.history) - 1)
+    most = min(len(tokens), one.most_reused)
     common = next((i for i in range(most) if tokens[i] != one.history[i]), most)
     return common if memory.can_share or common == len(tokens) else 0
 

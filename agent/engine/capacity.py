@@ -14,7 +14,8 @@ class Capacity:
     `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
     can be in host memory, and with `is_compact` should be, since every cell in use costs time. At
     most `max_draft` tokens are drafted for a sequence in a step: none where it cannot give up its
-    last cells.
+    last cells. In a step at most `most_scored` tokens of prompts can be explained, one of each slot
+    at least.
     """
 
     batch_size: int
@@ -26,3 +27,4 @@ class Capacity:
     most_parked: int
     is_compact: bool = False
     max_draft: int = 0
+    most_scored: int = 64

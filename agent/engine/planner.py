@@ -6,6 +6,7 @@ the prompts what the time and the cells allow, or one of the two (`mixing`). Tok
 into cells that nobody else wants.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from .admission import Await, Begin, admit
@@ -31,6 +32,8 @@ class Planner:
         speculation: Speculation,
         mixing: Mixing,
         tally: Tally,
+        *,
+        most_scored: int,
     ) -> None:
         self._roster = roster
         self._memory = memory
@@ -38,6 +41,7 @@ class Planner:
         self._speculation = speculation
         self._mixing = mixing
         self._tally = tally
+        self._most_scored = most_scored
 
     def plan(self) -> Step:
         """The next step. It fits the free cells."""
@@ -91,7 +95,7 @@ class Planner:
         reading: dict[int, Progress] = {}
         for slot, one in self._roster.running.items():
             (generating if one.is_generating else reading)[slot] = one
-        wants = _wants(reading, awaited)
+        wants = self._wants(reading, awaited)
         budget = self._budget.prompt_tokens(len(generating), wants) if reading else 0
         budget = min(budget, self._memory.num_available - len(generating))
         match self._mixing.next(len(generating), min(budget, sum(wants))):
@@ -114,6 +118,19 @@ class Planner:
             num_drafted,
         )
 
+    def _wants(self, reading: dict[int, Progress], awaited: dict[int, int]) -> list[int]:
+        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
+
+        Prompts that are explained share the logits that a step can give.
+        """
+        num_scoring = sum(one.is_scoring for one in reading.values())
+        most = self._most_scored // num_scoring if num_scoring else 0
+        wants = []
+        for slot, one in reading.items():
+            wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            wants.append(min(wanted, one.num_readable(most)) if one.is_scoring else wanted)
+        return wants
+
     def _draft(
         self, generating: dict[int, Progress], wants: list[int], budget: int
     ) -> dict[int, tuple[int, ...]]:
@@ -123,14 +140,6 @@ class Planner:
         return self._speculation.draft(generating, min(num_in_time, num_cells))
 
 
-def _wants(reading: dict[int, Progress], awaited: dict[int, int]) -> list[int]:
-    """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
-    return [
-        awaited[slot] - one.num_computed if slot in awaited else one.num_pending
-        for slot, one in reading.items()
-    ]
-
-
 def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
     last = one.num_computed
     return Run(one.id, slot, last, (one.history[last], *draft), True, len(draft))
@@ -138,4 +147,8 @@ def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
 
 def _chunk(slot: int, one: Progress, count: int) -> Run:
     samples = count == one.num_pending and not one.prefill_only
-    return Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
+    run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
+    if not one.is_scoring or not (scored := one.to_score(count)):
+        return run
+    tokens = tuple(one.history[scored.start : scored.stop])
+    return replace(run, scored=tokens, first_scored=scored.start - 1 - one.num_computed)

@@ -28,6 +28,7 @@ class Progress:
         "_decode_seconds",
         "_most_generated",
         "_num_prefilled",
+        "_num_scored",
         "_prefill_seconds",
         "_prompt_length",
         "_was_started",
@@ -65,6 +66,8 @@ class Progress:
         self.num_generated = 0
         self.last_token_at = 0.0
         self._prompt_length = len(sequence.prompt)
+        # Nothing comes before the first token, so nothing says how likely it was.
+        self._num_scored = 1 if sequence.scores_prompt and window is None else self._prompt_length
         self._most_generated = self._limit(sequence)
         self._was_started = False
         self._num_prefilled = 0
@@ -98,6 +101,23 @@ class Progress:
         return None if self.window is None else self.window.num_kept
 
     @property
+    def most_reused(self) -> int:
+        """How many of its first tokens it can begin with if others have computed them.
+
+        Not the last one, which is computed for its logits, and none whose logits say how likely a
+        token of the prompt was.
+        """
+        most = len(self.history) - 1
+        if self.window is not None:
+            most = min(most, self.window.num_kept)
+        return min(most, self._num_scored - 1) if self.is_scoring else most
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether tokens of the prompt still have to be explained."""
+        return self._num_scored < self._prompt_length
+
+    @property
     def is_generating(self) -> bool:
         """Whether a step needs exactly its last token; otherwise it is reading."""
         return self.num_generated > 0 and self.num_computed + 1 == len(self.history)
@@ -115,6 +135,15 @@ class Progress:
     def next_tokens(self, count: int) -> tuple[int, ...]:
         """The next `count` tokens to compute."""
         return tuple(self.history[self.num_computed : self.num_computed + count])
+
+    def to_score(self, count: int) -> range:
+        """Which tokens of the prompt the next `count` tokens to compute explain, by position."""
+        first = max(self._num_scored, self.num_computed + 1)
+        return range(first, min(self._prompt_length, self.num_computed + count + 1))
+
+    def num_readable(self, most_scored: int) -> int:
+        """How many tokens can be computed without explaining more than `most_scored`."""
+        return max(0, self._num_scored - 1 - self.num_computed) + most_scored
 
     def start(self, num_shared: int) -> int:
         """It gets a slot, in which its first `num_shared` tokens are computed already.
@@ -148,6 +177,10 @@ class Progress:
         if pure_seconds is not None and not self.num_generated:
             self._num_prefilled += count
             self._prefill_seconds = (self._prefill_seconds or 0.0) + pure_seconds
+
+    def scored(self, count: int) -> None:
+        """`count` further tokens of the prompt were explained."""
+        self._num_scored += count
 
     def decode(self, seconds: float) -> None:
         """Its last token was computed in a step of `seconds`."""

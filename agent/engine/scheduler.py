@@ -11,13 +11,11 @@ Invariants, checked by `check_integrity`:
 - no step is planned that does not fit the free cells.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from .accounting import Accounting
 from .capacity import Capacity
-from .log_probs import LogProbs
 from .memory import Memory
 from .mixing import Mixing
 from .planner import Planner
@@ -29,7 +27,7 @@ from .roster import Roster
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .speculation import Speculation
 from .statistics import EngineStatistics, Tally
-from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Save, Step
+from .step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Save, Step
 from .window import open_window
 
 
@@ -70,7 +68,13 @@ class Scheduler:
         speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
         mixing = Mixing(capacity.most_mixed)
         self._planner = Planner(
-            self._roster, self._memory, budget, speculation, mixing, self._tally
+            self._roster,
+            self._memory,
+            budget,
+            speculation,
+            mixing,
+            self._tally,
+            most_scored=capacity.most_scored,
         )
         self._accounting = Accounting(
             self._roster,
@@ -169,9 +173,10 @@ class Scheduler:
         last = self._tally.now
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
-            case Decoded(tokens, log_probs):
+            case Decoded(tokens, log_probs, prompt_log_probs):
                 gained = self._accounting.account(step, tokens, elapsed, last)
-                outputs += _explained(gained, log_probs) if log_probs else gained
+                gained = _explained(gained, log_probs) if log_probs else gained
+                outputs += self._scored(gained, prompt_log_probs) if prompt_log_probs else gained
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():
@@ -205,6 +210,17 @@ class Scheduler:
         for slot, one in self._running.items():
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
 
+    def _scored(
+        self, outputs: list[SequenceOutput], prompt_log_probs: Explained
+    ) -> list[SequenceOutput]:
+        """`outputs`, and what was learnt of the prompts of those who are still wanted."""
+        by_id = {output.id: output for output in outputs}
+        for id, log_probs in prompt_log_probs.items():
+            if id in self._ids:
+                output = by_id.get(id, SequenceOutput(id))
+                by_id[id] = replace(output, prompt_log_probs=log_probs)
+        return list(by_id.values())
+
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []
         return outputs
@@ -214,14 +230,18 @@ class Scheduler:
             self._accounting.leave(slot)
 
 
-def _explained(
-    outputs: list[SequenceOutput], log_probs: Mapping[SequenceId, tuple[LogProbs, ...]]
-) -> list[SequenceOutput]:
+def _explained(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:
     """`outputs` with what is told of their tokens; not all that was chosen was gained."""
     return [
-        replace(output, log_probs=log_probs.get(output.id, ())[: len(output.tokens)])
+        replace(output, log_probs=log_probs.get(output.id, ())[: _num_chosen(output)])
         for output in outputs
     ]
+
+
+def _num_chosen(output: SequenceOutput) -> int:
+    """How many tokens were chosen for it, the one that ended it included."""
+    is_stopped = output.end is not None and output.end.reason == "stop"
+    return len(output.tokens) + is_stopped
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -34,7 +34,9 @@ class NewSequence:
     slot's context ceiling less one, unless there is a `shift`. `max_tokens` of `None` goes on to
     the ceiling, or with a `shift` until an end token. `prefill_only` computes the prompt and ends
     with `stop`. What a `stored` prompt and this one have in common is not computed again; with
-    `save_as` a good end brings what was computed, which with a `shift` is not to be had.
+    `save_as` a good end brings what was computed, which with a `shift` is not to be had. With
+    `scores_prompt` the prompt's tokens are explained like the answer's, which means that all of
+    them are computed; with a `shift` that is not to be had either.
     """
 
     id: SequenceId
@@ -47,6 +49,7 @@ class NewSequence:
     stored: StoredPrompt | None = None
     save_as: str | None = None
     constraint: Constraint | None = None
+    scores_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,9 @@ class SequenceOutput:
     With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
     those that the step gave before it, errors alone. `stats` are those so far, for whoever ends
     the answer before the sequence does; an `end` has its own. `notices` are for the client, before
-    anything else of this output. `log_probs` are of the tokens, one each, where they are asked for.
+    anything else of this output. `log_probs` are of the tokens, one each, where they are asked for;
+    of the token that ended the answer, too. `prompt_log_probs` are of the prompt's next tokens,
+    from its second one on, and all of them come before the first of the answer's or with it.
     """
 
     id: SequenceId
@@ -93,3 +98,4 @@ class SequenceOutput:
     stats: SequenceStats | None = field(default=None, compare=False)
     notices: tuple[Notice, ...] = ()
     log_probs: tuple[LogProbs, ...] = ()
+    prompt_log_probs: tuple[LogProbs, ...] = ()

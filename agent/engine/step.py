@@ -74,7 +74,8 @@ class Run:
 
     `samples` asks for the logits of the last one, from which the sequence's next token is chosen.
     The last `num_drafted` tokens are a guess of what will be chosen, and the logits before each
-    are asked for too.
+    are asked for too. `scored` are tokens of the prompt: each follows a token of the run, the first
+    one `tokens[first_scored]`, whose logits say how likely it was.
     """
 
     id: SequenceId
@@ -83,6 +84,8 @@ class Run:
     tokens: tuple[int, ...]
     samples: bool
     num_drafted: int = 0
+    scored: tuple[int, ...] = ()
+    first_scored: int = 0
 
     @property
     def draft(self) -> tuple[int, ...]:
@@ -120,17 +123,22 @@ class Save:
     tokens: tuple[int, ...]
 
 
+Explained = Mapping[SequenceId, tuple[LogProbs, ...]]
+"""Log-probabilities of sequences' tokens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """The step was computed: one token for each run that samples, in the order of the runs.
 
     Where that is what the run drafted, the token after it follows, and so on: at least one for each
     run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
-    in their order, where they are asked for.
+    in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`.
     """
 
     tokens: tuple[int, ...]
-    log_probs: Mapping[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict, hash=False)
+    log_probs: Explained = field(default_factory=dict, hash=False)
+    prompt_log_probs: Explained = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class ActiveRequest:
             stored=prepared.stored,
             save_as=self.key,
             constraint=prepared.constraint,
+            scores_prompt=prepared.echo is not None,
         )
         notices = tuple(noticed(self.start.id, each) for each in prepared.notices)
         return Change(notices, (Run(sequence),))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
-from ...shared.messages import Ended, Item, Noticed, Refused
-from ..chat.attribution import Attribution
+from ...shared.messages import Ended, Item, Noticed, Piece, Refused
+from ..chat.attribution import Attribution, with_bytes
+from ..chat.echo import EchoWriter
 from ..chat.prepared import Prepared, Reading
 from ..chat.transcript import Transcript
 from ..engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
@@ -26,6 +27,8 @@ class Answer:
         self._transcript = Transcript(piece, prepared.stop)
         is_explained = prepared.sampling.top_log_probs is not None
         self._attribution = Attribution(piece) if is_explained else None
+        self._echo = _echo_writer(prepared, piece)
+        self._piece = piece
         self._utterance = Utterance(id, prepared.reading, self._attribution)
         self.is_over = False
 
@@ -33,6 +36,7 @@ class Answer:
         """What a step's output means for the balancer."""
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
+        items += self._echoed(output)
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
             self._attribution.push(gain.ends, output.log_probs)
@@ -41,14 +45,14 @@ class Answer:
             items += self._utterance.flush()
             items.append(self._ended("stop", output.end))
         elif output.end is not None:
-            items += self._end(output.end)
+            items += self._end(output.end, output)
         return items
 
     def cancel(self) -> Ended:
         """The end of an answer nobody wants any more; what it gained so far stands."""
         return self._ended("cancelled", None)
 
-    def _end(self, end: SequenceEnd) -> list[Item]:
+    def _end(self, end: SequenceEnd, output: SequenceOutput) -> list[Item]:
         if isinstance(end.reason, RequestError):
             self.is_over = True
             return [Refused(id=self._id, error=to_wire(end.reason))]
@@ -56,7 +60,29 @@ class Answer:
         items += self._utterance.flush()
         if self._transcript.is_stopped:
             return [*items, self._ended("stop", end)]
-        return [*items, *self._utterance.rest(), self._ended(end.reason, end)]
+        return [
+            *items,
+            *self._utterance.rest(),
+            *self._end_token(output),
+            self._ended(end.reason, end),
+        ]
+
+    def _echoed(self, output: SequenceOutput) -> list[Item]:
+        part = None if self._echo is None else self._echo.push(output.prompt_log_probs)
+        if part is None:
+            return []
+        return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]
+
+    def _end_token(self, output: SequenceOutput) -> list[Item]:
+        """Beside a prompt that is explained, the token that ended the answer is, too.
+
+        Programs that score texts have one token generated, and take the last value for its.
+        """
+        explained = output.log_probs[len(output.tokens) :]
+        if self._echo is None or not explained:
+            return []
+        told = tuple(with_bytes(each, self._piece) for each in explained)
+        return [Piece(id=self._id, text="", log_probs=told)]
 
     def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
         self.is_over = True
@@ -83,6 +109,10 @@ def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable
         return piece
     shown = reading.shown
     return lambda token: shown.get(token) or piece(token)
+
+
+def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWriter | None:
+    return EchoWriter(prepared.prompt, prepared.echo.text, piece) if prepared.echo else None
 
 
 def noticed(id: RequestId, notice: Notice) -> Noticed:

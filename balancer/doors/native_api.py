@@ -1,7 +1,9 @@
 """The native API and the balancer's health as operations of an OpenAPI document."""
 
+from typing import get_args
+
 from ...shared.errors import RequestError
-from ...shared.inference import Timings, Usage
+from ...shared.inference import Timings, TokenKind, Usage
 from .native_questions import BODIES
 from .native_requests import BATCH_BODY, GENERATE_BODY
 from .openapi.bodies import Body
@@ -16,6 +18,7 @@ from .openapi.schemas import (
     either,
     fields_of,
     listing,
+    nullable,
     one_of,
     record,
     ref,
@@ -39,11 +42,12 @@ _DONE = {
 _STOPPED = {"stop_string": STRING}
 _WHOLE = {
     "logprobs": listing(ref("LogProb")),
+    "prompt_logprobs": listing(ref("LogProb")),
     "reasoning": STRING,
     "tool_calls": listing(_CALL),
     "warnings": listing(record({"code": STRING, "message": STRING})),
 }
-_LIKELY = {"token": STRING, "logprob": NUMBER, "bytes": listing(INTEGER)}
+_LIKELY = {"token": STRING, "logprob": nullable(NUMBER), "bytes": listing(INTEGER)}
 _VECTOR = either(listing(NUMBER), STRING)
 
 
@@ -57,7 +61,7 @@ COMPONENTS: dict[str, Schema] = {
     "Event": either(
         _event(
             "token",
-            {"kind": one_of("content", "reasoning", "tool_call"), "text": STRING},
+            {"kind": one_of(*get_args(TokenKind)), "text": STRING},
             {"logprobs": listing(ref("LogProb"))},
         ),
         _event("tool_call_started", {"call": record({"id": STRING, "name": STRING})}, {}),

@@ -111,7 +111,8 @@ def end_fields(end: EndEvent) -> dict[str, object]:
 def answer_fields(collected: Collected) -> dict[str, object]:
     """A whole answer: the `done` fields and `text`.
 
-    With `logprobs`, those of the text; `reasoning`, `tool_calls`, `warnings` if there are any.
+    With `logprobs`, those of the text, and with `prompt_logprobs` those of the prompt; `reasoning`,
+    `tool_calls`, `warnings` if there are any.
     If the request failed, only `error`.
     """
     if isinstance(collected.end, Failed):
@@ -119,6 +120,8 @@ def answer_fields(collected: Collected) -> dict[str, object]:
     answer = done_fields(collected.end) | {"text": collected.text()}
     if log_probs := collected.log_probs():
         answer["logprobs"] = entries(log_probs)
+    if prompt_log_probs := collected.log_probs("prompt"):
+        answer["prompt_logprobs"] = entries(prompt_log_probs)
     if reasoning := collected.text("reasoning"):
         answer["reasoning"] = reasoning
     if collected.calls:

@@ -70,6 +70,7 @@ def test_everything_at_once() -> None:
         "parallel_tool_calls": False,
         "priority": -100,
         "prefill_only": True,
+        "prompt_logprobs": False,
         "cache_key": "k" * 256,
         "save_cache": True,
     }
@@ -174,6 +175,10 @@ def test_the_text_of_a_message() -> None:
 
 def test_what_stands_without_what_it_needs_is_refused() -> None:
     assert refused_field(prompt="x", top_logprobs=1) == "top_logprobs"
+    assert refused_field(prompt="x", prompt_logprobs=True) == "prompt_logprobs"
+    for other in ({"n_discard": 4}, {"suffix": "y"}):
+        fields: Any = {"prompt": "x", "logprobs": True, "prompt_logprobs": True, **other}
+        assert refused_field(**fields) == "prompt_logprobs"
     assert refused_field(prompt="x", logprobs=True, top_logprobs=21) == "top_logprobs"
     assert refused_field(messages=[HELLO], suffix="y") == "suffix"
 

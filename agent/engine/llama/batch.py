@@ -43,6 +43,8 @@ class Batch:
         outputs: list[int] = []
         for run in runs:
             count = len(run.tokens)
+            first = len(tokens) + run.first_scored
+            outputs += range(first, first + len(run.scored))
             tokens += run.tokens
             positions += range(run.start, run.start + count)
             slots += [run.slot] * count

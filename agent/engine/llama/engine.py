@@ -61,6 +61,10 @@ MAX_BATCH = 512
 ATTENTION_TILE = 64
 """Tokens of a batch from which on llama.cpp's attention on processors works by tiles."""
 
+MOST_SCORED = 64
+"""Tokens of prompts that a step can explain: each takes a row of logits, and large vocabularies
+have rows of half a megabyte."""
+
 NUM_MASK_THREADS = 2
 """Masks are worked out while the engine's own threads decode, and take little of their time."""
 
@@ -86,7 +90,8 @@ class LlamaEngine:
         threads: int,
         max_draft: int,
     ) -> None:
-        num_rows = slots * (1 + max_draft)
+        most_scored = max(MOST_SCORED, slots)
+        num_rows = slots * (1 + max_draft) + most_scored
         self._model = model
         self._context = _open_context(model, kv_cells, slots, threads, num_rows)
         self._memory = llama_cpp.llama_get_memory(self._context)
@@ -104,6 +109,7 @@ class LlamaEngine:
             most_parked=host_cache // self._state_size(0),
             is_compact=not model.is_offloaded,
             max_draft=max_draft,
+            most_scored=most_scored,
         )
         llama_cpp.llama_memory_clear(self._memory, True)
         self._samplers: dict[SequenceId, Sampler] = {}
@@ -152,7 +158,7 @@ class LlamaEngine:
         code = llama_cpp.llama_decode(self._context, self._batch.raw)
         if code != 0:
             return _failure(code)
-        return Decoded(self._choose(step.runs), self._take_log_probs(step.runs))
+        return self._read_rows(step.runs)
 
     def free(self) -> None:
         """Free context and model."""
@@ -239,24 +245,33 @@ class LlamaEngine:
         llama_cpp.llama_memory_seq_rm(self._memory, slot, 0, _END)
         return False
 
-    def _choose(self, runs: tuple[Run, ...]) -> tuple[int, ...]:
-        sampling = [run for run in runs if run.samples]
-        if not sampling:
-            return ()
+    def _read_rows(self, runs: tuple[Run, ...]) -> Decoded:
+        """Choose, and explain prompts; rows are in the order of `Batch.fill`."""
+        runs = tuple(run for run in runs if run.samples or run.scored)
+        if not runs:
+            return Decoded(())
         rows = self._rows.view(llama_cpp.llama_get_logits(self._context))
         tokens: list[int] = []
-        start = 0
+        scores: dict[SequenceId, tuple[LogProbs, ...]] = {}
+        end = 0
         # One after the other: what each row needs is over before a thread would have woken up.
-        for run in sampling:
-            end = start + 1 + run.num_drafted
-            tokens += self._follow(run, rows[start:end])
-            start = end
-        return tuple(tokens)
+        for run in runs:
+            if run.scored:
+                start, end = end, end + len(run.scored)
+                scores[run.id] = self._score(run, rows[start:end])
+            if run.samples:
+                start, end = end, end + 1 + run.num_drafted
+                tokens += self._follow(run, rows[start:end])
+        return Decoded(tuple(tokens), self._take_log_probs(runs), scores)
 
     def _take_log_probs(self, runs: tuple[Run, ...]) -> dict[SequenceId, tuple[LogProbs, ...]]:
         """Of what was just chosen, by sequence; of those that ask for them."""
         taken = {run.id: self._samplers[run.id].take_log_probs() for run in runs if run.samples}
         return {id: log_probs for id, log_probs in taken.items() if log_probs}
+
+    def _score(self, run: Run, rows: Iterable[Row]) -> tuple[LogProbs, ...]:
+        score = self._samplers[run.id].score
+        return tuple(map(score, rows, run.scored))
 
     def _follow(self, run: Run, rows: Iterable[Row]) -> Iterator[int]:
         """Choose along the draft, up to the first token that differs, or the one after it."""
@@ -335,7 +350,7 @@ def _open_context(model: Model, num_cells: int, slots: int, threads: int, num_ro
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
     params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
     params.n_seq_max = slots + 1  # with the spare one
-    params.n_outputs_max = max(num_rows, slots + 1)  # of logits: it bounds their buffer
+    params.n_outputs_max = num_rows  # of logits: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = True
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO

@@ -15,7 +15,7 @@ import numpy as np
 from ..candidates import Ids, Row, candidates, within_deviations, without_top_choices
 from ..chance import Chance
 from ..constraint import Course
-from ..log_probs import LogProbs, RawRow
+from ..log_probs import LogProbs, RawRow, log_probs_of
 from ..mirostat import Mirostat
 from ..repetition import Repetition
 from ..sampling import Sampling
@@ -71,6 +71,10 @@ class Sampler:
         token = self._choose(row)
         self._log_probs.append(raw.of(token))
         return token
+
+    def score(self, row: Row, token: int) -> LogProbs:
+        """What there is to tell of a token of the prompt; `row`, the logits before it, stays."""
+        return log_probs_of(row, token, self._sampling.top_log_probs or 0)
 
     def take_log_probs(self) -> tuple[LogProbs, ...]:
         """Of the tokens that were chosen since the last time, where they are asked for."""

@@ -2,8 +2,7 @@
 
 A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients
 know no other word for an end that is no error. Reasoning goes to `reasoning_content`; an answer of
-calls alone has the content `null`. A prompt
-counts once in `usage`, however many choices it has.
+calls alone has the content `null`. A prompt counts once in `usage`, however many choices it has.
 
 A token's chunk is put together by hand from bytes that were made once for each choice.
 """
@@ -77,6 +76,9 @@ class Shape(Protocol):
     def closing(self) -> dict[str, object]:
         """What the chunk with a choice's `finish_reason` carries."""
 
+    def finish_reason(self, done: Done) -> str:
+        """Why a choice ended."""
+
 
 class Chat:
     """`/v1/chat/completions`"""
@@ -128,6 +130,10 @@ class Chat:
         """Nothing more is added."""
         return {"delta": {}}
 
+    def finish_reason(self, done: Done) -> str:
+        """As the request ended."""
+        return _FINISH_REASONS[done.finish_reason]
+
 
 class Completion:
     """`/v1/completions`"""
@@ -136,19 +142,27 @@ class Completion:
     object_name = "text_completion"
     chunk_name = "text_completion"
 
-    def __init__(self, *, has_log_probs: bool = False, echoes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        has_log_probs: bool = False,
+        echoes: Sequence[str] = (),
+        generates: bool = True,
+    ) -> None:
         """`echoes` are what each choice begins with, if they begin with anything."""
         self._has_log_probs = has_log_probs
+        self._generates = generates
         self._echoes = echoes
         self._log_probs: dict[int, CompletionLogProbs] = {}
 
     def choice(self, number: int, collected: Collected) -> dict[str, object]:
-        """The text."""
-        text = self._echo(number) + collected.text()
-        return {"text": text, "logprobs": self._told(number, collected.log_probs())}
+        """The text, after the prompt if it was told."""
+        text = self._echo(number) + collected.text("prompt") + collected.text()
+        log_probs = [*collected.log_probs("prompt"), *collected.log_probs()]
+        return {"text": text, "logprobs": self._told(number, log_probs)}
 
     def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
-        """Raw text has one kind only."""
+        """Of the prompt, and then of what follows."""
         return self._told(number, token.log_probs)
 
     def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> dict[str, object] | None:
@@ -164,7 +178,7 @@ class Completion:
         return {"text": echo} if (echo := self._echo(number)) else None
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """Raw text has one kind only."""
+        """A prompt and what follows it are one text."""
         return b'"text":', b""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
@@ -174,6 +188,10 @@ class Completion:
     def closing(self) -> dict[str, object]:
         """Nothing more is added."""
         return {"text": ""}
+
+    def finish_reason(self, done: Done) -> str:
+        """As the request ended; where nothing was to follow, for want of tokens."""
+        return _FINISH_REASONS[done.finish_reason] if self._generates else "length"
 
 
 class ChunkWriter:
@@ -248,7 +266,7 @@ class ChunkWriter:
 
     def _end(self, number: int, done: Done) -> bytes:
         self._ends[number] = done
-        return self._chunk(number, self._shape.closing(), _FINISH_REASONS[done.finish_reason])
+        return self._chunk(number, self._shape.closing(), self._shape.finish_reason(done))
 
     def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
         choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
@@ -276,7 +294,7 @@ def whole_answer(
         {
             "index": number,
             **shape.choice(number, collected),
-            "finish_reason": _FINISH_REASONS[end.finish_reason],
+            "finish_reason": shape.finish_reason(end),
         }
         for number, (collected, end) in enumerate(zip(answers, ends, strict=True))
     ]

@@ -71,8 +71,8 @@ _CHAT_LOG_PROBS = record({"content": listing(ref("LogProb")), "refusal": nullabl
 _COMPLETION_LOG_PROBS = record(
     {
         "tokens": listing(STRING),
-        "token_logprobs": listing(NUMBER),
-        "top_logprobs": listing(mapping(NUMBER)),
+        "token_logprobs": listing(nullable(NUMBER)),
+        "top_logprobs": listing(nullable(mapping(NUMBER))),
         "text_offset": listing(COUNT),
     }
 )

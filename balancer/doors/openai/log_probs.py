@@ -37,9 +37,14 @@ class CompletionLogProbs:
         return place
 
 
-def _by_text(log_probs: TokenLogProbs) -> dict[str, float]:
-    """The likeliest and the chosen one, which may make one more than was asked for."""
-    found: dict[str, float] = {}
+def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
+    """The likeliest and the chosen one, which may make one more than was asked for.
+
+    `None` for a prompt's first token, of which there is nothing to tell.
+    """
+    if log_probs.chosen.log_prob is None:
+        return None
+    found: dict[str, float | None] = {}
     for each in (*log_probs.top, log_probs.chosen):
         found.setdefault(text_of(each), each.log_prob)
     return found

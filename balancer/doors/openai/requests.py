@@ -89,7 +89,6 @@ class _Body(SamplingChoices):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
     stream: bool = False
     stream_options: _StreamOptions | None = None
-    max_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     grammar: Grammar | None = None
 
@@ -97,6 +96,7 @@ class _Body(SamplingChoices):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatBody(_Body):
     messages: Messages
+    max_tokens: MaxTokens | None = None
     max_completion_tokens: MaxTokens | None = None
     tools: tuple[dict[str, Any], ...] | None = None
     tool_choice: Choice | None = None
@@ -113,6 +113,7 @@ class _ChatBody(_Body):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
     prompt: Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=MAX_CHOICES)]
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     logprobs: TopLogprobs | None = None
     echo: bool = False
     suffix: str | None = None
@@ -123,8 +124,8 @@ class _CompletionBody(_Body):
 class Wanted:
     """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
 
-    `echoes` are what each choice begins with, where choices begin with their prompts. Errors tell
-    fields by `field_names`.
+    `echoes` are what each choice begins with, where choices begin with their prompts and agents do
+    not tell them. Errors tell fields by `field_names`.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -139,6 +140,11 @@ class Wanted:
     def has_log_probs(self) -> bool:
         """Whether tokens' log-probabilities are asked for."""
         return self.requests[0].logprobs
+
+    @property
+    def generates(self) -> bool:
+        """Whether anything is to follow the prompts."""
+        return not self.requests[0].prefill_only
 
 
 _chat = TypeAdapter(_ChatBody)
@@ -218,22 +224,28 @@ def parse_completion(body: bytes) -> Wanted:
             f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"
         )
     _check_completion(parsed)
+    is_scored = parsed.echo and parsed.logprobs is not None
     common = {
-        "max_tokens": parsed.max_tokens,
+        "max_tokens": parsed.max_tokens or None,
+        "prefill_only": parsed.max_tokens == 0,
+        "prompt_logprobs": is_scored,
         "grammar": parsed.grammar,
         "suffix": parsed.suffix or None,
         "logprobs": parsed.logprobs is not None,
         "top_logprobs": parsed.logprobs or None,
     }
     wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    return replace(wanted, echoes=_texts(wanted.requests)) if parsed.echo else wanted
+    if not parsed.echo or is_scored:
+        return wanted
+    return replace(wanted, echoes=_texts(wanted.requests))
 
 
 def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
     texts = tuple(request.prompt for request in requests if isinstance(request.prompt, str))
     if len(texts) < len(requests):
         raise InvalidRequest(
-            "`echo` is not supported for prompts of token ids: their text is not known here",
+            "`echo` is not supported for prompts of token ids, whose text is not known here, but "
+            "beside `logprobs`",
             field="echo",
         )
     return texts
@@ -246,9 +258,9 @@ def _check_completion(parsed: _CompletionBody) -> None:
             "`best_of` is not supported but for the same number as `n`; leave it out",
             field="best_of",
         )
-    if parsed.echo and parsed.logprobs is not None:
+    if parsed.suffix and parsed.echo and parsed.logprobs is not None:
         raise InvalidRequest(
-            "`echo` is not supported beside `logprobs`: a prompt's tokens have none here",
+            "`echo` with `logprobs` is not supported beside `suffix`; leave one of them out",
             field="echo",
         )
 

@@ -32,7 +32,9 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
 
     async def completions(request: web.Request) -> web.StreamResponse:
         wanted = parse_completion(await read_json_body(request))
-        shape = Completion(has_log_probs=wanted.has_log_probs, echoes=wanted.echoes)
+        shape = Completion(
+            has_log_probs=wanted.has_log_probs, echoes=wanted.echoes, generates=wanted.generates
+        )
         return await _answer(switchboard, request, wanted, shape)
 
     return [

@@ -7,7 +7,7 @@ import pytest
 
 from arriero.agent.chat.families import ChatFamily, family_named
 from arriero.agent.chat.prepare import MIN_KEPT, Preparer
-from arriero.agent.chat.prepared import Prepared, Reading
+from arriero.agent.chat.prepared import Echo, Prepared, Reading
 from arriero.agent.chat.templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt_store import PromptStore
@@ -33,6 +33,15 @@ def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
 class TestPrompt:
     def test_token_ids_stand_as_they_are(self) -> None:
         assert prompt(make(), prompt=(7, BOS, 8)) == (7, BOS, 8)
+
+    def test_what_is_told_of_a_prompt_that_is_explained(self) -> None:
+        def echo(**fields: Any) -> Echo | None:
+            return make().prepare(GenerateRequest(logprobs=True, **fields)).echo
+
+        assert echo(prompt="hi") is None
+        assert echo(prompt="hi", prompt_logprobs=True) == Echo("hi")
+        assert echo(prompt=(7, 8), prompt_logprobs=True) == Echo(None)
+        assert echo(messages=MESSAGES, prompt_logprobs=True) == Echo(None)
 
     def test_token_ids_that_are_not_there_are_refused(self) -> None:
         with pytest.raises(InvalidRequest) as caught:

@@ -12,6 +12,7 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Aborted,
@@ -67,6 +68,11 @@ def next_token(history: Sequence[int]) -> int:
         value = (value ^ (token + 1)) * 16777619 % 2**32
     value = (value ^ (value >> 15)) * 0x2C1B3C6D % 2**32
     return (value ^ (value >> 13)) % VOCAB_SIZE
+
+
+def score_of(history: Sequence[int], token: int) -> LogProbs:
+    """How likely `token` was after `history`."""
+    return LogProbs(token, -float(next_token([*history, token])))
 
 
 def echoing(history: Sequence[int]) -> int:
@@ -141,6 +147,7 @@ class FakeEngine:
         most_parked: int = 1000,
         is_compact: bool = False,
         max_draft: int = 0,
+        most_scored: int = 4,
         following: Following = next_token,
     ) -> None:
         self.num_slots = slots
@@ -156,6 +163,7 @@ class FakeEngine:
             most_parked=most_parked,
             is_compact=is_compact,
             max_draft=max_draft,
+            most_scored=most_scored,
         )
         self._following = following
         self.cells: list[Cell] = []
@@ -251,7 +259,9 @@ class FakeEngine:
             return NoRoom()
         for run in step.runs:
             self._write(run, len(run.tokens))
-        return Decoded(tuple(token for run in step.runs for token in self._choose(run)))
+        tokens = tuple(token for run in step.runs for token in self._choose(run))
+        scores = {run.id: tuple(self._score(run)) for run in step.runs if run.scored}
+        return Decoded(tokens, {}, scores)
 
     # ---- cells
 
@@ -291,6 +301,14 @@ class FakeEngine:
             yield token
             if token != drafted:
                 return
+
+    def _score(self, run: Run) -> Iterator[LogProbs]:
+        said = self.tokens(run.slot)
+        start = run.start + run.first_scored
+        for place, token in enumerate(run.scored, start=start + 1):
+            if place < len(said) and said[place] != token:
+                raise RuleBroken(f"{token} is scored where there is {said[place]}")
+            yield score_of(said[:place], token)
 
     def _copy(self, source: int, holder: int, length: int) -> None:
         if source in self._left_empty:  # nothing is there, as the answer will say
@@ -388,6 +406,9 @@ class FakeEngine:
         num_rows = sum(1 + run.num_drafted for run in step.runs if run.samples)
         if num_rows > self.num_slots * (1 + self.capacity.max_draft):
             raise RuleBroken(f"{num_rows} rows of logits")
+        num_scored = sum(len(run.scored) for run in step.runs)
+        if num_scored > self.capacity.most_scored:
+            raise RuleBroken(f"{num_scored} further rows of logits")
         for run in step.runs:
             self._check_run(run)
 
@@ -401,6 +422,8 @@ class FakeEngine:
             raise RuleBroken(f"position {run.start} after {positions}")
         if run.num_drafted and not (run.samples and 0 < run.num_drafted < len(run.tokens)):
             raise RuleBroken(f"a draft of nothing: {run}")
+        if run.first_scored + len(run.scored) > len(run.tokens):
+            raise RuleBroken(f"a score of nothing: {run}")
         if run.start + len(run.tokens) > self.context_size:
             raise RuleBroken(f"beyond the ceiling: {run}")
         if not all(0 <= token < VOCAB_SIZE for token in run.tokens):

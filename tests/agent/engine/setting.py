@@ -39,7 +39,9 @@ class Setting:
         end_tokens = frozenset({END_TOKEN})
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
         mixing = Mixing(most_mixed)
-        self.planner = Planner(self.roster, self.memory, budget, speculation, mixing, self.tally)
+        self.planner = Planner(
+            self.roster, self.memory, budget, speculation, mixing, self.tally, most_scored=8
+        )
         self.recovery = Recovery(self.roster, self.memory, self.planner, self.tally)
         self.accounting = Accounting(
             self.roster,
@@ -59,6 +61,7 @@ class Setting:
         priority: int = 0,
         stored: StoredPrompt | None = None,
         save_as: str | None = None,
+        scores_prompt: bool = False,
     ) -> Progress:
         """A sequence that waits."""
         sequence = NewSequence(
@@ -69,6 +72,7 @@ class Setting:
             priority=priority,
             stored=stored,
             save_as=save_as,
+            scores_prompt=scores_prompt,
         )
         one = Progress(sequence, arrival=number, ceiling=CEILING)
         self.roster.wait(one)

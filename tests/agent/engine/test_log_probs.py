@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.log_probs import LEAST, LogProbs, RawRow
+from arriero.agent.engine.log_probs import LEAST, LogProbs, RawRow, log_probs_of
 
 
 @given(
@@ -28,6 +28,7 @@ def test_they_are_those_of_the_softmax(
     token = int(rng.integers(size))
     found = RawRow(row, num_top).of(token)
 
+    assert log_probs_of(row, token, num_top) == found
     assert found.token == token
     assert found.log_prob == pytest.approx(max(float(wanted[token]), LEAST), abs=1e-5)
     assert len(found.top) == min(num_top, size)

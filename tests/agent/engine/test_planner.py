@@ -83,3 +83,28 @@ def test_prompts_keep_what_they_need_of_the_cells() -> None:
     setting.memory.lower_limit(10)
     step = setting.planner.plan()
     assert (step.num_generating, step.num_prompt_tokens, step.num_drafted) == (1, 9, 0)
+
+
+def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:
+    setting = Setting()
+    setting.add(1, *range(10, 22), scores_prompt=True)
+    assert step_of(setting).runs == (
+        Run(SequenceId(1), 1, 0, tuple(range(10, 18)), False, scored=tuple(range(11, 19))),
+    )
+    setting.add(2, *range(30, 42), scores_prompt=True)
+    assert step_of(setting).runs == (
+        Run(SequenceId(1), 1, 8, tuple(range(18, 22)), True, scored=(19, 20, 21)),
+        Run(SequenceId(2), 0, 0, (30, 31, 32, 33), False, scored=(31, 32, 33, 34)),
+    )
+
+
+def test_what_is_computed_again_is_not_explained_again() -> None:
+    setting = Setting()
+    one = setting.add(1, *range(10, 22), scores_prompt=True)
+    step_of(setting)
+    setting.planner.retreat(1)
+    assert step_of(setting).runs == (
+        Run(
+            SequenceId(1), 1, 0, tuple(one.history[:12]), True, scored=(19, 20, 21), first_scored=8
+        ),
+    )

@@ -8,13 +8,20 @@ from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.window import Window
 
 
-def make(*, length: int = 5, max_tokens: int | None = None, priority: int = 0) -> Progress:
+def make(
+    *,
+    length: int = 5,
+    max_tokens: int | None = None,
+    priority: int = 0,
+    scores_prompt: bool = False,
+) -> Progress:
     sequence = NewSequence(
         id=SequenceId(1),
         prompt=tuple(range(10, 10 + length)),
         max_tokens=max_tokens,
         sampling=Sampling(seed=0),
         priority=priority,
+        scores_prompt=scores_prompt,
     )
     return Progress(sequence, arrival=7, ceiling=20)
 
@@ -175,3 +182,21 @@ def test_a_drafted_token_that_is_right_is_computed_already() -> None:
     one.confirm()
     one.extend(97, 0.2)
     assert (one.num_computed, one.num_pending) == (7, 1)
+
+
+def test_what_is_explained_is_computed_and_what_was_explained_is_not_again() -> None:
+    one = make(scores_prompt=True)
+    assert (make().most_reused, one.most_reused) == (4, 0)
+    assert one.to_score(3) == range(1, 4)
+    one.read(3, 0.5)
+    one.scored(3)
+    one.rewind()
+    assert (one.is_scoring, one.most_reused) == (True, 3)
+    assert not one.to_score(3)
+    assert one.to_score(4) == one.to_score(5) == range(4, 5)
+    one.scored(1)
+    assert (one.is_scoring, one.most_reused) == (False, 4)
+
+
+def test_a_prompt_of_one_token_needs_no_explaining() -> None:
+    assert not make(length=1, scores_prompt=True).is_scoring

@@ -201,7 +201,7 @@ def test_log_probabilities_come_with_the_tokens_that_were_gained() -> None:
     found = {SequenceId(1): (LogProbs(9, -1.0),), SequenceId(2): (LogProbs(END_TOKEN, -2.0),)}
     first, second = scheduler.commit(step, Decoded((9, END_TOKEN), found), 0.1)
     assert (first.tokens, first.log_probs) == ((9,), found[SequenceId(1)])
-    assert (second.tokens, second.log_probs) == ((), ())
+    assert (second.tokens, second.log_probs) == ((), found[SequenceId(2)])
 
 
 def test_max_tokens_end_with_the_last_token() -> None:
@@ -874,3 +874,19 @@ def q06(step: Step) -> float:
     if not reading:
         return alone
     return alone + (0.0056 * reading if generating else 0.04 + 0.0052 * reading)
+
+
+def test_scores_come_with_what_is_gained_or_alone_and_not_for_the_dropped() -> None:
+    scheduler = make()
+    for number in (1, 2, 3):
+        scheduler.add(replace(new(number, (5, 6, number)), scores_prompt=True))
+    step = planned(scheduler)
+    told = {SequenceId(number): (LogProbs(6, -1.0),) for number in (1, 2)}
+    scheduler.drop(SequenceId(2))
+    (output,) = scheduler.commit(step, Decoded((9, 9), {}, told), 0.1)
+    assert output == SequenceOutput(SequenceId(1), (9,), prompt_log_probs=told[SequenceId(1)])
+    alone = make(slots=1)
+    alone.add(replace(new(1, tuple(range(1, 60))), scores_prompt=True))
+    step = planned(alone)
+    (output,) = alone.commit(step, Decoded((), {}, told), 0.1)
+    assert output == SequenceOutput(SequenceId(1), prompt_log_probs=told[SequenceId(1)])

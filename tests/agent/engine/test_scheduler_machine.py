@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.scheduler import Scheduler
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId, SequenceOutput
@@ -24,6 +25,7 @@ from tests.agent.engine.fake_engine import (
     echoing,
     next_token,
     run_alone,
+    score_of,
     state_of,
 )
 
@@ -58,6 +60,7 @@ class Lives(RuleBasedStateMachine):
         )
         self.sequences: dict[int, NewSequence] = {}
         self.tokens: dict[int, list[int]] = defaultdict(list)
+        self.scores: dict[int, list[LogProbs]] = defaultdict(list)
         self.ends: dict[int, object] = {}
         self.dropped: set[int] = set()
         self.finished: set[int] = set()
@@ -70,7 +73,8 @@ class Lives(RuleBasedStateMachine):
         own=st.integers(0, 23),
         max_tokens=st.none() | st.integers(0, 12),
         priority=st.integers(-1, 1),
-        kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"]),
+        kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"])
+        | st.sampled_from(["scored", "scored prefill"]),
     )
     def add(
         self,
@@ -117,6 +121,10 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, stored=StoredPrompt(stored, state_of(stored)))
             case "torn":
                 sequence = replace(sequence, stored=StoredPrompt(stored, b"torn"))
+            case "scored":
+                sequence = replace(sequence, scores_prompt=True)
+            case "scored prefill" if len(prompt) < self.context_size:
+                sequence = replace(sequence, scores_prompt=True, prefill_only=True)
             case "save":
                 sequence = replace(sequence, save_as="key")
         self.sequences[sequence.id] = sequence
@@ -188,9 +196,18 @@ class Lives(RuleBasedStateMachine):
         assert output.id not in self.ends, "something after the end"
         assert output.id not in self.dropped, "something after the drop"
         self.tokens[output.id] += output.tokens
+        self.scores[output.id] += output.prompt_log_probs
+        if output.tokens:
+            self.check_scores(self.sequences[output.id])
         if output.end is not None:
             self.ends[output.id] = output.end.reason
             assert output.end.stats.completion_tokens == len(self.tokens[output.id])
+
+    def check_scores(self, sequence: NewSequence) -> None:
+        """All of a prompt is explained before its answer begins, whoever computed it before."""
+        prompt = sequence.prompt if sequence.scores_prompt else ()
+        expected = [score_of(prompt[:i], prompt[i]) for i in range(1, len(prompt))]
+        assert self.scores[sequence.id] == expected
 
     @invariant()
     def prefixes_of_the_run_alone_tokens(self) -> None:
@@ -217,6 +234,8 @@ class Lives(RuleBasedStateMachine):
                 assert reason in ("stop", "length")
             else:
                 expected = run_alone(sequence, self.context_size, self.following)
+                if sequence.max_tokens != 0 or sequence.prefill_only:
+                    self.check_scores(sequence)
                 assert (tuple(self.tokens[number]), reason) == expected
 
 

@@ -3,14 +3,14 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.families import family_named
-from arriero.agent.chat.prepared import Prepared, Reading
+from arriero.agent.chat.prepared import Echo, Prepared, Reading
 from arriero.agent.chat.tools import Tools
 from arriero.agent.engine.log_probs import LogProbs
 from arriero.agent.engine.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.link.answer import Answer, rates
 from arriero.shared.errors import EngineFailed, to_wire
-from arriero.shared.inference import Notice, Rates, RequestId, Usage
+from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
 from arriero.shared.messages import Ended, Noticed, Piece, Refused
 
 R = RequestId("r")
@@ -240,3 +240,38 @@ def test_log_probabilities_that_nobody_asked_for_are_not_told() -> None:
     (piece,) = Answer(R, prepared, PIECES.__getitem__).take(explained(0))
     assert isinstance(piece, Piece)
     assert piece.log_probs is None
+
+
+def test_a_prompt_that_is_explained_comes_first_and_its_answers_end_token_last() -> None:
+    prepared = Prepared(
+        prompt=(0, 3),
+        sampling=Sampling(seed=1, top_log_probs=0),
+        max_tokens=None,
+        stop=(),
+        echo=Echo("given"),
+    )
+    answer = Answer(R, prepared, PIECES.__getitem__)
+    first = SequenceOutput(SequenceId(1), prompt_log_probs=(LogProbs(3, -0.5),))
+    chosen = TokenLogProbs(LogProb(0, b"Hello", -1.0))
+    assert answer.take(first) == [
+        Piece(
+            id=R,
+            text="given",
+            kind="prompt",
+            log_probs=(
+                TokenLogProbs(LogProb(0, b"Hello")),
+                TokenLogProbs(LogProb(3, b"STOP", -0.5)),
+            ),
+        )
+    ]
+    end = SequenceEnd("stop", stats(1))
+    last = SequenceOutput(
+        SequenceId(1), (0,), end, log_probs=(LogProbs(0, -1.0), LogProbs(3, -2.0))
+    )
+    *pieces, ended = answer.take(last)
+    assert pieces == [
+        Piece(id=R, text="Hello", tokens=(0,), log_probs=(chosen,)),
+        Piece(id=R, text="", log_probs=(TokenLogProbs(LogProb(3, b"STOP", -2.0)),)),
+    ]
+    assert isinstance(ended, Ended)
+    assert ended.usage.completion_tokens == 1

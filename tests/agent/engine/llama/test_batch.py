@@ -54,3 +54,14 @@ def test_the_logits_before_each_drafted_token_are_asked_for() -> None:
     ]
     batch.fill([Run(SequenceId(1), 0, 0, (4, 5, 6), True, 1)])
     assert [wanted for *_, wanted in seen(batch)] == [False, True, True]
+
+
+def test_the_logits_before_each_scored_token_are_asked_for() -> None:
+    batch = Batch(8)
+    batch.fill(
+        [
+            Run(SequenceId(1), 0, 3, (5, 6, 7), False, scored=(7, 8), first_scored=1),
+            Run(SequenceId(2), 1, 0, (4, 5, 6), True, scored=(5, 6)),
+        ]
+    )
+    assert [wanted for *_, wanted in seen(batch)] == [False, True, True, True, True, True]

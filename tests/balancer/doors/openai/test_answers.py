@@ -361,3 +361,34 @@ def test_an_echo_comes_first() -> None:
     ]
     whole = choices_of(shape, gathered(Token("a"), done()), gathered(done()))
     assert [choice["text"] for choice in whole] == ["x a", "y "]
+
+
+NOTHING_BEFORE = TokenLogProbs(LogProb(3, b"x"))
+
+
+def test_a_prompt_that_was_told_stands_before_its_answer() -> None:
+    prompt = Token("xa", "prompt", (), (NOTHING_BEFORE, A))
+    answer = Token("b", log_probs=(B,))
+    shape = Completion(has_log_probs=True)
+    (choice,) = choices_of(shape, gathered(prompt, answer, done()))
+    assert choice["text"] == "xab"
+    assert choice["logprobs"] == {
+        "tokens": ["x", "a", "b"],
+        "token_logprobs": [None, -0.5, -1.5],
+        "top_logprobs": [None, {"b": -0.1, "a": -0.5}, {"b": -1.5}],
+        "text_offset": [0, 1, 2],
+    }
+    parts = written(
+        writer(Completion(has_log_probs=True)), *((0, each) for each in (prompt, answer, done()))
+    )
+    assert [each["text"] for each in chosen(parts)] == ["xa", "b", ""]
+    told = [each["logprobs"] for each in chosen(parts)[:2]]
+    assert [each["text_offset"] for each in told] == [[0, 1], [2]]
+
+
+def test_nothing_that_was_to_follow_ends_for_want_of_tokens() -> None:
+    shape = Completion(generates=False)
+    (choice,) = choices_of(shape, gathered(done()))
+    assert (choice["text"], choice["finish_reason"]) == ("", "length")
+    (last,) = chosen(written(writer(shape), (0, done())))
+    assert last["finish_reason"] == "length"

@@ -189,7 +189,7 @@ def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
     [
         ({"best_of": 2}, "best_of"),
         ({"best_of": 1, "n": 2}, "best_of"),
-        ({"echo": True, "logprobs": 0}, "echo"),
+        ({"echo": True, "logprobs": 0, "suffix": "end"}, "echo"),
     ],
 )
 def test_what_completions_cannot_have(body: Any, field: str) -> None:
@@ -241,6 +241,20 @@ def test_what_log_probabilities_cannot_be(body: Any) -> None:
 def test_an_echo_is_of_the_prompts() -> None:
     assert completion(prompt=["a", "b"], echo=True, n=2).echoes == ("a", "a", "b", "b")
     assert completion(prompt="a").echoes == ()
+
+
+@pytest.mark.parametrize("prompt", ["a", [1, 2]])
+def test_an_echo_beside_log_probabilities_comes_from_the_agent(prompt: Any) -> None:
+    wanted = completion(prompt=prompt, echo=True, logprobs=1)
+    assert (wanted.echoes, wanted.requests[0].prompt_logprobs) == ((), True)
+    assert not completion(prompt=prompt, logprobs=1).requests[0].prompt_logprobs
+
+
+def test_no_tokens_are_a_prompt_alone() -> None:
+    wanted = completion(max_tokens=0)
+    assert (wanted.requests[0].prefill_only, wanted.requests[0].max_tokens) == (True, None)
+    assert (wanted.generates, completion().generates) == (False, True)
+    assert refusal(chat, max_tokens=0).field == "max_tokens"
 
 
 def test_a_suffix_goes_on_to_the_agent() -> None:
