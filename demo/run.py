@@ -7,6 +7,7 @@ after the answer; the exit code is 0 if the answer came.
 import argparse
 import asyncio
 import json
+import shutil
 import signal
 import socket
 import sys
@@ -15,6 +16,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
+
+from demo.word_wrap import WordWrap
 
 MODEL = Path(__file__).parent / "arriero-demo.gguf"
 BIN = Path(sys.executable).parent
@@ -150,6 +153,7 @@ def preferred_address(which: str) -> str:
 async def ask(inference: str, question: str) -> None:
     """Streams the answer to the terminal. Raises `DemoError`."""
     body = {"messages": [{"role": "user", "content": question}], "temperature": 0}
+    wrap = WordWrap(line_width())
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{inference}/api/v1/generate", json=body) as response,
@@ -160,13 +164,18 @@ async def ask(inference: str, question: str) -> None:
             event = json.loads(line)
             match event["event"]:
                 case "token":
-                    print(event["text"], end="", flush=True)
+                    print(wrap.push(event["text"]), end="", flush=True)
                 case "done":
-                    print(f"\n\n{summary(event)}")
+                    print(f"{wrap.flush()}\n\n{summary(event)}")
                     return
                 case "error":
                     raise DemoError(event["error"]["message"])
     raise DemoError("the stream ended without a last event")
+
+
+def line_width() -> int:
+    """The terminal's; what goes anywhere else is not broken into lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def summary(done: dict[str, object]) -> str:
