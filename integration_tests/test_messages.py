@@ -209,3 +209,19 @@ async def test_an_error_in_a_stream(fleet: Fleet) -> None:
             async for _ in stream:
                 pass
     assert caught.value.type == "api_error"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_overload_is_the_clients_own_exception(fleet: Fleet) -> None:
+    await fleet.start_balancer(max_buffered_requests=0)
+    async with connected(fleet) as client:
+        for stream in (False, True):
+            with pytest.raises(anthropic.OverloadedError) as caught:
+                await client.messages.create(**asked(plain_cases()[0]), stream=stream)
+            error = caught.value
+            assert (error.status_code, error.type) == (529, "overloaded_error")
+            assert error.request_id == error.body["request_id"]
+            assert error.response.headers["Retry-After"]
+        with pytest.raises(anthropic.BadRequestError) as refused:
+            await client.messages.create(model=MODEL, max_tokens=1, messages=[])
+        assert refused.value.request_id

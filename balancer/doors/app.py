@@ -4,11 +4,11 @@ from importlib.metadata import version
 
 from aiohttp import web
 
+from ...shared.errors import RequestError
 from ..fleet.switchboard import Switchboard
 from . import models, native_http
 from .anthropic import routes as anthropic_routes
-from .anthropic.errors import anthropic_error
-from .http import ErrorBody, middlewares, native_error
+from .http import ErrorAnswer, error_response, middlewares
 from .inference_api import inference_json
 from .native_socket import NativeSocket
 from .openai import query_routes
@@ -32,7 +32,7 @@ def inference_app(
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    app = web.Application(middlewares=middlewares(_error_body))
+    app = web.Application(middlewares=middlewares(_error_answer))
     app.add_routes(_health_routes(switchboard))
     app.add_routes(openapi_routes(inference_json(version("arriero"))))
     app.add_routes(native_http.routes(switchboard))
@@ -47,10 +47,14 @@ def inference_app(
     return app
 
 
-def _error_body(path: str) -> ErrorBody:
+def _error_answer(path: str) -> ErrorAnswer:
     if _is_under(path, "/v1/messages"):
-        return anthropic_error
-    return openai_error if _is_under(path, "/v1") else native_error
+        return anthropic_routes.error_answer
+    return _openai_error_answer if _is_under(path, "/v1") else error_response
+
+
+def _openai_error_answer(error: RequestError) -> web.Response:
+    return error_response(error, openai_error)
 
 
 def _is_under(path: str, root: str) -> bool:

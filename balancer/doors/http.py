@@ -31,6 +31,8 @@ QUEUE_FULL_RETRY_AFTER = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ErrorBody = Callable[[RequestError], dict[str, object]]
 """An API's own shape of an error."""
+ErrorAnswer = Callable[[RequestError], web.Response]
+"""An API's own answer that is an error."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +47,11 @@ def body_too_large() -> RequestTooLarge:
     return RequestTooLarge(f"the body may have at most {MAX_BODY_BYTES} bytes")
 
 
-def error_response(error: RequestError, body: ErrorBody = native_error) -> web.Response:
-    """`error` as a response in the shape `body` gives it."""
-    response = web.json_response(body(error), status=status_of(error))
+def error_response(
+    error: RequestError, body: ErrorBody = native_error, *, status: int | None = None
+) -> web.Response:
+    """`error` as a response in the shape `body` gives it; `status` where an API has another."""
+    response = web.json_response(body(error), status=status or status_of(error))
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     seconds = error.retry_after
     if seconds is None and isinstance(error, QueueFull):
@@ -92,28 +96,28 @@ def _check_content_type(request: web.Request) -> None:
 
 
 def middlewares(
-    body_for: Callable[[str], ErrorBody] = lambda _path: native_error,
+    answer_for: Callable[[str], ErrorAnswer] = lambda _path: error_response,
 ) -> list[Middleware]:
-    """Every door's middlewares; `body_for` gives the shape of errors under a path."""
-    return [_answer_errors(body_for), _refuse_other_origins]
+    """Every door's middlewares; `answer_for` says how errors under a path are answered."""
+    return [_answer_errors(answer_for), _refuse_other_origins]
 
 
-def _answer_errors(body_for: Callable[[str], ErrorBody]) -> Middleware:
+def _answer_errors(answer_for: Callable[[str], ErrorAnswer]) -> Middleware:
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = answer_for(request.path)
         try:
             return await handler(request)
         except RequestError as error:
-            return error_response(error, body_for(request.path))
+            return answer(error)
         except web.HTTPMethodNotAllowed as refusal:
             allowed = ", ".join(sorted(refusal.allowed_methods))
             message = f"{request.path[:200]} takes {allowed}, not {request.method[:20]}"
-            response = error_response(MethodNotAllowed(message), body_for(request.path))
+            response = answer(MethodNotAllowed(message))
             response.headers[hdrs.ALLOW] = allowed
             return response
         except web.HTTPNotFound:
-            message = f"there is nothing at {request.path[:200]}"
-            return error_response(NotFound(message), body_for(request.path))
+            return answer(NotFound(f"there is nothing at {request.path[:200]}"))
         except web.HTTPException:
             raise
         except ConnectionError:
@@ -125,10 +129,7 @@ def _answer_errors(body_for: Callable[[str], ErrorBody]) -> Middleware:
                 # Too late for a status: aiohttp cuts the connection, so that the client sees
                 # that the answer is not whole.
                 raise
-            return error_response(
-                InternalError("something went wrong here; the log has more"),
-                body_for(request.path),
-            )
+            return answer(InternalError("something went wrong here; the log has more"))
 
     return answer_errors
 

@@ -50,6 +50,11 @@ _TIMER_GRAIN = 0.001
 """Event loops round to milliseconds; asking for less would spin until the time has come."""
 
 
+def new_request_id() -> RequestId:
+    """One that no other request has."""
+    return RequestId(uuid.uuid4().hex)
+
+
 class Peer(Protocol):
     """An agent's socket. Neither method waits or raises."""
 
@@ -92,13 +97,14 @@ class Switchboard:
 
     # ---- clients
 
-    def open(self, request: GenerateRequest) -> Stream:
+    def open(self, request: GenerateRequest, id: RequestId | None = None) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
 
-        And `RequestTooLarge` or `InvalidRequest` for what agents could not read.
+        And `RequestTooLarge` or `InvalidRequest` for what agents could not read. An `id` is one
+        of `new_request_id`, for callers that have to know it even if the request is refused.
         """
         check_readable(request)
-        stream = Stream(RequestId(uuid.uuid4().hex), self._close)
+        stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
         self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
         return stream
@@ -108,7 +114,7 @@ class Switchboard:
         for part in question.parts:
             if isinstance(part, CountTokens):
                 check_readable(part.request)
-        inquiry = Inquiry(RequestId(uuid.uuid4().hex), self._close)
+        inquiry = Inquiry(new_request_id(), self._close)
         self._inquiries[inquiry.id] = inquiry
         self._accept(inquiry.id, self._fleet.ask(inquiry.id, question, self._clock()))
         return inquiry

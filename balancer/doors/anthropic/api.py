@@ -1,6 +1,5 @@
 """The Messages API as operations of an OpenAPI document."""
 
-from ....shared.errors import RequestError
 from ..openapi.document import OF_MODELS, Errors, Operation, events_or, json_answer, parameter
 from ..openapi.schemas import (
     COUNT,
@@ -13,14 +12,8 @@ from ..openapi.schemas import (
     one_of,
     record,
 )
-from .errors import anthropic_error
+from .errors import anthropic_status, anthropic_type
 from .requests import COUNT_BODY, MESSAGES_BODY
-
-
-def _type(error: RequestError) -> object:
-    told = anthropic_error(error)["error"]
-    return told["type"] if isinstance(told, dict) else None
-
 
 ANTHROPIC_ERRORS = Errors(
     "AnthropicError",
@@ -28,10 +21,11 @@ ANTHROPIC_ERRORS = Errors(
         {
             "type": one_of("error"),
             "error": record({"type": STRING, "message": STRING}),
-            "request_id": nullable(STRING),
+            "request_id": STRING,
         }
     ),
-    _type,
+    anthropic_type,
+    anthropic_status,
 )
 
 COMPONENTS: dict[str, Schema] = {

@@ -1,5 +1,7 @@
 """The tree of errors in Anthropic's words."""
 
+from http import HTTPStatus
+
 from ....shared.errors import RequestError, Source, status_of
 
 _TYPES = {
@@ -12,16 +14,26 @@ _TYPES = {
     504: "timeout_error",
 }
 
+OVERLOADED = 529
+"""Anthropic's own status for what others call 503; its clients have an exception for it."""
 
-def anthropic_error(error: RequestError, request_id: str | None = None) -> dict[str, object]:
+
+def anthropic_status(error: RequestError) -> int:
+    """The HTTP status of `error`."""
+    status = status_of(error)
+    return OVERLOADED if status == HTTPStatus.SERVICE_UNAVAILABLE else status
+
+
+def anthropic_error(error: RequestError, request_id: str) -> dict[str, object]:
     """`{"type": "error", "error": {"type", "message"}, "request_id"}`."""
     return {
         "type": "error",
-        "error": {"type": _type(error), "message": error.message},
+        "error": {"type": anthropic_type(error), "message": error.message},
         "request_id": request_id,
     }
 
 
-def _type(error: RequestError) -> str:
+def anthropic_type(error: RequestError) -> str:
+    """What kind of error it is."""
     of_others = "invalid_request_error" if error.source is Source.CLIENT else "api_error"
     return _TYPES.get(status_of(error), of_others)

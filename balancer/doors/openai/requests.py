@@ -98,7 +98,7 @@ class _ChatBody(_Body):
     messages: Messages
     max_tokens: MaxTokens | None = None
     max_completion_tokens: MaxTokens | None = None
-    tools: tuple[dict[str, Any], ...] | None = None
+    tools: ToolList | None = None
     tool_choice: Choice | None = None
     parallel_tool_calls: bool = True
     response_format: ResponseFormat | None = None

@@ -49,11 +49,15 @@ OF_MODELS: tuple[ErrorClass, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How an API tells errors: the name of the component, its schema, and what it calls them."""
+    """How an API tells errors: the name of the component, its schema, and what it calls them.
+
+    `status` is for an API that has statuses of its own.
+    """
 
     name: str
     schema: Schema
     word: Callable[[RequestError], object]
+    status: Callable[[RequestError], int] = status_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ def _errors(operation: Operation) -> Json:
     bodies = OF_BODIES if operation.body is not None else ()
     by_status: dict[int, list[ErrorClass]] = defaultdict(list)
     for error in dict.fromkeys((*ALWAYS, *bodies, *operation.errors)):
-        by_status[status_of(error(""))].append(error)
+        by_status[operation.told.status(error(""))].append(error)
     return {
         str(status): _error_answer(operation.told, errors)
         for status, errors in sorted(by_status.items())

@@ -96,11 +96,12 @@ class FakeSwitchboard:
         self.is_draining = False
         self.changed = asyncio.Event()
 
-    def open(self, request: GenerateRequest) -> FakeStream:
+    def open(self, request: GenerateRequest, id: RequestId | None = None) -> FakeStream:
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:
             raise refusal
-        stream = FakeStream(RequestId(f"req-{len(self.streams)}"), request, self.changed)
+        given = RequestId(f"req-{len(self.streams)}") if id is None else id
+        stream = FakeStream(given, request, self.changed)
         self.streams.append(stream)
         self.changed.set()
         if self.script is not None:

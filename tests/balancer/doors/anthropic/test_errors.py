@@ -2,7 +2,11 @@
 
 import pytest
 
-from arriero.balancer.doors.anthropic.errors import anthropic_error
+from arriero.balancer.doors.anthropic.errors import (
+    anthropic_error,
+    anthropic_status,
+    anthropic_type,
+)
 from arriero.shared.errors import (
     BY_CODE,
     AgentLost,
@@ -13,6 +17,7 @@ from arriero.shared.errors import (
     RateLimited,
     RequestError,
     RequestTooLarge,
+    ShuttingDown,
 )
 from tests.balancer.doors.anthropic.strict import checked_error
 
@@ -22,13 +27,7 @@ from tests.balancer.doors.anthropic.strict import checked_error
 def test_all_have_a_shape(cls: type[RequestError]) -> None:
     body = anthropic_error(cls("what is wrong"), "r1")
     assert checked_error(body).request_id == "r1"
-    assert body["error"] == {"type": anthropic_type(cls), "message": "what is wrong"}
-
-
-def anthropic_type(cls: type[RequestError]) -> object:
-    error = anthropic_error(cls(""))["error"]
-    assert isinstance(error, dict)
-    return error["type"]
+    assert body["error"] == {"type": anthropic_type(cls("")), "message": "what is wrong"}
 
 
 @pytest.mark.parametrize(
@@ -44,4 +43,9 @@ def anthropic_type(cls: type[RequestError]) -> object:
     ],
 )
 def test_types(cls: type[RequestError], type: str) -> None:
-    assert anthropic_type(cls) == type
+    assert anthropic_type(cls("")) == type
+
+
+def test_overload_has_a_status_of_its_own() -> None:
+    assert {anthropic_status(each("")) for each in (QueueFull, ShuttingDown)} == {529}
+    assert anthropic_status(QueueTimeout("")) == 504

@@ -46,17 +46,17 @@ def events(text: str) -> list[dict[str, Any]]:
 
 async def test_an_answer_in_one_piece(client: TestClient) -> None:
     status, headers, text = await ask(client)
-    assert (status, headers["request-id"]) == (200, "req-0")
     message = checked_message(json.loads(text))
+    assert (status, f"msg_{headers['request-id']}") == (200, message.id)
     assert [block.model_dump()["text"] for block in message.content] == ["you said: hi"]
     assert message.model == "demo"
 
 
 async def test_a_stream(client: TestClient) -> None:
     status, headers, text = await ask(client, stream=True)
-    assert (status, headers["request-id"]) == (200, "req-0")
-    assert headers["Content-Type"] == "text/event-stream"
+    assert (status, headers["Content-Type"]) == (200, "text/event-stream")
     told = events(text)
+    assert told[0]["message"]["id"] == f"msg_{headers['request-id']}"
     for event in told:
         checked_event(event)
     assert (told[0]["type"], told[-1]["type"]) == ("message_start", "message_stop")
@@ -65,18 +65,20 @@ async def test_a_stream(client: TestClient) -> None:
 async def test_errors_before_the_first_event_are_statuses(
     client: TestClient, switchboard: FakeSwitchboard
 ) -> None:
-    status, _, text = await ask(client, max_tokens=None)
-    assert (status, checked_error(json.loads(text)).error.type) == (400, "invalid_request_error")
+    async def refused(**body: Any) -> tuple[int, str, Any]:
+        status, headers, text = await ask(client, **body)
+        error = checked_error(json.loads(text))
+        assert error.request_id == headers["request-id"] == headers["X-Request-Id"]
+        return status, error.error.type, headers
+
+    assert (await refused(max_tokens=None))[:2] == (400, "invalid_request_error")
     switchboard.refusals.append(QueueFull("full"))
-    status, headers, text = await ask(client)
-    assert (status, checked_error(json.loads(text)).error.type) == (503, "overloaded_error")
+    status, type, headers = await refused()
+    assert (status, type) == (529, "overloaded_error")
     assert headers["Retry-After"]
     switchboard.script = lambda _request: [Failed(EngineFailed("broke"))]
     for stream in (False, True):
-        status, headers, text = await ask(client, stream=stream)
-        error = checked_error(json.loads(text))
-        assert (status, error.error.type) == (500, "api_error")
-        assert error.request_id == headers["request-id"]
+        assert (await refused(stream=stream))[:2] == (500, "api_error")
 
 
 async def test_errors_in_a_stream_are_events(
@@ -99,7 +101,8 @@ async def test_what_is_not_there(
 ) -> None:
     async with client.request(method, path) as response:
         assert response.status == status
-        assert checked_error(await response.json()).error.type == type
+        error = checked_error(await response.json())
+        assert (error.error.type, error.request_id) == (type, response.headers["request-id"])
 
 
 async def test_fields_go_by_their_names_in_the_body(
@@ -121,3 +124,4 @@ async def test_counting() -> None:
         client.post("/v1/messages/count_tokens", json=body) as response,
     ):
         assert await response.json() == {"input_tokens": 7}
+        assert response.headers["request-id"]
