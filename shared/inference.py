@@ -34,6 +34,7 @@ TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 MAX_MESSAGES = 4096
+MAX_TOOLS = 1024
 MAX_TOP_LOGPROBS = 20
 MAX_GRAMMAR = 65_536
 """Characters of a grammar or a regular expression."""
@@ -125,6 +126,7 @@ class NamedTool:
 
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
 Messages = Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
+ToolList = Annotated[tuple[dict[str, Any], ...], Field(max_length=MAX_TOOLS)]
 
 
 TO_GO_ON = "must have an assistant's message, with content, as the last of `messages`"
@@ -173,7 +175,7 @@ class GenerateRequest(SamplingChoices):
     chat_template_kwargs: TemplateVariables | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    tools: tuple[dict[str, Any], ...] | None = None
+    tools: ToolList | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     grammar: Grammar | None = None

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from ....shared.errors import InvalidRequest
 from ....shared.inference import (
     MAX_MESSAGES,
+    MAX_TOOLS,
     TO_GO_ON,
     GenerateRequest,
     Grammar,
@@ -139,7 +140,7 @@ class _Body:
     top_p: TopP | None = None
     top_k: TopK | None = None
     thinking: _ThinkingOptions | None = None
-    tools: tuple[_Tool, ...] = ()
+    tools: Annotated[tuple[_Tool, ...], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
     output_config: _OutputOptions = _OutputOptions()
 

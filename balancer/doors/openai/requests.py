@@ -27,6 +27,7 @@ from ....shared.inference import (
     MaxTokens,
     Messages,
     Prompt,
+    ToolList,
     TopLogprobs,
     can_go_on,
 )

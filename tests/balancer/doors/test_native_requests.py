@@ -34,6 +34,12 @@ def test_an_unknown_field_is_named() -> None:
         parse_generate(encode(body))
 
 
+def test_tools_have_their_limit() -> None:
+    """Each costs the event loop more than its characters."""
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        parse_generate(encode({"prompt": "x", "tools": [{}] * 1025}))
+
+
 def test_batch_ids_default_to_positions() -> None:
     batch = parse_batch(encode({"requests": [{"prompt": "x"}, {"id": "b", "prompt": "y"}]}))
     assert batch.ids == ("0", "b")

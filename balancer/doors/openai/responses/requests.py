@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     MAX_MESSAGES,
+    MAX_TOOLS,
     GenerateRequest,
     JsonSchemaGrammar,
     MaxTokens,
@@ -185,7 +186,7 @@ class _Body(SamplingChoices):
     previous_response_id: str | None = None
     stream: bool = False
     store: bool = True
-    tools: tuple[_FunctionTool, ...] = ()
+    tools: Annotated[tuple[_FunctionTool, ...], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedFunction = "auto"
     parallel_tool_calls: bool = True
     text: _TextOptions = _TextOptions()

@@ -143,6 +143,11 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     assert caught.value.field == field, caught.value.message
 
 
+def test_tools_have_their_limit() -> None:
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        parse(tools=[TOOL] * 1025)
+
+
 def test_messages_have_their_limit() -> None:
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     results = [{"type": "tool_result", "tool_use_id": "t"}] * 4096

@@ -294,6 +294,11 @@ def test_what_asks_for_nothing_is_let_through() -> None:
     assert chat(temperature=None, stop=None, n=None, tools=[], stream=None) == chat()
 
 
+def test_tools_have_their_limit() -> None:
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        chat(tools=[{"type": "function"}] * 1025)
+
+
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
     (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests

@@ -213,6 +213,11 @@ def test_something_must_have_been_said(body: dict[str, Any]) -> None:
         request(**body)
 
 
+def test_tools_have_their_limit() -> None:
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        parse(tools=[TOOL] * 1025)
+
+
 def test_a_conversation_has_its_limit() -> None:
     long = parse(input=[{"role": "user", "content": ""}] * 4096).input
     with pytest.raises(InvalidRequest, match="4097 messages"):
