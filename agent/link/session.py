@@ -33,13 +33,13 @@ from ...shared.messages import (
     Withdraw,
     decode_from_balancer,
 )
+from ...shared.pulse import Pulse
 from ...shared.queries import Result
 from ...shared.validation import invalid
 from ..chat.prepared import Prepared
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import Change
 from .decisions import Close, Decision, GiveUp, MarkConnected, Send
-from .pulse import Pulse
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -107,6 +107,7 @@ class Session:
             return self._leave(f"the balancer was silent for {self._pulse.timeout:g} s")
         if self._drain_deadline is not None and now >= self._drain_deadline:
             return self.fail(ShuttingDown("the agent stopped before the answer was complete"), now)
+        self._pulse.look(now)
         return [self._send(Heartbeat(), now)] if self._pulse.is_due(now) else []
 
     # ---- what the balancer says

@@ -162,7 +162,7 @@ class Fleet:
         agent = self._roster.get(link)
         if agent is None:
             return decisions
-        agent.heard_at = now
+        agent.pulse.heard(now)
         match message:
             case Output():
                 for item in message.items:
@@ -318,8 +318,8 @@ class Fleet:
             decisions += self._requests.end_all(error, now)
             decisions += self._desk.end_all(error, now)
         agents = self._roster.due(now)
-        silent = [agent for agent in agents if self._roster.is_silent(agent, now)]
-        heard = [agent for agent in agents if not self._roster.is_silent(agent, now)]
+        silent = [agent for agent in agents if agent.pulse.is_lost(now)]
+        heard = [agent for agent in agents if not agent.pulse.is_lost(now)]
         for agent in silent:
             agent.is_accepting = False
             self._requests.agent_changed(agent, now)
@@ -342,7 +342,8 @@ class Fleet:
             decisions += self._requests.agent_rested(agent, now)
             decisions += self._desk.agent_changed(agent, now)
             self.revision += bool(decisions)
-        if self._roster.is_neglected(agent, now):
+        agent.pulse.look(now)
+        if agent.pulse.is_due(now):
             decisions.append(self._roster.send(agent.link, Heartbeat(), now))
         self._roster.seen_to(agent)
         return decisions

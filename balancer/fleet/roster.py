@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...shared.inference import AgentId
 from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Statistics, Status
+from ...shared.pulse import Pulse
 from .alarms import Alarms
 from .decisions import LinkId, Send
 from .limits import Limits
@@ -27,8 +28,7 @@ class Agent:
     slots: int
     model: ModelInfo | None
     joined_at: float
-    heard_at: float
-    spoken_at: float
+    pulse: Pulse
     is_accepting: bool = True
     issues: tuple[Issue, ...] = ()
     statistics: Statistics | None = None
@@ -110,7 +110,9 @@ class Roster:
         """Someone new; an agent that was here before has to leave first."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
-        agent = Agent(link, hello, hello.slots, hello.model, now, now, now)
+        limits = self._limits
+        pulse = Pulse(now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout)
+        agent = Agent(link, hello, hello.slots, hello.model, now, pulse)
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._alarms.arm(link)
@@ -125,7 +127,7 @@ class Roster:
 
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
         """Say something to an agent, which spares it the next heartbeat."""
-        self._agents[link].spoken_at = now
+        self._agents[link].pulse.sent(now)
         return Send(link, message)
 
     def rests(self, agent: Agent, now: float) -> None:
@@ -145,19 +147,9 @@ class Roster:
         """Whatever was due of it was done."""
         self._alarms.arm(agent.link)
 
-    def is_silent(self, agent: Agent, now: float) -> bool:
-        """Whether it was not heard for too long."""
-        return now >= agent.heard_at + self._limits.heartbeat_timeout
-
-    def is_neglected(self, agent: Agent, now: float) -> bool:
-        """Whether it is time to say something to it."""
-        return now >= agent.spoken_at + self._limits.heartbeat_interval
-
     def _deadline_of(self, link: LinkId) -> float:
         agent = self._agents[link]
-        silent_at = agent.heard_at + self._limits.heartbeat_timeout
-        neglected_at = agent.spoken_at + self._limits.heartbeat_interval
-        deadline = min(silent_at, neglected_at)
+        deadline = agent.pulse.next_deadline()
         return deadline if agent.rested_at is None else min(deadline, agent.rested_at)
 
     def check_integrity(self) -> None:

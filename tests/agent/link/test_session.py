@@ -43,6 +43,7 @@ from arriero.shared.messages import (
     Withdraw,
     encode_from_balancer,
 )
+from arriero.shared.pulse import SECOND_LOOK
 from arriero.shared.queries import Declined, Tokenize, Tokenized
 from tests.agent.link.sessions import (
     ENDED,
@@ -167,7 +168,8 @@ class TestGreeting:
         session.connected(3.0)
         assert session.next_deadline() == 3.0 + HANDSHAKE_TIMEOUT
         assert session.tick(3.0 + HANDSHAKE_TIMEOUT - 0.1) == []
-        [decision] = session.tick(3.0 + HANDSHAKE_TIMEOUT)
+        assert session.tick(3.0 + HANDSHAKE_TIMEOUT) == []
+        [decision] = session.tick(3.0 + HANDSHAKE_TIMEOUT + SECOND_LOOK)
         assert isinstance(decision, Close)
 
 
@@ -222,7 +224,9 @@ class TestPulse:
 
     def test_a_silent_balancer_is_left(self) -> None:
         session = running()
-        assert session.tick(5.0) == [Drop(ONE), Close("the balancer was silent for 5 s")]
+        assert session.tick(5.0) == [Send(Heartbeat())]
+        late = 5.0 + SECOND_LOOK
+        assert session.tick(late) == [Drop(ONE), Close("the balancer was silent for 5 s")]
         assert session.next_deadline() is None
 
 

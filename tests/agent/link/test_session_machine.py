@@ -54,6 +54,7 @@ from arriero.shared.messages import (
     Statistics,
     Withdraw,
 )
+from arriero.shared.pulse import SECOND_LOOK
 from arriero.shared.queries import Tokenize, Tokenized
 from tests.agent.link.sessions import make_requests, make_session, numbers, welcome
 
@@ -123,13 +124,21 @@ class Balancer:
         self.is_connected = False
         self.drained_at: float | None = None
         self.heard_at = 0.0
+        self.doubted_at: float | None = None
         self.unanswered: set[RequestId] = set()  # of the last connection that was lost
 
-    @property
-    def deadline(self) -> float:
-        """When its connection ends, at the latest."""
-        lost_at = self.heard_at + TIMEOUT
-        return lost_at if self.drained_at is None else min(lost_at, self.drained_at)
+    def is_over(self, now: float) -> bool:
+        """Whether its connection ends now, at the latest."""
+        is_drained = self.drained_at is not None and now >= self.drained_at
+        return is_drained or (self.doubted_at is not None and now >= self.doubted_at + SECOND_LOOK)
+
+    def hears(self, now: float) -> None:
+        self.heard_at = now
+        self.doubted_at = None
+
+    def is_looked_at(self, now: float) -> None:
+        if self.doubted_at is None and now >= self.heard_at + TIMEOUT:
+            self.doubted_at = now
 
     @property
     def keys(self) -> set[str]:
@@ -238,7 +247,7 @@ class Machine(RuleBasedStateMachine):
     def say(self, which: int, message: FromBalancer) -> None:
         balancer = self.balancers[which]
         if balancer.is_connected:
-            balancer.heard_at = self.now
+            balancer.hears(self.now)
         balancer.carry_out(balancer.session.received(message, self.now))
 
     @rule()
@@ -246,7 +255,7 @@ class Machine(RuleBasedStateMachine):
         for which, balancer in enumerate(self.balancers):
             if not balancer.is_connected and balancer.drained_at is None:
                 balancer.is_connected = True
-                balancer.heard_at = self.now
+                balancer.hears(self.now)
                 balancer.carry_out(balancer.session.connected(self.now))
                 self.say(which, welcome(timeout=TIMEOUT))
 
@@ -371,8 +380,8 @@ class Machine(RuleBasedStateMachine):
             deadline = balancer.session.next_deadline()
             if deadline is not None and deadline <= self.now:
                 balancer.carry_out(balancer.session.tick(self.now))
-            is_due = self.now >= balancer.deadline
-            assert balancer.is_connected == (was_connected and not is_due)
+            assert balancer.is_connected == (was_connected and not balancer.is_over(self.now))
+            balancer.is_looked_at(self.now)
             deadline = balancer.session.next_deadline()
             assert deadline is None or deadline > self.now
 

@@ -21,6 +21,7 @@ from arriero.balancer.fleet.roster import BUSY_PAUSE
 from arriero.shared.errors import InvalidRequest, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, Reply, Status, Withdraw
+from arriero.shared.pulse import SECOND_LOOK
 from arriero.shared.queries import (
     Declined,
     Embed,
@@ -329,13 +330,14 @@ def test_of_several_that_are_cancelled_none_is_asked_any_more(scene: Scene) -> N
 
 def test_an_agent_that_is_taken_for_lost_is_asked_nothing_any_more(scene: Scene) -> None:
     """A query that ends at the very moment would make room for the one that waits."""
-    limits = replace(LIMITS, request_timeout=LIMITS.heartbeat_timeout)
+    limits = replace(LIMITS, request_timeout=LIMITS.heartbeat_timeout + SECOND_LOOK)
     scene.fleet = Fleet(limits)
     scene.join(A)
     scene.ask(Q, embed("a", "b"))
     scene.now = 1.0
     scene.ask(R, embed("c"))
-    decisions = scene.tick(limits.heartbeat_timeout)
+    assert codes(scene.tick(limits.heartbeat_timeout)) == {}
+    decisions = scene.tick(limits.request_timeout)
     assert codes(decisions) == {Q: "request_timeout"}
     assert asks(decisions) == []
 

@@ -43,6 +43,7 @@ from arriero.shared.messages import (
     Statistics,
     Welcome,
 )
+from arriero.shared.pulse import SECOND_LOOK
 from tests.balancer.fleet.builders import (
     busy,
     codes,
@@ -531,8 +532,18 @@ def test_a_silent_agent_is_lost() -> None:
     for _ in range(4):
         scene.after(1.0)
         scene.fleet.agent_said(B, Heartbeat(), scene.now)
-    decisions = scene.after(1.0)
+    assert Disconnect(A, "silent for 5 s") not in scene.after(1.0)
+    decisions = scene.after(SECOND_LOOK)
     assert decisions[:2] == [Disconnect(A, "silent for 5 s"), Send(B, start("r"))]
+
+
+def test_a_balancer_that_was_held_up_hears_its_agents_before_it_judges_them() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.open("r")
+    scene.say(A, piece("r"))
+    assert not any(isinstance(each, Disconnect) for each in scene.after(9.0))
+    assert delivered(scene.say(A, piece("r"))), "it was waiting to be read"
+    assert not any(isinstance(each, Disconnect) for each in scene.after(4.9))
 
 
 @pytest.mark.parametrize("word", [Heartbeat(), output(), status(), Statistics()])
@@ -559,7 +570,8 @@ def test_agents_lost_together_pass_nothing_on_to_each_other() -> None:
     for i in range(10):
         scene.join(LinkId(i), hello(f"a{i}"))
     scene.open("1", "2")
-    decisions = scene.after(5.0)
+    scene.after(5.0)
+    decisions = scene.after(SECOND_LOOK)
     assert len([each for each in decisions if isinstance(each, Disconnect)]) == 10
     assert sent(decisions) == []
     assert scene.fleet.totals().queue_depth == 2

@@ -41,15 +41,6 @@ def test_one_agent_has_one_link() -> None:
         roster.joined(LINK, hello("a2"), 1.0)
 
 
-def test_an_agent_is_silent_after_the_timeout_and_not_before() -> None:
-    roster = roster_with()
-    agent = roster[LINK]
-    assert not roster.is_silent(agent, 4.9)
-    assert roster.is_silent(agent, 5.0)
-    agent.heard_at = 4.0
-    assert not roster.is_silent(agent, 8.9)
-
-
 def test_speaking_spares_the_next_heartbeat() -> None:
     roster = roster_with()
     agent = roster[LINK]
@@ -58,7 +49,7 @@ def test_speaking_spares_the_next_heartbeat() -> None:
     assert roster.due(1.0) == [], "it was spoken to meanwhile"
     assert roster.next_deadline() == 1.5
     assert roster.due(1.5) == [agent]
-    assert roster.is_neglected(agent, 1.5)
+    assert agent.pulse.is_due(1.5)
     roster.send(LINK, Heartbeat(), 1.5)
     roster.seen_to(agent)
     assert roster.next_deadline() == 2.5
