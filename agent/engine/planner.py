@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from .admission import Await, Begin, admit
-from .fair_split import split_fairly
+from .fair_order import FairOrder
 from .memory import Memory
 from .mixing import Mixing
 from .progress import Progress
 from .prompt_budget import PromptBudget
 from .roster import Roster
+from .sequence import SequenceId
 from .speculation import Speculation
 from .statistics import Tally
 from .step import Run, Step
@@ -41,6 +42,7 @@ class Planner:
         self._speculation = speculation
         self._mixing = mixing
         self._tally = tally
+        self._order = FairOrder()
         self._most_scored = most_scored
 
     def plan(self) -> Step:
@@ -96,47 +98,55 @@ class Planner:
         for slot, one in self._roster.running.items():
             (generating if one.is_generating else reading)[slot] = one
         wants = self._wants(reading, awaited)
-        budget = self._budget.prompt_tokens(len(generating), wants) if reading else 0
+        num_wanted = sum(wants.values())
+        budget = self._budget.prompt_tokens(len(generating), num_wanted) if reading else 0
         budget = min(budget, self._memory.num_available - len(generating))
-        match self._mixing.next(len(generating), min(budget, sum(wants))):
+        match self._mixing.next(len(generating), min(budget, num_wanted)):
             case "generate":
-                reading, wants, budget = {}, [], 0
+                num_wanted = budget = 0
             case "read":
                 generating = {}
-        drafts = self._draft(generating, wants, budget)
+        drafts = self._draft(generating, num_wanted, budget)
         num_drafted = sum(map(len, drafts.values()))
-        shares = split_fairly(wants, budget - num_drafted)
-        self._memory.make_room(len(generating) + num_drafted + sum(shares))
+        shares = self._order.share(wants, max(0, budget - num_drafted))
+        num_read = sum(shares.values())
+        self._memory.make_room(len(generating) + num_drafted + num_read)
         return Step(
             self._memory.take_edits(),
             (
                 *(_next(slot, one, drafts.get(slot, ())) for slot, one in generating.items()),
-                *(_chunk(slot, reading[slot], n) for slot, n in zip(reading, shares, strict=True)),
+                *(
+                    _chunk(slot, one, shares[one.id])
+                    for slot, one in reading.items()
+                    if one.id in shares
+                ),
             ),
             len(generating),
-            sum(shares),
+            num_read,
             num_drafted,
         )
 
-    def _wants(self, reading: dict[int, Progress], awaited: dict[int, int]) -> list[int]:
+    def _wants(
+        self, reading: dict[int, Progress], awaited: dict[int, int]
+    ) -> dict[SequenceId, int]:
         """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
 
         Prompts that are explained share the logits that a step can give.
         """
         num_scoring = sum(one.is_scoring for one in reading.values())
         most = self._most_scored // num_scoring if num_scoring else 0
-        wants = []
+        wants = {}
         for slot, one in reading.items():
             wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
-            wants.append(min(wanted, one.num_readable(most)) if one.is_scoring else wanted)
+            wants[one.id] = min(wanted, one.num_readable(most)) if one.is_scoring else wanted
         return wants
 
     def _draft(
-        self, generating: dict[int, Progress], wants: list[int], budget: int
+        self, generating: dict[int, Progress], num_wanted: int, budget: int
     ) -> dict[int, tuple[int, ...]]:
         """Drafts take nobody's cells: neither kept ones nor those that prompts could use now."""
-        num_in_time = self._budget.drafted_tokens(len(generating), wants, budget)
-        num_cells = self._memory.num_free - len(generating) - min(budget, sum(wants))
+        num_in_time = self._budget.drafted_tokens(len(generating), num_wanted, budget)
+        num_cells = self._memory.num_free - len(generating) - min(budget, num_wanted)
         return self._speculation.draft(generating, min(num_in_time, num_cells))
 
 

@@ -11,8 +11,8 @@ from math import floor
 from .step_cost import StepCost
 
 MIN_CHUNK = 8
-"""Prompt tokens that each prompt gets in a step, however slow the steps are: a prompt always
-advances, in hundreds of steps rather than thousands."""
+"""Prompt tokens of a step, however slow the steps are: prompts always advance, in hundreds of steps
+rather than thousands."""
 
 FIRST_CHUNK = 128
 """Prompt tokens of the first step of all, about whose price nothing is known."""
@@ -47,25 +47,23 @@ class PromptBudget:
             seconds=seconds,
         )
 
-    def prompt_tokens(self, num_generating: int, pending: list[int]) -> int:
-        """How many, for prompts with so many `pending` tokens each; at least one for each."""
+    def prompt_tokens(self, num_generating: int, num_pending: int) -> int:
+        """How many, where `num_pending` are to be read; at least one of them."""
         seconds = self._max_stall if num_generating else max(self._max_stall, PATIENCE)
         fitting = self.cost.read_within(MARGIN * seconds)
         if not self.cost.knows_reading:
             fitting = FIRST_CHUNK
-        return floor(min(self._batch_size - num_generating, max(fitting, _least(pending))))
+        return floor(min(self._batch_size - num_generating, max(fitting, _least(num_pending))))
 
-    def drafted_tokens(
-        self, num_generating: int, pending: list[int], num_prompt_tokens: int
-    ) -> int:
-        """How many tokens may be drafted besides. Prompts with `pending` tokens give them up.
+    def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
+        """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.
 
         They give up a part of their `num_prompt_tokens`, and nothing of the least they get.
         """
-        if not pending:
+        if not num_pending:
             return self._batch_size - num_generating
-        return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(pending))
+        return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(num_pending))
 
 
-def _least(pending: list[int]) -> int:
-    return sum(min(MIN_CHUNK, count) for count in pending)
+def _least(num_pending: int) -> int:
+    return min(MIN_CHUNK, num_pending)

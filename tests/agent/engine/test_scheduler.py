@@ -319,13 +319,13 @@ def test_a_prompt_advances_even_when_steps_are_too_slow() -> None:
     assert planned(scheduler).num_prompt_tokens == MIN_CHUNK
 
 
-def test_prompts_share_fairly() -> None:
+def test_prompts_are_read_in_the_order_in_which_fair_shares_would_end() -> None:
     scheduler = make(slots=3, context_size=1000, batch_size=300)
     for number, length in ((1, 500), (2, 20), (3, 500)):
         scheduler.add(new(number, (number,) * length))
     step = planned(scheduler)
-    assert [len(run.tokens) for run in step.runs] == [54, 20, 54]
-    assert [run.samples for run in step.runs] == [False, True, False]
+    assert [(run.id, len(run.tokens)) for run in step.runs] == [(1, 108), (2, 20)]
+    assert [run.samples for run in step.runs] == [False, True]
 
 
 def test_logits_are_asked_only_where_a_token_is_sampled() -> None:

@@ -1,0 +1,63 @@
+"""In which order prompts are read: whoever would be through first if all were read at one pace.
+
+Reading all at one pace is fair, but then all are through late: eight equal prompts at the end of
+the eighth. One after the other, in the order in which they would be through at one pace, none is
+through later than so, most are far earlier, and no prompt waits for ever behind newcomers. That is
+the Fair Sojourn Protocol (E. J. Friedman, S. G. Henderson: Fairness and efficiency in web server
+protocols, SIGMETRICS 2003).
+
+Invariant: at one pace there are as many tokens left to be read as there really are. So what is
+remembered ends when everything is read.
+"""
+
+from collections.abc import Mapping
+
+from .fair_split import split_fairly
+from .sequence import SequenceId
+
+_DIGITS = 6
+"""Of what is left of prompts. What differs by less is the same, but for rounding."""
+
+
+class FairOrder:
+    """Follows what would be left of each prompt at one pace."""
+
+    def __init__(self) -> None:
+        self._ahead: dict[SequenceId, float] = {}
+        """Tokens by which each is ahead of where it would be, negative where it is behind; of those
+        that are through, as long as they would not be. In the order of being through."""
+
+    def __len__(self) -> int:
+        return len(self._ahead)
+
+    def share(self, wants: Mapping[SequenceId, int], budget: int) -> dict[SequenceId, int]:
+        """Parts of `budget` for prompts with so many tokens to be read; only those that get any."""
+        left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}
+        left |= {id: want for id, want in wants.items() if id not in left}
+        # Sorting keeps the order of those that would be through already.
+        order = sorted(left, key=left.__getitem__)
+        shares = _in_turn([id for id in order if id in wants], wants, budget)
+        num_left = sum(wants.values()) - sum(shares.values())
+        dues = split_fairly([left[id] for id in order], max(0.0, sum(left.values()) - num_left))
+        self._ahead = {
+            id: round(left[id] - due, _DIGITS) - wants.get(id, 0) + shares.get(id, 0)
+            for id, due in zip(order, dues, strict=True)
+        }
+        self._forget_those_through(wants)
+        return shares
+
+    def _forget_those_through(self, wants: Mapping[SequenceId, int]) -> None:
+        for id in [id for id, ahead in self._ahead.items() if id not in wants and not ahead]:
+            del self._ahead[id]
+
+
+def _in_turn(
+    order: list[SequenceId], wants: Mapping[SequenceId, int], budget: int
+) -> dict[SequenceId, int]:
+    shares = {}
+    for id in order:
+        if not budget:
+            break
+        shares[id] = min(wants[id], budget)
+        budget -= shares[id]
+    return shares
