@@ -109,6 +109,10 @@ class Cells:
         above = self._cut(holder, start)
         return all(one.num_holders == 1 for one in _chain(self._last[holder], above))
 
+    def num_alone(self, holder: int) -> int:
+        """How many cells of `holder` nobody else has."""
+        return sum(one.length for one in _chain(self._last[holder]) if one.num_holders == 1)
+
     def num_not_in_use(self, holder: int, length: int) -> int:
         """How many of the first `length` cells of `holder` no slot has."""
         return sum(one.length for one in _chain(self._cut(holder, length)) if not one.num_slots)

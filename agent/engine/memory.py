@@ -263,9 +263,13 @@ class Memory:
         """Park what is not needed by the one that begins, as much of it as takes a moment."""
         num_left = ENOUGH_AT_ONCE if self._is_compact else 0
         for holder in self._shelf.residents():
-            if num_left > 0 and holder != sparing:
+            if num_left > 0 and holder != sparing and self._is_worth_moving(holder):
                 num_left -= self._cells.length(holder)
                 self._park(holder, sparing=sparing)
+
+    def _is_worth_moving(self, holder: int) -> bool:
+        """All of it has to be moved; only the cells that nobody else has become free by that."""
+        return 2 * self._cells.num_alone(holder) >= self._cells.length(holder)
 
     def _put_away(self, holder: int, *, sparing: int | None = None) -> None:
         """A resident prefix leaves the cells, for host memory or for good."""

@@ -116,6 +116,8 @@ class Machine(RuleBasedStateMachine):
             assert self.cells.length(holder) == len(own)
             if own:
                 assert self.cells.num_not_in_use(holder, len(own)) == len({*own} - in_use)
+                others = (self.model[other] for other in self.model if other != holder)
+                assert self.cells.num_alone(holder) == len({*own}.difference(*others))
 
 
 TestAnyHistory = Machine.TestCase

@@ -125,6 +125,21 @@ def test_who_begins_with_it_finds_it_in_the_cells() -> None:
     assert memory.take_edits() == (Copy(3, 0, 3),)
 
 
+def test_what_shares_most_of_its_cells_is_not_moved_for_the_few_that_are_its_own() -> None:
+    memory = make(holders=8, is_compact=True)
+    run(memory, 0, 1, 2, 3, 4, 5, 6)
+    run(memory, 1, 1, 2, 3, 4, 8)
+    memory.leave(0)
+    memory.leave(1)
+    memory.take_edits()
+    run(memory, 0, 9)
+    assert (memory.take_edits(), memory.num_kept) == ((), 7)
+    run(memory, 1, 1, 2, 7, 7)
+    memory.leave(1)
+    run(memory, 1, 8)
+    assert (memory.num_parked, memory.num_kept) == (4, 7), "half of it is its own"
+
+
 def test_only_so_much_is_parked_at_once() -> None:
     memory = make(num_cells=9000, holders=9, most_parked=9000, is_compact=True)
     for slot, token in ((0, 1), (1, 2)):
