@@ -21,7 +21,9 @@ def q06(num_generating: int, num_prompt_tokens: int) -> float:
 def run(
     budget: PromptBudget, num_generating: int, num_pending: int, noise: float = 1.0
 ) -> tuple[int, float]:
-    count = min(num_pending, budget.prompt_tokens(num_generating, num_pending)) if num_pending else 0
+    count = (
+        min(num_pending, budget.prompt_tokens(num_generating, num_pending)) if num_pending else 0
+    )
     seconds = q06(num_generating, count) * noise
     budget.observe(num_generating=num_generating, num_prompt_tokens=count, seconds=seconds)
     return count, seconds
