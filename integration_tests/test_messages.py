@@ -108,6 +108,10 @@ async def test_every_event_is_one_that_the_client_knows(shared_fleet: Fleet) -> 
     assert types[:2] == ["message_start", "ping"]
     assert types[-2:] == ["message_delta", "message_stop"]
     assert types.count("content_block_start") == types.count("content_block_stop")
+    first, last = events[0]["message"]["usage"], events[-2]["usage"]
+    assert first["input_tokens"] + first["cache_read_input_tokens"] > 0
+    counts = ("input_tokens", "cache_read_input_tokens")
+    assert [first[count] for count in counts] == [last[count] for count in counts]
 
 
 async def test_what_was_cached_is_told(client: anthropic.AsyncAnthropic) -> None:

@@ -1,7 +1,8 @@
 """One neutral request and one neutral stream of events, whatever API the client speaks.
 
 A door validates a body into a `GenerateRequest`; the exchange answers with events: any number of
-`Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`.
+`Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. A `Begun`
+comes before the answer's first token, unless it fails before.
 """
 
 from collections.abc import Sequence
@@ -345,6 +346,14 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The prompt is read: how many tokens it has, and how many of them were not computed again."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The request ended well; a `stop_string` is the one that ended it."""
 
@@ -362,5 +371,5 @@ class Failed:
     error: RequestError
 
 
-Event = Token | ToolCallStarted | ToolCall | Notice | Done | Failed
+Event = Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
 EndEvent = Done | Failed

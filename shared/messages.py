@@ -264,8 +264,20 @@ class Noticed:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRead:
+    """The request's answer begins; see `inference.Begun`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["prompt_read"] = "prompt_read"
+    id: RequestId
+    prompt_tokens: Count
+    cached_tokens: Count
+
+
 Item = Annotated[
-    Piece | CallStarted | Called | Noticed | Ended | Refused | Busy, Field(discriminator="type")
+    Piece | CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy,
+    Field(discriminator="type"),
 ]
 
 

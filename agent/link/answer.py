@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
-from ...shared.messages import Ended, Item, Noticed, Piece, Refused
+from ...shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
 from ..chat.attribution import Attribution, with_bytes
 from ..chat.echo import EchoWriter
 from ..chat.prepared import Prepared, Reading
@@ -30,6 +30,7 @@ class Answer:
         self._echo = _echo_writer(prepared, piece)
         self._piece = piece
         self._utterance = Utterance(id, prepared.reading, self._attribution)
+        self._has_begun = False
         self.is_over = False
 
     def take(self, output: SequenceOutput) -> list[Item]:
@@ -37,6 +38,7 @@ class Answer:
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         items += self._echoed(output)
+        items += self._begun(output)
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
             self._attribution.push(gain.ends, output.log_probs)
@@ -65,6 +67,20 @@ class Answer:
             *self._utterance.rest(),
             *self._end_token(output),
             self._ended(end.reason, end),
+        ]
+
+    def _begun(self, output: SequenceOutput) -> list[Item]:
+        """How long the prompt is, as soon as the engine says what it began with."""
+        has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
+        if self._has_begun or self._stats is None or has_failed:
+            return []
+        self._has_begun = True
+        return [
+            PromptRead(
+                id=self._id,
+                prompt_tokens=self._num_prompt_tokens,
+                cached_tokens=self._stats.cached_tokens,
+            )
         ]
 
     def _echoed(self, output: SequenceOutput) -> list[Item]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from ...shared.inference import (
+    Begun,
     Done,
     EndEvent,
     Event,
@@ -36,8 +37,8 @@ class Collected:
                 self._texts.setdefault(event.kind, []).append(event.text)
                 if event.log_probs:
                     self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
-            case ToolCallStarted():
-                pass  # what is gathered is the whole call
+            case ToolCallStarted() | Begun():
+                pass  # what is gathered is the whole call, and the end counts the prompt
             case ToolCall():
                 self.calls.append(event)
             case Notice():

@@ -8,17 +8,20 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from ...shared.inference import Event, Failed
+from ...shared.inference import Begun, Event, Failed, Notice
 from .field_names import FieldNames
 
 Json = dict[str, Any]
 
 
 class Narrator(Protocol):
-    """Turns neutral events into an API's; each has a `type`, which is also its name."""
+    """Turns neutral events into an API's; each has a `type`, which is also its name.
+
+    Of a `Begun` and a `Notice` it makes nothing.
+    """
 
     def begin(self) -> list[Json]:
-        """What is told before anything was said."""
+        """What is told before anything was said; a `Begun` was taken before that."""
 
     def take(self, event: Event) -> list[Json]:
         """What `event` means."""
@@ -29,7 +32,7 @@ async def narrate(events: AsyncIterator[Event], narrator: Narrator) -> AsyncIter
     has_begun = False
     async for event in events:
         told: list[Json] = []
-        if not has_begun:
+        if not has_begun and not isinstance(event, Begun | Notice):
             if isinstance(event, Failed):
                 raise event.error
             has_begun = True

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from ...shared.errors import public_body
 from ...shared.inference import (
+    Begun,
     Done,
     EndEvent,
     Event,
@@ -59,6 +60,8 @@ class EventWriter:
                 text += b',"logprobs":' + to_json(entries(event.log_probs))
             return b"%b%b}%b" % (start, text, self._framing.after)
         match event:
+            case Begun():
+                return b""  # the end counts the prompt
             case ToolCallStarted():
                 return self._event("tool_call_started", {"call": asdict(event)})
             case ToolCall():

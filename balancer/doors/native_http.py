@@ -107,13 +107,14 @@ async def _stream_one(request: web.Request, stream: Stream) -> web.StreamRespons
 
 
 async def _lines(stream: Stream, writer: EventWriter) -> AsyncIterator[bytes]:
-    """Raises an error that comes before any other event, for it can still be an HTTP status."""
-    is_first = True
+    """Raises an error that comes before anything was told, for it can still be an HTTP status."""
+    has_begun = False
     async for event in stream:
-        if is_first and isinstance(event, Failed):
+        if not has_begun and isinstance(event, Failed):
             raise event.error
-        is_first = False
-        yield writer.render(event)
+        if line := writer.render(event):
+            has_begun = True
+            yield line
 
 
 async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:

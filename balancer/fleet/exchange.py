@@ -19,6 +19,7 @@ from ...shared.errors import (
 )
 from ...shared.inference import (
     AgentId,
+    Begun,
     Done,
     Event,
     Failed,
@@ -32,7 +33,7 @@ from ...shared.inference import (
     ToolCallStarted,
     Usage,
 )
-from ...shared.messages import Called, CallStarted, Ended, Noticed, Piece
+from ...shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
 from .decisions import BetweenTokens, Decision, Deliver, Finish, FirstToken, LinkId
 from .limits import Limits
 from .recorder import Ending
@@ -145,7 +146,7 @@ class Exchange:
         token = Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
         return Deliver(self.id, token), measured
 
-    def told(self, item: CallStarted | Called | Noticed) -> Deliver:
+    def told(self, item: CallStarted | Called | Noticed | PromptRead) -> Deliver:
         """The agent said something about the answer: deliver it."""
         event: Event
         match item:
@@ -155,6 +156,8 @@ class Exchange:
                 event = ToolCall(item.call_id, item.name, item.arguments)
             case Noticed():
                 event = Notice(item.code, item.message)
+            case PromptRead():
+                event = Begun(item.prompt_tokens, item.cached_tokens)
         return Deliver(self.id, event)
 
     # ---- the end

@@ -43,6 +43,7 @@ from ...shared.messages import (
     Noticed,
     Output,
     Piece,
+    PromptRead,
     Refused,
     Reject,
     Reply,
@@ -255,7 +256,7 @@ class Fleet:
                 agent.num_tokens += len(item.tokens)
                 self._tokens_total += len(item.tokens)
                 return requests.gained(exchange, item, now)
-            case CallStarted() | Called() | Noticed():
+            case CallStarted() | Called() | Noticed() | PromptRead():
                 return (exchange.told(item),)
             case Ended():
                 return requests.done(exchange, item, now)

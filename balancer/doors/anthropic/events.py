@@ -4,8 +4,7 @@ Invariants: `message_start` comes first, `message_stop` or `error` last; one blo
 and every block that started is stopped before the next one and before the end; the events add up
 to `MessageEvents.message`, which is also what a client gets that does not stream.
 
-How many tokens a prompt has is known at the end, so `message_start` counts none and
-`message_delta` all. Nothing here is signed, and a block of thinking says so.
+Nothing here is signed, and a block of thinking says so.
 """
 
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pydantic_core import from_json
 
 from ....shared.errors import RequestError
 from ....shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -68,6 +68,10 @@ class MessageEvents:
                 yield from self._said(event)
             case ToolCallStarted():
                 yield from self._start(_ToolUse(event))
+            case Begun():
+                self.message["usage"] = _usage(
+                    Usage(prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens)
+                )
             case ToolCall() | Notice():
                 return  # of a call all has been said, and for a notice there is no event
             case Done():

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from ....shared.errors import RequestError
 from ....shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -225,7 +226,7 @@ class ChunkWriter:
         match event:
             case Failed():
                 raise event.error
-            case Notice() | ToolCall():  # of a call, all has been said
+            case Begun() | Notice() | ToolCall():  # of a call, all has been said
                 return b""
             case ToolCallStarted():
                 return self._opening(number) + self._call_started(number, event)

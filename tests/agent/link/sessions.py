@@ -26,6 +26,7 @@ from arriero.shared.messages import (
     Hello,
     ModelInfo,
     Piece,
+    PromptRead,
     Start,
     Status,
     Welcome,
@@ -75,6 +76,11 @@ def gained(text: str, id: SequenceId = ONE, *, end: SequenceEnd | None = None) -
 
 def piece(name: str, text: str) -> Piece:
     return Piece(id=RequestId(name), text=text, tokens=tuple(text.encode()))
+
+
+def prompt_read(name: str) -> PromptRead:
+    """What is told of the prompt of `PREPARED` with `STATS`."""
+    return PromptRead(id=RequestId(name), prompt_tokens=3, cached_tokens=0)
 
 
 def welcome(*, interval: float = 1.0, timeout: float = 5.0) -> Welcome:

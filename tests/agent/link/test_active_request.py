@@ -17,6 +17,7 @@ from tests.agent.link.sessions import (
     a_byte,
     gained,
     piece,
+    prompt_read,
     start,
 )
 
@@ -34,7 +35,7 @@ def saving() -> ActiveRequest:
     active = running(SAVING)
     end = SequenceEnd("stop", STATS, SAVED)
     change = active.stepped(gained("a", end=end))
-    assert change == Change((piece("r", "a"),), (Save(ONE, "k", SAVED),))
+    assert change == Change((prompt_read("r"), piece("r", "a")), (Save(ONE, "k", SAVED),))
     assert active.is_saving and active.is_complete and not active.is_over
     return active
 

@@ -11,9 +11,10 @@ from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutpu
 from arriero.agent.link.answer import Answer, rates
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
-from arriero.shared.messages import Ended, Noticed, Piece, Refused
+from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused
 
 R = RequestId("r")
+READ = PromptRead(id=R, prompt_tokens=30, cached_tokens=10)
 PIECES = [b"Hello", b" w\xc3", b"\xb6rld", b"STOP"]
 
 
@@ -41,7 +42,7 @@ def output(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
 
 def test_tokens_become_pieces_at_once_even_without_text() -> None:
     answer = make()
-    assert answer.take(output(0)) == [Piece(id=R, text="Hello", tokens=(0,))]
+    assert answer.take(output(0)) == [READ, Piece(id=R, text="Hello", tokens=(0,))]
     assert answer.take(output(1)) == [Piece(id=R, text=" w", tokens=(1,))]
     assert answer.take(output(2)) == [Piece(id=R, text="örld", tokens=(2,))]
     assert not answer.is_over
@@ -50,6 +51,7 @@ def test_tokens_become_pieces_at_once_even_without_text() -> None:
 def test_the_end_comes_after_the_last_piece_with_usage_and_rates() -> None:
     answer = make()
     assert answer.take(output(0, end=SequenceEnd("length", stats(5)))) == [
+        READ,
         Piece(id=R, text="Hello", tokens=(0,)),
         Ended(
             id=R,
@@ -63,7 +65,7 @@ def test_the_end_comes_after_the_last_piece_with_usage_and_rates() -> None:
 
 def test_text_that_was_held_back_comes_before_the_end() -> None:
     answer = make("Hello world")
-    assert answer.take(output(0)) == [Piece(id=R, text="", tokens=(0,))]
+    assert answer.take(output(0)) == [READ, Piece(id=R, text="", tokens=(0,))]
     held, end = answer.take(output(end=SequenceEnd("stop", stats(1))))
     assert held == Piece(id=R, text="Hello")
     assert isinstance(end, Ended)
@@ -71,7 +73,7 @@ def test_text_that_was_held_back_comes_before_the_end() -> None:
 
 def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
     answer = make("STOP")
-    piece, end = answer.take(output(0, 3, 2))
+    _, piece, end = answer.take(output(0, 3, 2))
     assert piece == Piece(id=R, text="Hello", tokens=(0, 3))
     assert end == Ended(
         id=R,
@@ -175,7 +177,7 @@ def reading_answer(*stop: str) -> Answer:
 
 def test_control_tokens_show_where_they_are_markers_and_reasoning_is_counted() -> None:
     answer = reading_answer()
-    items = [item for token in (7, 1, 2) for item in answer.take(output(token))]
+    _, *items = (item for token in (7, 1, 2) for item in answer.take(output(token)))
     assert "".join(item.text for item in items if item.kind == "reasoning") == "hm"
     (end,) = answer.take(output(end=SequenceEnd("stop", stats(3))))
     assert isinstance(end, Ended)
@@ -268,10 +270,21 @@ def test_a_prompt_that_is_explained_comes_first_and_its_answers_end_token_last()
     last = SequenceOutput(
         SequenceId(1), (0,), end, log_probs=(LogProbs(0, -1.0), LogProbs(3, -2.0))
     )
-    *pieces, ended = answer.take(last)
+    read, *pieces, ended = answer.take(last)
+    assert isinstance(read, PromptRead)
     assert pieces == [
         Piece(id=R, text="Hello", tokens=(0,), log_probs=(chosen,)),
         Piece(id=R, text="", log_probs=(TokenLogProbs(LogProb(3, b"STOP", -2.0)),)),
     ]
     assert isinstance(ended, Ended)
     assert ended.usage.completion_tokens == 1
+
+
+def test_how_long_the_prompt_is_comes_once_and_not_of_a_failure() -> None:
+    answer = make()
+    early = SequenceOutput(SequenceId(1), notices=(Notice("x", "y"),))
+    assert [item.type for item in answer.take(early)] == ["noticed"]
+    told = [*answer.take(output(0)), *answer.take(output(1))]
+    assert [item for item in told if isinstance(item, PromptRead)] == [READ] == told[:1]
+    failed = make().take(output(end=SequenceEnd(EngineFailed("no"), stats(0))))
+    assert [item.type for item in failed] == ["refused"]

@@ -25,6 +25,7 @@ from arriero.shared.messages import (
     Heartbeat,
     Output,
     Piece,
+    PromptRead,
     Refused,
     Reject,
     Status,
@@ -130,7 +131,8 @@ async def test_a_request_from_start_to_end(house: House, balancer: FakeBalancer)
         assert isinstance(piece, Piece)
         assert (piece.text, piece.tokens) == ("yes", tuple(b"yes"))
         house.worker.say(sequence, "", is_last=True)
-        [ended] = (await peer.output()).items
+        read, ended = (await peer.output()).items
+        assert isinstance(read, PromptRead)
         assert isinstance(ended, Ended)
         assert ended.finish_reason == "stop"
 
@@ -267,7 +269,7 @@ class TestTheEnd:
         await peer.start("s")
         assert isinstance((await peer.output()).items[0], Busy)
         house.worker.say(sequence, "the end", is_last=True)
-        piece, ended = (await peer.output()).items
+        _, piece, ended = (await peer.output()).items
         assert isinstance(piece, Piece) and isinstance(ended, Ended)
         await run
 

@@ -22,6 +22,7 @@ from tests.agent.link.sessions import (
     make_requests,
     numbers,
     piece,
+    prompt_read,
     start,
 )
 
@@ -54,7 +55,7 @@ class TestOneRequest:
         assert requests.stepped([gained("a")]) == Change((piece("r", "a"),))
         end = SequenceEnd("length", STATS)
         assert requests.stepped([gained("", end=end)]) == Change(
-            (replace(ENDED, finish_reason="length"),)
+            (prompt_read("r"), replace(ENDED, finish_reason="length"))
         )
         assert slots.num_busy == 0
 

@@ -61,6 +61,7 @@ from tests.agent.link.sessions import (
     make_session,
     numbers,
     piece,
+    prompt_read,
     start,
     welcome,
 )
@@ -180,7 +181,7 @@ class TestRequests:
         assert isinstance(session.prepared(ONE, PREPARED, 0.0)[0], Run)
         assert session.stepped([gained("a")], 0.1) == [output(piece("r", "a"))]
         end = SequenceEnd("stop", STATS)
-        assert session.stepped([gained("", end=end)], 0.2) == [output(ENDED)]
+        assert session.stepped([gained("", end=end)], 0.2) == [output(prompt_read("r"), ENDED)]
 
     def test_a_cancelled_one_is_answered_and_then_dropped(self) -> None:
         session = running()
@@ -288,7 +289,7 @@ class TestSaving:
         session = running(slots=slots, request=SAVING)
         end = SequenceEnd("stop", STATS, self.SAVED)
         assert session.stepped([gained("a", end=end)], 1.0) == [
-            output(piece("r", "a")),
+            output(prompt_read("r"), piece("r", "a")),
             Save(ONE, "k", self.SAVED),
         ]
         return session

@@ -3,6 +3,7 @@ import pytest
 from arriero.balancer.doors.collected import Collected
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import (
+    Begun,
     Event,
     Failed,
     LogProb,
@@ -46,7 +47,7 @@ def test_notices_are_kept() -> None:
 
 def test_calls_are_kept_whole() -> None:
     call = ToolCall("c", "f", "{}")
-    events = (ToolCallStarted("c", "f"), Token("{}", "tool_call"), call)
+    events = (Begun(7, 0), ToolCallStarted("c", "f"), Token("{}", "tool_call"), call)
     assert collected(*events).calls == [call]
 
 

@@ -7,7 +7,7 @@ import pytest
 from arriero.balancer.doors.field_names import FieldNames
 from arriero.balancer.doors.narration import Json, in_own_words, listen, narrate
 from arriero.shared.errors import EngineFailed, PromptTooLong
-from arriero.shared.inference import Event, Failed, Notice, Token
+from arriero.shared.inference import Begun, Event, Failed, Notice, Token
 from tests.balancer.doors.fake_switchboard import done
 
 
@@ -35,6 +35,16 @@ async def test_each_event_is_one_write() -> None:
     hello = b'event: hello\ndata: {"type":"hello"}\n\n'
     a, b = (b'event: word\ndata: {"type":"word","text":"%b"}\n\n' % each for each in (b"a", b"b"))
     assert [chunk async for chunk in told] == [hello + a, b]
+
+
+async def test_what_is_known_beforehand_is_taken_beforehand() -> None:
+    parrot = Parrot()
+    beforehand = [Notice("x", "y"), Begun(3, 0)]
+    told = narrate(stream(*beforehand, Token("a")), parrot)
+    await anext(told)
+    assert parrot.taken == [*beforehand, Token("a")]
+    with pytest.raises(EngineFailed):
+        await anext(narrate(stream(*beforehand, Failed(EngineFailed("broke"))), Parrot()))
 
 
 async def test_an_error_that_comes_first_is_raised() -> None:

@@ -15,6 +15,7 @@ from arriero.balancer.doors.native_events import (
 )
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.inference import (
+    Begun,
     Failed,
     LogProb,
     Notice,
@@ -44,6 +45,7 @@ def test_any_text_and_id_make_one_line(text: str, id: str, kind: str) -> None:
 def test_progress_that_shows_nothing_is_no_event() -> None:
     writer = EventWriter({"id": "r"}, NDJSON_LINES)
     assert writer.render(Token("", "reasoning", (1,))) == b""
+    assert writer.render(Begun(7, 0)) == b""
 
 
 @given(SHOWN)

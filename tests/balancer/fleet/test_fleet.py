@@ -20,6 +20,7 @@ from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
 from arriero.balancer.fleet.roster import BUSY_PAUSE
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
 from arriero.shared.inference import (
+    Begun,
     Done,
     Failed,
     Notice,
@@ -38,6 +39,7 @@ from arriero.shared.messages import (
     Hello,
     Item,
     Noticed,
+    PromptRead,
     Reject,
     Start,
     Statistics,
@@ -150,13 +152,15 @@ def test_what_a_client_should_know_is_passed_on() -> None:
     ]
 
 
-def test_calls_are_passed_on() -> None:
+def test_what_an_agent_tells_beside_the_text_is_passed_on() -> None:
     scene = with_agent()
     scene.open("r")
     id = RequestId("r")
     started = CallStarted(id=id, call_id="c", name="f")
     called = Called(id=id, call_id="c", name="f", arguments="{}")
-    assert scene.say(A, started, called) == [
+    read = PromptRead(id=id, prompt_tokens=7, cached_tokens=3)
+    assert scene.say(A, read, started, called) == [
+        Deliver(id, Begun(7, 3)),
         Deliver(id, ToolCallStarted("c", "f")),
         Deliver(id, ToolCall("c", "f", "{}")),
     ]

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from .....shared.errors import RateLimited, RequestError
 from .....shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -72,8 +73,8 @@ class ResponseEvents:
             case ToolCallStarted():
                 yield from self._close("completed")
                 yield from self._added(_Call(self._next_id("function_call"), self._index, event))
-            case ToolCall() | Notice():
-                return  # of a call all has been said, and for a notice there is no event
+            case ToolCall() | Notice() | Begun():
+                return  # of a call all has been said, and for the others there is no event
             case Done():
                 yield from self._done(event)
             case Failed():

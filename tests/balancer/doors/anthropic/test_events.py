@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from arriero.balancer.doors.anthropic.events import SIGNATURE, MessageEvents
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -46,6 +47,16 @@ def run(*events: Event, max_tokens: int | None = 5) -> tuple[list[Json], Message
 
 def types(told: list[Json]) -> list[str]:
     return [event.get("delta", {}).get("type") or event["type"] for event in told]
+
+
+def test_the_prompt_is_counted_from_the_start() -> None:
+    machine = MessageEvents("r", model="demo", max_tokens=5)
+    assert machine.take(Begun(9, 4)) == []
+    start, _ = machine.begin()
+    usage = start["message"]["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (5, 4)
+    assert usage["output_tokens"] == 0
+    checked_event(start)
 
 
 def test_text() -> None:

@@ -21,6 +21,7 @@ from arriero.balancer.doors.openai.answers import (
 )
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -64,6 +65,7 @@ def test_chat_chunks() -> None:
         (0, Token("hm", "reasoning")),
         (0, Token("a")),
         (0, Notice("x", "y")),
+        (0, Begun(7, 0)),
         (0, Token('"\n')),
         (0, done("length")),
     )

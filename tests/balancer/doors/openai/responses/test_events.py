@@ -10,6 +10,7 @@ from arriero.balancer.doors.openai.responses.events import ResponseEvents
 from arriero.balancer.doors.openai.responses.requests import parse_response
 from arriero.shared.errors import EngineFailed, RateLimited
 from arriero.shared.inference import (
+    Begun,
     Done,
     Event,
     Failed,
@@ -170,7 +171,7 @@ def test_errors(error: Any, code: str, told_code: str) -> None:
 
 
 def test_notices_are_no_events() -> None:
-    told, _ = run(Notice("slow", "wait"), done())
+    told, _ = run(Notice("slow", "wait"), Begun(7, 0), done())
     assert types(told) == ["created", "in_progress", "completed"]
 
 
