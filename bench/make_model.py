@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gguf
+import llama_cpp
 import numpy as np
 from gguf.quants import quantize
+from numpy.typing import NDArray
 
 from bench.models import SHAPES, Shape
 from bench.source import llama_cpp_source
@@ -22,6 +24,7 @@ _SEED = 1
 _QUANTS = gguf.GGMLQuantizationType.Q8_0
 _NORM_EPSILON = 1e-6
 _ROPE_BASE = 1e6
+_EMBEDDINGS = "token_embd"
 
 
 def make(shape: Shape) -> None:
@@ -30,8 +33,9 @@ def make(shape: Shape) -> None:
     unfinished = shape.path.with_suffix(".part")
     writer = gguf.GGUFWriter(unfinished, shape.architecture)
     _describe(writer, shape)
-    _copy_tokenizer(writer, llama_cpp_source() / "models" / f"ggml-vocab-{shape.tokenizer}.gguf")
-    _add_tensors(writer, shape)
+    tokenizer = llama_cpp_source() / "models" / f"ggml-vocab-{shape.tokenizer}.gguf"
+    _copy_tokenizer(writer, tokenizer)
+    _add_tensors(writer, shape, silent=~_are_whole(tokenizer, shape.vocabulary))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -63,10 +67,28 @@ def _copy_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
             writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
 
 
-def _add_tensors(writer: gguf.GGUFWriter, shape: Shape) -> None:
+def _are_whole(tokenizer: Path, num_tokens: int) -> NDArray[np.bool_]:
+    """Which tokens stand for whole characters."""
+    vocabulary = llama_cpp.Llama(str(tokenizer), vocab_only=True, verbose=False)
+    texts = (vocabulary.detokenize([token]) for token in range(vocabulary.n_vocab()))
+    whole = np.fromiter(map(_is_whole, texts), bool)
+    return np.pad(whole, (0, num_tokens - whole.size))
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        return bool(text.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _add_tensors(writer: gguf.GGUFWriter, shape: Shape, *, silent: NDArray[np.bool_]) -> None:
+    """The logits of tokens that are `silent` are 0, which is never the highest."""
     draw = np.random.default_rng(_SEED)
     for name, rows, columns in _matrices(shape):
         weights = draw.standard_normal((rows, columns), np.float32) / np.float32(columns**0.5)
+        if name == _EMBEDDINGS:
+            weights[silent] = 0
         writer.add_tensor(f"{name}.weight", quantize(weights, _QUANTS), raw_dtype=_QUANTS)
     for name, size in _norms(shape):
         writer.add_tensor(f"{name}.weight", np.ones(size, np.float32))
@@ -75,7 +97,7 @@ def _add_tensors(writer: gguf.GGUFWriter, shape: Shape) -> None:
 def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:
     """Name, outputs and inputs of every matrix; the embeddings serve as output matrix too."""
     queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    yield "token_embd", shape.vocabulary, shape.width
+    yield _EMBEDDINGS, shape.vocabulary, shape.width
     for block in (f"blk.{layer}" for layer in range(shape.layers)):
         yield f"{block}.attn_q", queries, shape.width
         yield f"{block}.attn_k", keys, shape.width

@@ -2,12 +2,18 @@
 
 `tiny` computes next to nothing, so that what surrounds a token shows; `q06` has the shape of
 Qwen3-0.6B, so that computing does. Their weights are Q8_0.
+
+Each of their tokens is whole characters: a token of random weights is else often a part of one,
+which nobody is shown before the rest has come, and gaps between texts are not gaps between tokens.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.store import cache_folder
+
+_VERSION = 2
+"""Of what `bench.make_model` makes: files of another are not used any more."""
 
 _BYTES_PER_CELL = 2
 """llama.cpp keeps keys and values as 16-bit floats unless told otherwise."""
@@ -32,7 +38,7 @@ class Shape:
     @property
     def path(self) -> Path:
         """Where `bench.make_model` puts it."""
-        return cache_folder() / f"{self.name}.gguf"
+        return cache_folder() / f"{self.name}-{_VERSION}.gguf"
 
     @property
     def kv_bytes_per_token(self) -> int:
