@@ -28,7 +28,11 @@ class Narrator(Protocol):
 
 
 async def narrate(events: AsyncIterator[Event], narrator: Narrator) -> AsyncIterator[bytes]:
-    """Server-sent events. Raises an error that comes before any event: it can be a status."""
+    """Server-sent events. Raises an error that comes before any event: it can be a status.
+
+    So nothing is told before the first token. Clients repeat a request for its status, and do not
+    for an event that says the same.
+    """
     has_begun = False
     async for event in events:
         told: list[Json] = []
