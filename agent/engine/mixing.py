@@ -20,13 +20,14 @@ class Mixing:
         self._has_read = False
 
     def next(self, num_generating: int, num_prompt_tokens: int) -> Part:
-        """What to do with so many that could generate, and so many tokens to be read."""
-        must_wait = (
-            num_generating > 0
-            and num_prompt_tokens > 0
-            and num_generating + num_prompt_tokens > self._most_mixed
-        )
-        self._has_read = must_wait and not self._has_read
-        if not must_wait:
+        """What to do with so many that could generate, and so many tokens to be read.
+
+        Who waited while prompts were read is next, and waits for nothing else.
+        """
+        has_read, self._has_read = self._has_read, False
+        if not num_generating or not num_prompt_tokens:
             return "both"
-        return "read" if self._has_read else "generate"
+        if has_read:
+            return "generate"
+        self._has_read = num_generating + num_prompt_tokens > self._most_mixed
+        return "read" if self._has_read else "both"

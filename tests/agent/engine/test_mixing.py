@@ -18,3 +18,12 @@ def test_much_is_read_in_mixing() -> None:
 def test_streams_do_not_wait_twice_in_a_row() -> None:
     mixing = Mixing(10)
     assert [mixing.next(1, 20), mixing.next(2, 0), mixing.next(2, 20)] == ["read", "both", "read"]
+
+
+def test_nor_for_what_could_be_read_beside() -> None:
+    mixing = Mixing(10)
+    assert [mixing.next(3, 20), mixing.next(3, 4), mixing.next(3, 4)] == [
+        "read",
+        "generate",
+        "both",
+    ]
