@@ -99,6 +99,7 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._wire: Wire | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._final_word: str | None = None
         self._is_stopping = False
         self._is_away_known = False
@@ -180,6 +181,7 @@ class Connection:
         self._carry_out(self._session.answered(id, result, self._clock()))
 
     def _tick(self) -> None:
+        self._timer = None
         self._carry_out(self._session.tick(self._clock()))
 
     # ---- decisions
@@ -236,13 +238,17 @@ class Connection:
         self._on_connected()
 
     def _arm(self) -> None:
+        """See to it that the timer fires no later than the next deadline."""
+        deadline = self._session.next_deadline()
+        if self._timer is not None and deadline is not None and self._timer_at <= deadline:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline = self._session.next_deadline()
         if deadline is not None:
             delay = max(0.0, deadline - self._clock())
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+            self._timer_at = deadline
 
     def _report_away(self, what: str, reason: str) -> None:
         if self._is_away_known or self._is_stopping or self._final_word is not None:

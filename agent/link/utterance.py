@@ -43,6 +43,8 @@ class Utterance:
         self._call: CallStarted | None = None
         self._arguments: list[str] = []
         self._reasoning = ReasoningCount()
+        self._tokens: tuple[int, ...] = ()
+        """Those of the present step that no piece has yet."""
         self.num_calls = 0
 
     def take(self, gain: Gain) -> list[Item]:
@@ -50,7 +52,12 @@ class Utterance:
         if self._segmenter is None:
             return self._plain(gain)
         self._reasoning.push(gain.ends)
-        return self._with_tokens(self._items(self._segmenter.push(gain.text)), gain.tokens)
+        self._tokens = gain.tokens
+        items = self._items(self._segmenter.push(gain.text))
+        if not self._tokens:
+            return items
+        # Nothing is to be shown of them, and still they are progress.
+        return [Piece(id=self._id, text="", kind=self._kind, tokens=self._claim_tokens()), *items]
 
     def flush(self) -> list[Item]:
         """What was held back; the answer is over."""
@@ -87,15 +94,10 @@ class Utterance:
         if self._attribution is not None:
             self._attribution.leave(len(segment.raw), is_shown=False)
 
-    def _with_tokens(self, items: list[Item], tokens: tuple[int, ...]) -> list[Item]:
-        if not tokens:
-            return items
-        for position, item in enumerate(items):
-            if isinstance(item, Piece):
-                items[position] = replace(item, tokens=tokens)
-                return items
-        # Nothing is to be shown of them, and still they are progress.
-        return [Piece(id=self._id, text="", kind=self._kind, tokens=tokens), *items]
+    def _claim_tokens(self) -> tuple[int, ...]:
+        """The step's tokens, for its first piece."""
+        tokens, self._tokens = self._tokens, ()
+        return tokens
 
     def _items(self, segments: Iterable[Segment]) -> list[Item]:
         items: list[Item] = []
@@ -125,7 +127,12 @@ class Utterance:
             both = ((last.log_probs or ()) + (log_probs or ())) or None
             items[-1] = replace(last, text=last.text + said.text, log_probs=both)
         else:
-            items.append(Piece(id=self._id, text=said.text, kind=said.kind, log_probs=log_probs))
+            tokens = self._claim_tokens()
+            items.append(
+                Piece(
+                    id=self._id, text=said.text, kind=said.kind, tokens=tokens, log_probs=log_probs
+                )
+            )
 
     def _begin(self, began: CallBegan) -> CallStarted:
         call_id = began.id or _call_id(self._id, self.num_calls)

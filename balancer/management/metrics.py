@@ -61,6 +61,8 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
+        # Looked up once, not at every token.
+        self._completion_tokens = self._tokens.labels("completion")
         self._requests = Counter(
             "arriero_requests",
             "Requests by how they ended: a finish reason, an error's code or client_gone.",
@@ -111,7 +113,7 @@ class Metrics:
         self._between_tokens.observe(seconds)
 
     def tokens(self, kind: TokenKind, count: int) -> None:
-        self._tokens.labels("completion").inc(count)
+        self._completion_tokens.inc(count)
 
     def ended(self, ending: Ending) -> None:
         self._requests.labels(ending.code).inc()
