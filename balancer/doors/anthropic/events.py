@@ -7,23 +7,14 @@ to `MessageEvents.message`, which is also what a client gets that does not strea
 Nothing here is signed, and a block of thinking says so.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol, assert_never
 
 from pydantic_core import from_json
 
 from ....shared.errors import RequestError
-from ....shared.inference import (
-    Begun,
-    Done,
-    Event,
-    Failed,
-    Notice,
-    Token,
-    ToolCall,
-    ToolCallStarted,
-    Usage,
-)
+from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
+from ..narration import HOLE, Deltas, Narrator
 from .blocks import Json
 from .errors import anthropic_error
 
@@ -31,7 +22,7 @@ SIGNATURE = "unsigned"
 """Clients send thinking back only with a signature; nobody looks at it here."""
 
 
-class MessageEvents:
+class MessageEvents(Narrator):
     """One message as it grows."""
 
     def __init__(self, id: str, *, model: str, max_tokens: int | None) -> None:
@@ -39,6 +30,7 @@ class MessageEvents:
         self._id = id
         self._max_tokens = max_tokens
         self._open: _Block | None = None
+        self._deltas: Deltas | None = None
         self.message: Json = {
             "id": f"msg_{id}",
             "type": "message",
@@ -56,30 +48,9 @@ class MessageEvents:
         message = {**self.message, "content": []}
         return [{"type": "message_start", "message": message}, {"type": "ping"}]
 
-    def take(self, event: Event) -> list[Json]:
-        """The events that `event` means."""
-        return list(self._events(event))
-
-    def _events(self, event: Event) -> Iterator[Json]:
-        match event:
-            case Token(text=""):
-                return
-            case Token():
-                yield from self._said(event)
-            case ToolCallStarted():
-                yield from self._start(_ToolUse(event))
-            case Begun():
-                self.message["usage"] = _usage(
-                    Usage(prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens)
-                )
-            case ToolCall() | Notice():
-                return  # of a call all has been said, and for a notice there is no event
-            case Done():
-                yield from self._done(event)
-            case Failed():
-                yield from self._failed(event.error)
-            case _:
-                assert_never(event)
+    def _begun(self, begun: Begun) -> None:
+        usage = Usage(prompt_tokens=begun.prompt_tokens, cached_tokens=begun.cached_tokens)
+        self.message["usage"] = _usage(usage)
 
     # ---- blocks
 
@@ -90,6 +61,7 @@ class MessageEvents:
     def _start(self, block: "_Block") -> Iterator[Json]:
         yield from self._stop()
         self._open = block
+        self._deltas = Deltas(self._delta(block.delta(HOLE)))
         opening = {"type": "content_block_start", "index": self._index}
         yield {**opening, "content_block": block.opening()}
 
@@ -98,7 +70,16 @@ class MessageEvents:
         if block is None or block.kind != token.kind:
             block = _new_block(token)
             yield from self._start(block)
-        yield self._delta(block.push(token.text))
+        yield self._delta(block.delta(block.add(token.text)))
+
+    def _called(self, call: ToolCallStarted) -> Iterator[Json]:
+        yield from self._start(_ToolUse(call))
+
+    def _go_on(self, token: Token) -> bytes | None:
+        block, deltas = self._open, self._deltas
+        if block is None or deltas is None or block.kind != token.kind or not token.text:
+            return None
+        return deltas.write(block.add(token.text))
 
     def _delta(self, delta: Json) -> Json:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
@@ -145,83 +126,93 @@ class MessageEvents:
 # ---- kinds of blocks
 
 
-class _Block(Protocol):
-    kind: str
+class _Block(ABC):
+    """One block as it grows."""
 
-    def opening(self) -> Json: ...
-
-    def push(self, text: str) -> Json: ...
-
-    def last_delta(self) -> Json | None: ...
-
-    def whole(self) -> Json: ...
-
-
-def _new_block(token: Token) -> _Block:
-    if token.kind == "tool_call":
-        raise RuntimeError("arguments came outside of a call")
-    return _Thinking() if token.kind == "reasoning" else _Text()
-
-
-class _Text:
-    kind = "content"
+    kind: TokenKind
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+
+    def add(self, text: str) -> str:
+        """More of it, which is also the answer."""
+        self._texts.append(text)
+        return text
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self._texts)
+
+    @abstractmethod
+    def opening(self) -> Json:
+        """The block before there is anything in it."""
+
+    @abstractmethod
+    def delta(self, text: str) -> Json:
+        """How `text` is told."""
+
+    def last_delta(self) -> Json | None:
+        """What is told at its end, if there is something."""
+        return None
+
+    @abstractmethod
+    def whole(self) -> Json:
+        """The block with all that is in it."""
+
+
+def _new_block(token: Token) -> _Block:
+    if token.kind == "content":
+        return _Text()
+    if token.kind == "reasoning":
+        return _Thinking()
+    raise RuntimeError(f"{token.kind} came where there can be none")
+
+
+class _Text(_Block):
+    kind = "content"
 
     def opening(self) -> Json:
         return {"type": "text", "text": ""}
 
-    def push(self, text: str) -> Json:
-        self._texts.append(text)
+    def delta(self, text: str) -> Json:
         return {"type": "text_delta", "text": text}
 
-    def last_delta(self) -> Json | None:
-        return None
-
     def whole(self) -> Json:
-        return {"type": "text", "text": "".join(self._texts)}
+        return {"type": "text", "text": self.text}
 
 
-class _Thinking:
+class _Thinking(_Block):
     kind = "reasoning"
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
 
     def opening(self) -> Json:
         return {"type": "thinking", "thinking": "", "signature": ""}
 
-    def push(self, text: str) -> Json:
-        self._texts.append(text)
+    def delta(self, text: str) -> Json:
         return {"type": "thinking_delta", "thinking": text}
 
     def last_delta(self) -> Json | None:
         return {"type": "signature_delta", "signature": SIGNATURE}
 
     def whole(self) -> Json:
-        return {"type": "thinking", "thinking": "".join(self._texts), "signature": SIGNATURE}
+        return {"type": "thinking", "thinking": self.text, "signature": SIGNATURE}
 
 
-class _ToolUse:
+class _ToolUse(_Block):
     kind = "tool_call"
 
     def __init__(self, call: ToolCallStarted) -> None:
+        super().__init__()
         self._call = call
-        self._arguments: list[str] = []
 
     def opening(self) -> Json:
         return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": {}}
 
-    def push(self, text: str) -> Json:
-        self._arguments.append(text)
+    def delta(self, text: str) -> Json:
         return {"type": "input_json_delta", "partial_json": text}
 
-    def last_delta(self) -> Json | None:
-        return None
-
     def whole(self) -> Json:
-        return {**self.opening(), "input": _input("".join(self._arguments))}
+        return {**self.opening(), "input": _input(self.text)}
 
 
 def _input(arguments: str) -> Json:

@@ -11,7 +11,7 @@ from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.switchboard import Switchboard, new_request_id
 from ..counting import count_tokens
 from ..http import error_response, read_json_body
-from ..narration import in_own_words, listen, narrate
+from ..narration import listen, narrate
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .errors import anthropic_error, anthropic_status
 from .events import MessageEvents
@@ -53,15 +53,14 @@ async def _answer(
     with switchboard.open(wanted, id) as stream:
         model = switchboard.view().served_name if wanted.model is None else wanted.model
         message = MessageEvents(id, model=model, max_tokens=wanted.max_tokens)
-        events = in_own_words(stream, FIELD_NAMES)
         if wanted.stream:
             return await send_stream(
                 request,
-                narrate(events, message),
+                narrate(stream, message, FIELD_NAMES),
                 content_type=EVENT_STREAM,
                 headers=_headers(id),
             )
-        await listen(events, message)
+        await listen(stream, message, FIELD_NAMES)
         return web.json_response(message.message, headers=_headers(id))
 
 

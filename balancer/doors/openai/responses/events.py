@@ -11,26 +11,16 @@ response. What comes of a call is known when the next thing begins, so a call is
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
 
 from .....shared.errors import RateLimited, RequestError
-from .....shared.inference import (
-    Begun,
-    Done,
-    Event,
-    Failed,
-    Notice,
-    Token,
-    ToolCall,
-    ToolCallStarted,
-    Usage,
-)
+from .....shared.inference import Begun, Done, Event, Token, TokenKind, ToolCallStarted, Usage
 from ...log_probs import entries
+from ...narration import HOLE, Deltas, Narrator
 from ..errors import error_fields
 from .items import Json, Status, item_id
 
 
-class ResponseEvents:
+class ResponseEvents(Narrator):
     """One response as it grows."""
 
     def __init__(self, id: str, *, created_at: int, echo: Json) -> None:
@@ -60,27 +50,10 @@ class ResponseEvents:
 
     def take(self, event: Event) -> list[Json]:
         """The events that `event` means."""
-        return self._numbered(*self._events(event))
+        return self._numbered(*super().take(event))
 
-    def _events(self, event: Event) -> Iterator[Json]:
-        match event:
-            case Token(text=""):
-                return
-            case Token(kind="tool_call"):
-                yield self._call.push(event.text)
-            case Token():
-                yield from self._said(event)
-            case ToolCallStarted():
-                yield from self._close("completed")
-                yield from self._added(_Call(self._next_id("function_call"), self._index, event))
-            case ToolCall() | Notice() | Begun():
-                return  # of a call all has been said, and for the others there is no event
-            case Done():
-                yield from self._done(event)
-            case Failed():
-                yield from self._failed(event.error)
-            case _:
-                assert_never(event)
+    def _begun(self, begun: Begun) -> None:
+        pass  # a response counts nothing before its end
 
     # ---- items
 
@@ -88,23 +61,30 @@ class ResponseEvents:
     def _index(self) -> int:
         return len(self.response["output"])
 
-    @property
-    def _call(self) -> "_Call":
-        if not isinstance(self._open, _Call):
-            raise RuntimeError("arguments came outside of a call")
-        return self._open
-
     def _next_id(self, type: str) -> str:
         return item_id(type, self._id, str(self._index))
 
-    def _said(self, token: Token) -> Iterator[Json]:
-        kind = _REASONING if token.kind == "reasoning" else _MESSAGE
+    def _go_on(self, token: Token) -> bytes | None:
         item = self._open
-        if not isinstance(item, _Text) or item.kind is not kind:
+        if item is None or item.token_kind != token.kind or not token.text or token.log_probs:
+            return None
+        number, self._sequence_number = self._sequence_number, self._sequence_number + 1
+        return item.deltas.write(item.add(token.text), b',"sequence_number":%d' % number)
+
+    def _said(self, token: Token) -> Iterator[Json]:
+        item = self._open
+        if item is None or item.token_kind != token.kind:
             yield from self._close("completed")
+            kind = _TEXT_KINDS.get(token.kind)
+            if kind is None:
+                raise RuntimeError(f"{token.kind} came where there can be none")
             item = _Text(self._next_id(kind.type), self._index, kind)
             yield from self._added(item)
         yield item.push(token)
+
+    def _called(self, call: ToolCallStarted) -> Iterator[Json]:
+        yield from self._close("completed")
+        yield from self._added(_Call(self._next_id("function_call"), self._index, call))
 
     def _added(self, item: "_Text | _Call") -> Iterator[Json]:
         self._open = item
@@ -156,6 +136,7 @@ class ResponseEvents:
 class _TextKind:
     """How messages and reasoning differ."""
 
+    token: TokenKind
     type: str
     event: str
     part: Json
@@ -164,6 +145,7 @@ class _TextKind:
 
 
 _MESSAGE = _TextKind(
+    token="content",
     type="message",
     event="response.output_text",
     part={"type": "output_text", "annotations": []},
@@ -171,6 +153,7 @@ _MESSAGE = _TextKind(
     has_log_probs=True,
 )
 _REASONING = _TextKind(
+    token="reasoning",
     type="reasoning",
     event="response.reasoning_text",
     part={"type": "reasoning_text"},
@@ -179,27 +162,38 @@ _REASONING = _TextKind(
 )
 
 
+_TEXT_KINDS = {kind.token: kind for kind in (_MESSAGE, _REASONING)}
+
+
 class _Text:
     """An item with one part of text."""
 
     def __init__(self, id: str, index: int, kind: _TextKind) -> None:
         self.kind = kind
+        self.token_kind = kind.token
         self._id = id
         self._index = index
         self._texts: list[str] = []
         self._log_probs: list[Json] = []
+        self.deltas = Deltas(self._delta(HOLE, []))
 
     def opening(self) -> Iterator[Json]:
         item = self._item("in_progress", [])
         yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
         yield self._event("response.content_part.added", part=self._part())
 
+    def add(self, text: str) -> str:
+        self._texts.append(text)
+        return text
+
     def push(self, token: Token) -> Json:
         log_probs = entries(token.log_probs)
-        self._texts.append(token.text)
         self._log_probs += log_probs
+        return self._delta(self.add(token.text), log_probs)
+
+    def _delta(self, text: str, log_probs: list[Json]) -> Json:
         told = self._told([_without_bytes(each) for each in log_probs])
-        return self._event(f"{self.kind.event}.delta", delta=token.text, **told)
+        return self._event(f"{self.kind.event}.delta", delta=text, **told)
 
     def closing(self, status: Status) -> Iterator[Json]:
         told = self._told([_without_bytes(each) for each in self._log_probs])
@@ -236,18 +230,27 @@ class _Text:
 class _Call:
     """A call of a function."""
 
+    token_kind: TokenKind = "tool_call"
+
     def __init__(self, id: str, index: int, call: ToolCallStarted) -> None:
         self._id = id
         self._index = index
         self._call = call
         self._arguments: list[str] = []
+        self.deltas = Deltas(self._delta(HOLE))
 
     def opening(self) -> Iterator[Json]:
         item = self.whole("in_progress")
         yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
 
-    def push(self, text: str) -> Json:
+    def add(self, text: str) -> str:
         self._arguments.append(text)
+        return text
+
+    def push(self, token: Token) -> Json:
+        return self._delta(self.add(token.text))
+
+    def _delta(self, text: str) -> Json:
         return self._event("response.function_call_arguments.delta", delta=text)
 
     def closing(self, status: Status) -> Iterator[Json]:

@@ -10,7 +10,7 @@ from ....fleet.stream import Stream
 from ....fleet.switchboard import Switchboard
 from ...counting import count_tokens
 from ...http import read_json_body
-from ...narration import in_own_words, listen, narrate
+from ...narration import listen, narrate
 from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -27,13 +27,13 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
         previous = _previous(store, wanted.previous_response_id)
         with switchboard.open(wanted.request(previous.history if previous else ())) as stream:
             answer = _Answer(switchboard, store, wanted, previous, stream)
-            events = in_own_words(stream, FIELD_NAMES)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
+                chunks = narrate(stream, answer, FIELD_NAMES)
                 return await send_stream(
-                    request, narrate(events, answer), content_type=EVENT_STREAM, headers=headers
+                    request, chunks, content_type=EVENT_STREAM, headers=headers
                 )
-            await listen(events, answer)
+            await listen(stream, answer, FIELD_NAMES)
             return web.json_response(answer.response, headers=headers)
 
     async def count(request: web.Request) -> web.Response:
@@ -75,7 +75,7 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
     ]
 
 
-class _Answer:
+class _Answer(ResponseEvents):
     """One request on its way to a response, which is kept when it ended well."""
 
     def __init__(
@@ -89,27 +89,15 @@ class _Answer:
         self._store = store
         self._wanted = wanted
         self._previous = previous
-        self._id = stream.id
         served = switchboard.view().served_name if wanted.model is None else wanted.model
-        self._events = ResponseEvents(
-            stream.id, created_at=int(time.time()), echo=wanted.echo(served)
-        )
-
-    @property
-    def response(self) -> Json:
-        """All that is known of it so far."""
-        return self._events.response
-
-    def begin(self) -> list[Json]:
-        """The events before anything was said."""
-        return self._events.begin()
+        super().__init__(stream.id, created_at=int(time.time()), echo=wanted.echo(served))
 
     def take(self, event: Event) -> list[Json]:
         """The events that `event` means."""
-        told = self._events.take(event)
+        told = super().take(event)
         if isinstance(event, Done) and self._wanted.store:
             # Before the client hears of the end, since it may go on from there at once.
-            self._keep(self._events.response)
+            self._keep(self.response)
         return told
 
     def _keep(self, response: Json) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.doors.anthropic.events import SIGNATURE, MessageEvents
+from arriero.balancer.doors.narration import frames
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import (
     Begun,
@@ -182,6 +183,14 @@ def test_any_stream_gives_a_valid_sequence(pieces: list[list[Event]], end: Event
         block.pop("input", None)
         block.pop("partial_json", None)
     assert rebuilt == machine.message
+
+
+@given(PIECES, ENDS)
+def test_what_is_written_is_what_is_taken(pieces: list[list[Event]], end: Event) -> None:
+    told, written = (MessageEvents("r", model="demo", max_tokens=5) for _ in range(2))
+    for event in (event for piece in [*pieces, [end]] for event in piece):
+        assert written.write(event) == frames(told.take(event))
+    assert written.message == told.message
 
 
 @given(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.balancer.doors.narration import frames
 from arriero.balancer.doors.openai.responses.events import ResponseEvents
 from arriero.balancer.doors.openai.responses.requests import parse_response
 from arriero.shared.errors import EngineFailed, RateLimited
@@ -211,6 +212,18 @@ def test_any_stream_gives_a_valid_sequence(pieces: list[list[Event]], end: Event
     assert replayed(told[2:]) == machine.response["output"]
     text = "".join(e.text for p in pieces for e in p if isinstance(e, Token))
     assert "".join(event["delta"] for event in told if "delta" in event) == text
+
+
+LOG_PROBS = (TokenLogProbs(LogProb(1, b"a", -0.5)),)
+EXPLAINED = st.builds(Token, TEXTS, st.just("content"), log_probs=st.just(LOG_PROBS))
+
+
+@given(st.lists(st.lists(SAID | EXPLAINED, max_size=5) | CALLS, max_size=6), ENDS)
+def test_what_is_written_is_what_is_taken(pieces: list[list[Event]], end: Event) -> None:
+    told, written = (ResponseEvents("r", created_at=1, echo=ECHO) for _ in range(2))
+    for event in (event for piece in [*pieces, [end]] for event in piece):
+        assert written.write(event) == frames(told.take(event))
+    assert written.response == told.response
 
 
 def replayed(told: list[Json]) -> list[Json]:
