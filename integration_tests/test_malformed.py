@@ -1,5 +1,6 @@
 """Whatever is sent, an answer comes back, and nobody else notices."""
 
+import asyncio
 import json
 from io import BytesIO
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from arriero.shared.messages import PROTOCOL_VERSION
-from integration_tests.corpus import generate, plain_cases
+from integration_tests.corpus import ENDLESS, generate, plain_cases
 from integration_tests.daemons import Fleet
 
 BODIES: list[tuple[bytes, str]] = [
@@ -63,6 +64,21 @@ async def test_every_malformed_body_names_what_is_wrong(serving: Fleet) -> None:
         assert answer["error"]["code"] == "invalid_request", body
         assert named in answer["error"]["message"], (body, answer)
     await still_answers(serving)
+
+
+async def test_bodies_nested_to_the_limit_take_no_agent_down(serving: Fleet) -> None:
+    """What can be parsed here is nested deeper on its way to an agent."""
+    running = asyncio.create_task(generate(serving.http, serving.inference, ENDLESS))
+    await serving.until_num_requests(1, "streaming")
+    for depth in range(188, 200):
+        parameters = b'{"a":' * depth + b"1" + b"}" * depth
+        tool = b'{"type": "function", "function": {"name": "f", "parameters": ' + parameters + b"}}"
+        body = b'{"messages": [{"role": "user", "content": "x"}], "tools": [' + tool + b"]}"
+        status, answer = await post(serving, "/api/v1/count_tokens", body)
+        assert (status, "num_tokens" in answer) in ((200, True), (400, False)), answer
+    assert status == 400
+    assert "recursion limit" in answer["error"]["message"]
+    assert (await running).end["event"] == "done"
 
 
 async def test_openai_doors_answer_the_same_bodies_in_their_own_shape(serving: Fleet) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import get_args
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ..fleet.view import AgentState, FleetView
@@ -47,6 +47,11 @@ class FleetCollector(Collector):
             "arriero_event_subscribers",
             "Readers of /api/v1/events.",
             value=self._num_subscribers(),
+        )
+        yield CounterMetricFamily(
+            "arriero_items_ignored",
+            "What agents said of requests and queries that were not with them, or no longer.",
+            value=view.items_ignored,
         )
         yield _by_state(view)
         yield _slots(view)

@@ -36,6 +36,11 @@ def test_the_parts_of_queries() -> None:
     assert scraped.value("arriero_query_parts_asked") == 2
 
 
+def test_what_came_too_late() -> None:
+    scraped = Scraped(replace(fleet_view(), items_ignored=3))
+    assert scraped.value("arriero_items_ignored_total") == 3
+
+
 def test_slots_of_an_agent_vanish_with_it() -> None:
     scraped = Scraped(fleet_view(agent_view("a", busy=1), agent_view("b")))
     assert scraped.value("arriero_slots", agent="a", state="total") == 4
