@@ -135,6 +135,7 @@ PURE = (
     "balancer.fleet.fleet",
     "balancer.fleet.lane",
     "balancer.fleet.limits",
+    "balancer.fleet.matching",
     "balancer.fleet.ranking",
     "balancer.fleet.readable",
     "balancer.fleet.recorder",

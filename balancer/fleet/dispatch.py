@@ -21,7 +21,7 @@ from ...shared.errors import QueueFull
 from ...shared.inference import RequestId
 from .abilities import model_not_found
 from .decisions import LinkId, Refuse
-from .ranking import Groups
+from .matching import Free, Waiting
 from .tally import Tally
 
 RETRY_AFTER = 1.0
@@ -43,7 +43,6 @@ class _Agent:
     slots: int = 0
     is_accepting: bool = False
     is_full: bool = False
-    is_ranked: bool = False
     turn: int = 0
     running: set[RequestId] = field(default_factory=set)
 
@@ -75,19 +74,23 @@ class Dispatch:
         self._max_buffered = max_buffered
         self._agents: dict[LinkId, _Agent] = {}
         self._requests: dict[RequestId, _Request] = {}
-        self._waiting: Groups[RequestId, float] = Groups()
-        self._free: Groups[LinkId, tuple[float, int]] = Groups()
+        self._waiting = Waiting()
+        self._free = Free()
         self._serving: Tally[str] = Tally()
         self._able: Tally[str | None] = Tally()
         self._num_arrived = 0
         self._num_assigned = 0
-        self.num_waiting = 0
         self.num_slots = 0
 
     @property
     def num_agents(self) -> int:
         """How many agents are here, whether they take work or not."""
         return len(self._agents)
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests have no slot."""
+        return len(self._waiting)
 
     @property
     def num_running(self) -> int:
@@ -113,8 +116,7 @@ class Dispatch:
 
     def stranded(self) -> list[RequestId]:
         """The waiting requests that no connected agent will ever take, as things are."""
-        waiting = self._waiting
-        return [id for key in waiting if key not in self._able for id in waiting.keys(key)]
+        return self._waiting.stranded(self._able)
 
     # ---- requests
 
@@ -124,8 +126,7 @@ class Dispatch:
             raise ValueError(f"request {id} is here already")
         if model is not None and self._serving and model not in self._serving:
             return Refuse(id, model_not_found(model, self._serving))
-        link = self._freest(model)
-        if link is None and self.num_waiting >= self._max_buffered:
+        if self._free.first(model) is None and self.num_waiting >= self._max_buffered:
             return Refuse(id, self._queue_full())
         self._num_arrived += 1
         self._requests[id] = _Request(model, self._num_arrived)
@@ -135,7 +136,7 @@ class Dispatch:
         """A request is over, wherever it was; its slot serves the next."""
         request = self._requests.pop(id)
         if request.link is None:
-            self._unqueue(id, request.model)
+            self._waiting.remove(id)
             return []
         agent = self._agents[request.link]
         agent.running.remove(id)
@@ -166,7 +167,6 @@ class Dispatch:
     ) -> list[Assign]:
         """What the agent says of itself has changed; what it runs, it goes on running."""
         agent = self._agents[link]
-        self._unrank(agent)
         self._count(agent, -1)
         agent.model, agent.slots, agent.is_accepting = model, slots, is_accepting
         agent.is_full = False
@@ -183,7 +183,7 @@ class Dispatch:
         """An agent is gone: of its requests, `ended` are over and the rest come back."""
         back = [id for id in self.running_on(link) if id not in ended]
         agent = self._agents.pop(link)
-        self._unrank(agent)
+        self._free.discard(link)
         self._count(agent, -1)
         for id in ended:
             agent.running.remove(id)
@@ -200,9 +200,10 @@ class Dispatch:
         assigned = []
         for id in ids:
             request = self._requests[id]
-            link = self._freest(request.model)
+            link = self._free.first(request.model)
             if link is None:
-                self._queue(id, request)
+                request.link = None
+                self._waiting.put(id, request.model, request.arrival)
             else:
                 assigned.append(self._assign(id, self._agents[link]))
         return assigned
@@ -211,7 +212,7 @@ class Dispatch:
         """Give the agent's free slots to those who wait, first arrived first."""
         assigned = []
         while agent.has_free_slot and (id := self._next_for(agent)) is not None:
-            self._unqueue(id, self._requests[id].model)
+            self._waiting.remove(id)
             assigned.append(self._assign(id, agent))
         self._rank(agent)
         return assigned
@@ -224,23 +225,8 @@ class Dispatch:
         self._rank(agent)
         return Assign(id, agent.link)
 
-    def _freest(self, model: str | None) -> LinkId | None:
-        """The agent with the lowest load; of several, the one that waited longest for work."""
-        first = self._free.first(model)
-        return first[1] if first else None
-
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        heads = [head for key in agent.keys if (head := self._waiting.first(key)) is not None]
-        return min(heads)[1] if heads else None
-
-    def _queue(self, id: RequestId, request: _Request) -> None:
-        request.link = None
-        self._waiting.set(request.model, id, request.arrival)
-        self.num_waiting += 1
-
-    def _unqueue(self, id: RequestId, model: str | None) -> None:
-        self._waiting.remove(model, id)
-        self.num_waiting -= 1
+        return None if agent.model is None else self._waiting.first(agent.model)
 
     def _running(self, id: RequestId) -> LinkId:
         link = self._requests[id].link
@@ -250,19 +236,11 @@ class Dispatch:
 
     def _rank(self, agent: _Agent) -> None:
         """Bring the agent's place among the free ones up to date."""
-        if not agent.has_free_slot:
-            self._unrank(agent)
-            return
-        agent.is_ranked = True
-        for key in agent.keys:
+        if agent.has_free_slot and agent.model is not None:
             load = len(agent.running) / agent.slots
-            self._free.set(key, agent.link, (load, agent.turn))
-
-    def _unrank(self, agent: _Agent) -> None:
-        if agent.is_ranked:
-            agent.is_ranked = False
-            for key in agent.keys:
-                self._free.remove(key, agent.link)
+            self._free.put(agent.link, agent.model, load, agent.turn)
+        else:
+            self._free.discard(agent.link)
 
     def _count(self, agent: _Agent, sign: int) -> None:
         """Put the agent into the totals, or take it out."""
@@ -283,9 +261,8 @@ class Dispatch:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         waiting = [id for id, request in self._requests.items() if request.link is None]
-        queued = [id for key in self._waiting for id in self._waiting.keys(key)]
         running = {id: agent.link for agent in self._agents.values() for id in agent.running}
-        _require(sorted(waiting) == sorted(queued), "queues and requests disagree")
+        _require(all(id in self._waiting for id in waiting), "queues and requests disagree")
         _require(len(waiting) == self.num_waiting, "waiting requests are miscounted")
         _require(len(running) == self.num_running, "running requests are miscounted")
         for id, link in running.items():
@@ -297,9 +274,8 @@ class Dispatch:
         self._free.check_integrity()
 
     def _check_agent(self, agent: _Agent) -> None:
-        for key in agent.keys:
-            is_ranked = agent.link in self._free.keys(key)
-            _require(is_ranked == agent.has_free_slot, f"{agent.link} is misplaced in {key}")
+        is_free = agent.link in self._free
+        _require(is_free == agent.has_free_slot, f"{agent.link} is misplaced")
         if agent.has_free_slot:
             _require(self._next_for(agent) is None, f"a request waits for {agent.link} in vain")
 

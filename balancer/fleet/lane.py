@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...shared.inference import RequestId
 from .decisions import LinkId
-from .ranking import Groups
+from .matching import Free, Waiting
 from .tally import Tally
 
 
@@ -38,7 +38,6 @@ class _Agent:
     link: LinkId
     model: str | None = None
     turn: int = 0
-    is_ranked: bool = False
     parts: set[Part] = field(default_factory=set)
 
     @property
@@ -60,16 +59,19 @@ class Lane:
         self._per_agent = per_agent
         self._agents: dict[LinkId, _Agent] = {}
         self._queries: dict[RequestId, _Query] = {}
-        self._waiting: Groups[RequestId, float] = Groups()
-        self._free: Groups[LinkId, tuple[float, int]] = Groups()
+        self._waiting = Waiting()
+        self._free = Free()
         self._num_turns = 0
         self._able: Tally[str | None] = Tally()
-        self.num_waiting = 0
-        """Queries with a part that no agent has yet."""
         self.num_pending = 0
         """Parts that no agent has yet."""
         self.num_asked = 0
         """Parts that agents have."""
+
+    @property
+    def num_waiting(self) -> int:
+        """Queries with a part that no agent has yet."""
+        return len(self._waiting)
 
     @property
     def is_ready(self) -> bool:
@@ -103,8 +105,7 @@ class Lane:
 
     def stranded(self) -> list[RequestId]:
         """Queries with a part that waits and that no agent will ever take, as things are."""
-        waiting = self._waiting
-        return [id for key in waiting if key not in self._able for id in waiting.keys(key)]
+        return self._waiting.stranded(self._able)
 
     def holder(self, part: Part) -> LinkId | None:
         """Who has the part."""
@@ -149,7 +150,7 @@ class Lane:
         """What agents still had of it."""
         query = self._queries.pop(id)
         if query.pending:
-            self._leave(id, query)
+            self._waiting.remove(id)
             self.num_pending -= len(query.pending)
         withdrawn = [Hand(Part(id, number), link) for number, link in query.asked.items()]
         for hand in withdrawn:
@@ -159,7 +160,7 @@ class Lane:
 
     def _assign_model(self, agent: _Agent, model: str | None) -> None:
         """From now on it takes queries for that model, or none."""
-        self._unrank(agent)
+        self._free.discard(agent.link)
         self._count(agent, -1)
         agent.model = model
         self._count(agent, 1)
@@ -171,8 +172,8 @@ class Lane:
 
     def _spread(self, id: RequestId, query: _Query) -> list[Hand]:
         hands = []
-        while query.pending and (first := self._free.first(query.model)) is not None:
-            hands.append(self._hand(id, self._agents[first[1]]))
+        while query.pending and (link := self._free.first(query.model)) is not None:
+            hands.append(self._hand(id, self._agents[link]))
         return hands
 
     def _fill_all(self, links: Iterable[LinkId]) -> list[Hand]:
@@ -180,7 +181,7 @@ class Lane:
         for link in links:
             agent = self._agents[link]
             self._rank(agent)
-            while agent.is_ranked and (id := self._next_for(agent)) is not None:
+            while link in self._free and (id := self._next_for(agent)) is not None:
                 hands.append(self._hand(id, agent))
         return hands
 
@@ -195,14 +196,13 @@ class Lane:
         agent.turn = self._num_turns
         self._rank(agent)
         if query.pending:
-            self._waiting.set(query.model, id, self._num_turns)
+            self._wait(id, query)
         else:
-            self._leave(id, query)
+            self._waiting.remove(id)
         return Hand(part, agent.link)
 
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        heads = [head for key in agent.keys if (head := self._waiting.first(key)) is not None]
-        return min(heads)[1] if heads else None
+        return None if agent.model is None else self._waiting.first(agent.model)
 
     def _take_back(self, part: Part) -> LinkId:
         link = self._queries[part.query].asked.pop(part.number)
@@ -214,30 +214,17 @@ class Lane:
         query = self._queries[part.query]
         query.pending.appendleft(part.number)
         self.num_pending += 1
-        if len(query.pending) == 1:
+        if part.query not in self._waiting:
             self._wait(part.query, query)
 
     def _wait(self, id: RequestId, query: _Query) -> None:
-        self._waiting.set(query.model, id, self._num_turns)
-        self.num_waiting += 1
-
-    def _leave(self, id: RequestId, query: _Query) -> None:
-        self._waiting.remove(query.model, id)
-        self.num_waiting -= 1
+        self._waiting.put(id, query.model, self._num_turns)
 
     def _rank(self, agent: _Agent) -> None:
         if agent.model is None or len(agent.parts) >= self._per_agent:
-            self._unrank(agent)
-            return
-        agent.is_ranked = True
-        for key in agent.keys:
-            self._free.set(key, agent.link, (float(len(agent.parts)), agent.turn))
-
-    def _unrank(self, agent: _Agent) -> None:
-        if agent.is_ranked:
-            agent.is_ranked = False
-            for key in agent.keys:
-                self._free.remove(key, agent.link)
+            self._free.discard(agent.link)
+        else:
+            self._free.put(agent.link, agent.model, float(len(agent.parts)), agent.turn)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
@@ -256,9 +243,10 @@ class Lane:
         for agent in self._agents.values():
             if len(agent.parts) > self._per_agent:
                 raise RuntimeError(f"{agent.link} has too many parts")
-            if agent.model is not None and agent.is_ranked != (len(agent.parts) < self._per_agent):
+            has_room = agent.model is not None and len(agent.parts) < self._per_agent
+            if (agent.link in self._free) != has_room:
                 raise RuntimeError(f"{agent.link} is misplaced")
-            if agent.is_ranked and self._next_for(agent) is not None:
+            if has_room and self._next_for(agent) is not None:
                 raise RuntimeError(f"a part waits for {agent.link} in vain")
         self._waiting.check_integrity()
         self._free.check_integrity()
