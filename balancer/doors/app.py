@@ -47,8 +47,10 @@ def inference_app(
     return app
 
 
-def _error_answer(path: str) -> ErrorAnswer:
-    if _is_under(path, "/v1/messages"):
+def _error_answer(request: web.Request) -> ErrorAnswer:
+    path = request.path
+    is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
+    if is_anthropics or _is_under(path, "/v1/messages"):
         return anthropic_routes.error_answer
     return _openai_error_answer if _is_under(path, "/v1") else error_response
 

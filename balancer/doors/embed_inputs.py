@@ -22,12 +22,6 @@ Inputs = Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_IN
 _one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 
 
-def listed(given: Any) -> Any:
-    """A single text, or the ids of a single one, as a list of one; anything else as it is."""
-    is_ids = isinstance(given, list) and given and all(isinstance(each, int) for each in given)
-    return [given] if isinstance(given, str) or is_ids else given
-
-
 def embed_body(name: str, adapter: TypeAdapter[Any], ignored: frozenset[str] = frozenset()) -> Body:
     """A body with an `input` that went through `listed` before `adapter` checked it."""
     return Body(

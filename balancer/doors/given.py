@@ -44,3 +44,9 @@ def _refusal(name: str, let_through: frozenset[bytes], is_served: bool) -> str:
     if not is_served:
         return f"`{name}` is not supported; leave it out"
     return f"`{name}` is not supported but for {', '.join(sorted(map(bytes.decode, let_through)))}"
+
+
+def listed(value: object) -> object:
+    """A single text, or the ids of a single one, as a list of one; anything else as it is."""
+    is_ids = isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
+    return [value] if isinstance(value, str) or is_ids else value

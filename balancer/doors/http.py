@@ -1,5 +1,6 @@
 """What every HTTP door shares: reading a body, answering errors, refusing other origins."""
 
+import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,9 @@ from ...shared.errors import (
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""
+
+BODY_SILENCE = 30.0
+"""Longest pause within a body, in seconds: who sends no more would hold its memory for ever."""
 
 QUEUE_FULL_RETRY_AFTER = 1.0
 """Seconds a client is asked to wait when the queue was full and the error does not say more."""
@@ -64,17 +68,24 @@ def error_response(
     return response
 
 
-async def read_json_body(request: web.Request) -> bytes:
-    """The body, not parsed yet. Raises `InvalidRequest` and `RequestTooLarge`."""
+async def read_json_body(request: web.Request, silence: float = BODY_SILENCE) -> bytes:
+    """The body, not parsed yet. Raises `InvalidRequest` and `RequestTooLarge`.
+
+    `silence` is the longest pause within it, in seconds.
+    """
     _check_content_type(request)
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise body_too_large()
     body = bytearray()
     try:
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise body_too_large()
+        async with asyncio.timeout(silence) as pause:
+            async for chunk in request.content.iter_any():
+                pause.reschedule(asyncio.get_running_loop().time() + silence)
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise body_too_large()
+    except TimeoutError as error:
+        raise InvalidRequest(f"nothing came of the rest of the body for {silence:g} s") from error
     except (RequestPayloadError, HttpProcessingError) as error:
         raise InvalidRequest("the body ended early or is not encoded as it says") from error
     return bytes(body)
@@ -96,16 +107,16 @@ def _check_content_type(request: web.Request) -> None:
 
 
 def middlewares(
-    answer_for: Callable[[str], ErrorAnswer] = lambda _path: error_response,
+    answer_for: Callable[[web.Request], ErrorAnswer] = lambda _request: error_response,
 ) -> list[Middleware]:
-    """Every door's middlewares; `answer_for` says how errors under a path are answered."""
+    """Every door's middlewares; `answer_for` says how a request's errors are answered."""
     return [_answer_errors(answer_for), _refuse_other_origins]
 
 
-def _answer_errors(answer_for: Callable[[str], ErrorAnswer]) -> Middleware:
+def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middleware:
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-        answer = answer_for(request.path)
+        answer = answer_for(request)
         try:
             return await handler(request)
         except RequestError as error:

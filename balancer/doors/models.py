@@ -12,8 +12,6 @@ from ..fleet.switchboard import Switchboard
 
 Json = dict[str, object]
 
-_OF_ANTHROPIC = "anthropic-version"
-
 
 def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/models`. A model counts as made when the balancer started."""
@@ -36,10 +34,15 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     return [web.get("/v1/models", models), web.get("/v1/models/{name:.+}", one_model)]
 
 
+def is_anthropics(request: web.Request) -> bool:
+    """Whether it comes from a client of Anthropic's."""
+    return "anthropic-version" in request.headers
+
+
 def _shapes(
     request: web.Request,
 ) -> tuple[Callable[[ModelInfo, int], Json], Callable[[list[Json]], Json]]:
-    if _OF_ANTHROPIC in request.headers:
+    if is_anthropics(request):
         return anthropic_model, anthropic_list
     return openai_model, openai_list
 

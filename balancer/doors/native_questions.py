@@ -36,8 +36,8 @@ from ...shared.queries import (
 from ...shared.strict import STRICT
 from ...shared.validation import parse_json
 from ..fleet.asked import Question
-from .embed_inputs import Inputs, embed_body, embed_question, listed
-from .given import fields_given
+from .embed_inputs import Inputs, embed_body, embed_question
+from .given import fields_given, listed
 from .native_requests import GENERATE_BODY, parse_generate
 from .openapi.bodies import Body
 from .parts import only, vectors_of

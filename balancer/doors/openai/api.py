@@ -4,6 +4,7 @@
 """
 
 from ....shared.errors import ModelNotFound, RequestError
+from ..anthropic.api import ANTHROPIC_ERRORS
 from ..openapi.bodies import Body
 from ..openapi.document import (
     OF_MODELS,
@@ -188,6 +189,10 @@ def _post(path: str, name: str, summary: str, body: Body, answer: Answer) -> Ope
     )
 
 
+MODEL_ERRORS = Errors(
+    "ModelError", either(ref(OPENAI_ERRORS.name), ref(ANTHROPIC_ERRORS.name)), OPENAI_ERRORS.word
+)
+
 OPERATIONS = (
     Operation(
         method="GET",
@@ -204,7 +209,7 @@ OPERATIONS = (
                 ),
             )
         },
-        told=OPENAI_ERRORS,
+        told=MODEL_ERRORS,
     ),
     Operation(
         method="GET",
@@ -214,7 +219,7 @@ OPERATIONS = (
         parameters=(parameter("name", "path", required=True), ANTHROPIC_VERSION),
         answers={200: json_answer("It.", either(ref("Model"), ref("AnthropicModel")))},
         errors=(ModelNotFound,),
-        told=OPENAI_ERRORS,
+        told=MODEL_ERRORS,
     ),
     _post(
         "/v1/chat/completions",

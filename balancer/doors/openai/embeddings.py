@@ -14,8 +14,8 @@ from ....shared.queries import Dimensions, Norm, Pooling, Result
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.asked import Question
-from ..embed_inputs import Inputs, embed_body, embed_question, listed, named
-from ..given import fields_given
+from ..embed_inputs import Inputs, embed_body, embed_question, named
+from ..given import fields_given, listed
 from ..parts import first_fault, vectors_of
 from ..vectors import Encoding, encoded
 

@@ -35,7 +35,7 @@ from ....shared.sampling import SamplingChoices, StopString, sampling_fields
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..field_names import SAME_NAMES, FieldNames
-from ..given import fields_given
+from ..given import fields_given, listed
 from ..openapi.bodies import Body
 from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
 from .reasoning import Effort, reasoning_fields
@@ -218,7 +218,7 @@ def parse_completion(body: bytes) -> Wanted:
     """The body of `/v1/completions`. Raises `InvalidRequest`."""
     raw = _given(body, _REFUSED_IN_COMPLETIONS)
     if "prompt" in raw:
-        raw["prompt"] = _prompts(raw["prompt"])
+        raw["prompt"] = listed(raw["prompt"])
     parsed = parse_json(_completion, to_json(raw))
     if parsed.n * len(parsed.prompt) > MAX_CHOICES:
         raise InvalidRequest(
@@ -271,13 +271,6 @@ def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, An
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given
-
-
-def _prompts(value: object) -> object:
-    if isinstance(value, str):
-        return [value]
-    is_one = isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
-    return [value] if is_one else value
 
 
 def _plain_messages(value: object) -> object:

@@ -1,27 +1,7 @@
-from typing import Any
-
-import pytest
-
-from arriero.balancer.doors.embed_inputs import embed_question, listed, named
+from arriero.balancer.doors.embed_inputs import embed_question, named
 from arriero.balancer.doors.parts import MAX_PART_INPUTS, Faulty
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.queries import Embed
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("a", ["a"]),
-        ([1, 2], [[1, 2]]),
-        (["a", "b"], ["a", "b"]),
-        ([[1], [2]], [[1], [2]]),
-        ([], []),
-        ([1, "a"], [1, "a"]),
-        (7, 7),
-    ],
-)
-def test_one_input_is_a_list_of_one(given: Any, expected: Any) -> None:
-    assert listed(given) == expected
 
 
 def test_a_question_in_parts() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic_core import to_json
 
-from arriero.balancer.doors.given import fields_given
+from arriero.balancer.doors.given import fields_given, listed
 from arriero.shared.errors import InvalidRequest
 
 REFUSED = {"audio": frozenset[bytes](), "choice": frozenset({b'"auto"', b'"none"'})}
@@ -46,3 +46,20 @@ def test_what_cannot_be_had_is_named(name: str, value: object, message: str) -> 
 def test_bodies_that_are_no_objects(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         fields_given(body, refused={})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a", ["a"]),
+        ([1, 2], [[1, 2]]),
+        (["a", "b"], ["a", "b"]),
+        ([[1], [2]], [[1], [2]]),
+        ([], []),
+        ([1, "a"], [1, "a"]),
+        ([True], [True]),
+        (7, 7),
+    ],
+)
+def test_one_input_is_a_list_of_one(value: object, expected: object) -> None:
+    assert listed(value) == expected

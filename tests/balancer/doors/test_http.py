@@ -1,3 +1,4 @@
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -22,6 +23,10 @@ async def size(request: web.Request) -> web.Response:
     return web.json_response({"size": len(await read_json_body(request))})
 
 
+async def impatient(request: web.Request) -> web.Response:
+    return web.json_response({"size": len(await read_json_body(request, silence=0.05))})
+
+
 async def broken(_request: web.Request) -> web.Response:
     raise KeyError("secret")
 
@@ -37,7 +42,12 @@ async def breaks_off(request: web.Request) -> web.StreamResponse:
 async def client() -> AsyncIterator[TestClient]:
     app = web.Application(middlewares=middlewares())
     app.add_routes(
-        [web.post("/size", size), web.get("/broken", broken), web.get("/breaks_off", breaks_off)]
+        [
+            web.post("/size", size),
+            web.post("/impatient", impatient),
+            web.get("/broken", broken),
+            web.get("/breaks_off", breaks_off),
+        ]
     )
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -76,6 +86,15 @@ async def test_a_chunked_body_over_the_limit_is_refused(client: TestClient) -> N
 
     response = await client.post("/size", data=chunks(), headers=JSON)
     assert (response.status, await error_of(response)) == (413, "request_too_large")
+
+
+async def test_a_body_of_which_no_more_comes_is_refused(client: TestClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    response = await client.post("/impatient", data=chunks(), headers=JSON)
+    assert (response.status, await error_of(response)) == (400, "invalid_request")
 
 
 async def test_a_body_that_is_not_encoded_as_it_says(client: TestClient) -> None:

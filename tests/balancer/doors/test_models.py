@@ -9,6 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 from pydantic import TypeAdapter
 
+from tests.balancer.doors.anthropic.strict import checked_error
 from tests.balancer.doors.fake_switchboard import FakeSwitchboard
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -46,4 +47,8 @@ async def test_none(
     switchboard.models = []
     assert (await get(client, "/v1/models", **headers))[1]["data"] == []
     status, body = await get(client, "/v1/models/nobody", **headers)
-    assert (status, body["error"]["code"]) == (404, "model_not_found")
+    assert status == 404
+    if headers:
+        assert checked_error(body).error.type == "not_found_error"
+    else:
+        assert body["error"]["code"] == "model_not_found"

@@ -14,7 +14,7 @@ from arriero.shared.errors import (
     QueueTimeout,
     ShuttingDown,
 )
-from arriero.shared.inference import Failed, Notice, Token
+from arriero.shared.inference import Begun, Failed, Notice, Token
 from arriero.shared.queries import Tokenize, Tokenized
 from tests.balancer.doors.fake_switchboard import TIMINGS, FakeSwitchboard, done, echo
 
@@ -146,6 +146,15 @@ async def test_a_refusal_is_a_status(
     response, body = await post(client, "generate", {"prompt": "x"})
     assert (response.status, response.headers.get("Retry-After")) == (status, retry_after)
     assert json.loads(body)["error"]["code"] == error.code
+
+
+async def test_progress_that_shows_nothing_leaves_the_status_open(
+    switchboard: FakeSwitchboard, client: TestClient
+) -> None:
+    silent = Token("", "reasoning", (1,))
+    switchboard.script = lambda _: [Begun(3, 0), silent, Failed(AgentLost("gone"))]
+    response, _ = await post(client, "generate", {"prompt": "hi"})
+    assert response.status == 502
 
 
 async def test_an_error_after_a_token_is_the_last_event(

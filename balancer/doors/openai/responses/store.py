@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from pydantic_core import to_json
 
-from .items import Item, Json, items_of, listed
+from .items import Item, Json, items_of
 
 MAX_RESPONSES = 10_000
 """Most answers that are kept, however small they are."""
@@ -45,8 +45,8 @@ def stored(response: Json, input: tuple[Item, ...], previous: Stored | None) -> 
         response=to_json(response),
         input=input,
         history=own if previous is None else (*previous.history, *own),
-        history_bytes=len(to_json([listed(item) for item in own]))
-        + (0 if previous is None else previous.history_bytes),
+        # With all that a client sent, also what is never shown again: it takes memory, too.
+        history_bytes=len(to_json(own)) + (0 if previous is None else previous.history_bytes),
     )
 
 

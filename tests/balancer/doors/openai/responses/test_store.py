@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from arriero.balancer.doors.openai.responses.items import Message
+from arriero.balancer.doors.openai.responses.items import Message, OutputText, Reasoning
 from arriero.balancer.doors.openai.responses.store import ResponseStore, Stored, stored
 
 
@@ -55,6 +55,17 @@ def test_the_number_is_bounded() -> None:
         store.keep(id, entry(), 0.0)
     assert store.find("a", 0.0) is None
     assert len(store) == 2
+
+
+def test_what_is_not_shown_counts_too() -> None:
+    part = OutputText(text="", annotations=("x" * 1000,), logprobs=("y" * 1000,))
+    hidden = (
+        Reasoning(encrypted_content="z" * 1000),
+        Message(role="assistant", content=(part,), phase="p" * 1000),
+    )
+    plain = (Reasoning(), Message(role="assistant", content=""))
+    more, less = (stored(answer("a"), items, None).num_bytes for items in (hidden, plain))
+    assert more > less + 4000
 
 
 def test_what_can_never_fit_costs_the_others_nothing() -> None:
