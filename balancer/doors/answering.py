@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from ...shared.queries import Result
 from ..fleet.asked import Question
 from ..fleet.switchboard import Switchboard
+from .http import request_id_key
 from .streaming import REQUEST_ID
 
 PIECE = 32
@@ -21,12 +22,14 @@ PIECE = 32
 
 
 async def answer(
+    request: web.Request,
     switchboard: Switchboard,
     question: Question,
     shape: Callable[[str, Sequence[Result]], Mapping[str, object]],
 ) -> web.Response:
     """The response to `question`; `shape` gives its body from its id and the results."""
     with switchboard.ask(question) as inquiry:
+        request[request_id_key] = inquiry.id
         results = await inquiry.results()
     body = await written(shape(inquiry.id, results))
     return web.Response(

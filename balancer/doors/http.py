@@ -22,6 +22,7 @@ from ...shared.errors import (
     public_body,
     status_of,
 )
+from .streaming import REQUEST_ID
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""
@@ -31,6 +32,9 @@ BODY_SILENCE = 30.0
 
 QUEUE_FULL_RETRY_AFTER = 1.0
 """Seconds a client is asked to wait when the queue was full and the error does not say more."""
+
+request_id_key = web.RequestKey("request_id_key", str)
+"""Where a door puts the id of an accepted request, to be told also where it ends with an error."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ErrorBody = Callable[[RequestError], dict[str, object]]
@@ -120,7 +124,10 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
         try:
             return await handler(request)
         except RequestError as error:
-            return answer(error)
+            response = answer(error)
+            if request_id_key in request:
+                response.headers[REQUEST_ID] = request[request_id_key]
+            return response
         except web.HTTPMethodNotAllowed as refusal:
             allowed = ", ".join(sorted(refusal.allowed_methods))
             message = f"{request.path[:200]} takes {allowed}, not {request.method[:20]}"

@@ -20,7 +20,7 @@ from ..fleet.stream import Stream
 from ..fleet.switchboard import Switchboard
 from .answering import answer
 from .collected import Collected
-from .http import Handler, read_json_body
+from .http import Handler, read_json_body, request_id_key
 from .merge import Merged, open_all, or_refusal
 from .native_events import (
     NDJSON_LINES,
@@ -40,6 +40,7 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = parse_generate(await read_json_body(request))
         with switchboard.open(wanted) as stream:
+            request[request_id_key] = stream.id
             if wanted.stream:
                 return await _stream_one(request, stream)
             return await _answer_one(stream)
@@ -66,6 +67,7 @@ def _asking(switchboard: Switchboard, parse: Callable[[bytes], Asking]) -> Handl
     async def ask(request: web.Request) -> web.StreamResponse:
         asking = parse(await read_json_body(request))
         return await answer(
+            request,
             switchboard,
             asking.question,
             lambda id, results: {"id": id} | asking.answer(results),

@@ -17,14 +17,17 @@ def routes(switchboard: Switchboard) -> list[web.AbstractRouteDef]:
         call = parse_embeddings(await read_json_body(request))
         model = _model(switchboard, call.question)
         return await answer(
-            switchboard, call.question, lambda _id, results: call.answer(model, results)
+            request, switchboard, call.question, lambda _id, results: call.answer(model, results)
         )
 
     async def rerank(request: web.Request) -> web.Response:
         call = parse_rerank(await read_json_body(request))
         model = _model(switchboard, call.question)
         return await answer(
-            switchboard, call.question, lambda id, results: call.answer(id, model, results)
+            request,
+            switchboard,
+            call.question,
+            lambda id, results: call.answer(id, model, results),
         )
 
     return [web.post("/v1/embeddings", embeddings), web.post("/v1/rerank", rerank)]

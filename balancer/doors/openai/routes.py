@@ -8,7 +8,7 @@ from aiohttp import web
 from ....shared.errors import RequestError
 from ...fleet.switchboard import Switchboard
 from ..field_names import FieldNames
-from ..http import read_json_body
+from ..http import read_json_body, request_id_key
 from ..merge import Merged, open_all
 from ..streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answers import (
@@ -57,6 +57,7 @@ async def _answer_all(
     switchboard: Switchboard, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
     streams = open_all(switchboard.open, wanted.requests)
+    request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",

@@ -123,7 +123,7 @@ async def test_an_error_before_the_first_event_is_a_status(
 ) -> None:
     switchboard.script = lambda _: [Failed(error)]
     response, body = await post(client, "generate", {"prompt": "x", "stream": stream})
-    assert response.status == status
+    assert (response.status, response.headers["X-Request-Id"]) == (status, "req-0")
     expected = {"code": error.code, "message": error.message, "retryable": error.retryable}
     if error.field:
         expected["field"] = error.field
@@ -196,9 +196,10 @@ async def test_its_errors_are_statuses(switchboard: FakeSwitchboard, client: Tes
     switchboard.refusals = [ModelNotFound("nobody")]
     response, _ = await post(client, "embed", {"input": "a"})
     assert response.status == 404
+    assert "X-Request-Id" not in response.headers
     switchboard.answers = lambda _question: QueueTimeout("late")
     response, body = await post(client, "embed", {"input": "a"})
-    assert response.status == 504
+    assert (response.status, response.headers["X-Request-Id"]) == (504, "q-0")
     assert json.loads(body)["error"]["code"] == "queue_timeout"
     response, _ = await post(client, "count_tokens", {})
     assert response.status == 400

@@ -9,7 +9,7 @@ from .....shared.inference import Done, Event
 from ....fleet.stream import Stream
 from ....fleet.switchboard import Switchboard
 from ...counting import count_tokens
-from ...http import read_json_body
+from ...http import read_json_body, request_id_key
 from ...narration import listen, narrate
 from ...streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .events import ResponseEvents
@@ -21,12 +21,30 @@ from .store import ResponseStore, Stored, stored
 
 def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
+    door = _Door(switchboard, store)
+    return [
+        web.post("/v1/responses", door.create),
+        web.post("/v1/responses/input_tokens", door.count),
+        web.get("/v1/responses/{id}", door.retrieve),
+        web.delete("/v1/responses/{id}", door.delete),
+        web.get("/v1/responses/{id}/input_items", door.input_items),
+        web.post("/v1/responses/{id}/cancel", door.cancel),
+    ]
 
-    async def create(request: web.Request) -> web.StreamResponse:
+
+class _Door:
+    """What each route does."""
+
+    def __init__(self, switchboard: Switchboard, store: ResponseStore) -> None:
+        self._switchboard = switchboard
+        self._store = store
+
+    async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = parse_response(await read_json_body(request))
-        previous = _previous(store, wanted.previous_response_id)
-        with switchboard.open(wanted.request(previous.history if previous else ())) as stream:
-            answer = _Answer(switchboard, store, wanted, previous, stream)
+        previous = _previous(self._store, wanted.previous_response_id)
+        with self._switchboard.open(wanted.request(previous.history if previous else ())) as stream:
+            request[request_id_key] = stream.id
+            answer = _Answer(self._switchboard, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 chunks = narrate(stream, answer, FIELD_NAMES)
@@ -36,43 +54,34 @@ def routes(switchboard: Switchboard, store: ResponseStore) -> list[web.AbstractR
             await listen(stream, answer, FIELD_NAMES)
             return web.json_response(answer.response, headers=headers)
 
-    async def count(request: web.Request) -> web.Response:
+    async def count(self, request: web.Request) -> web.Response:
         wanted = parse_response(await read_json_body(request))
-        previous = _previous(store, wanted.previous_response_id)
+        previous = _previous(self._store, wanted.previous_response_id)
         asked = wanted.request(previous.history if previous else ())
-        num_tokens = await count_tokens(switchboard, asked, FIELD_NAMES)
+        num_tokens = await count_tokens(self._switchboard, asked, FIELD_NAMES)
         return web.json_response({"object": "response.input_tokens", "input_tokens": num_tokens})
 
-    async def retrieve(request: web.Request) -> web.Response:
+    async def retrieve(self, request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
             raise InvalidRequest("`stream`: an answer is streamed once only", field="stream")
-        kept = _kept(store, request.match_info["id"])
+        kept = _kept(self._store, request.match_info["id"])
         return web.Response(body=kept.response, content_type="application/json")
 
-    async def delete(request: web.Request) -> web.Response:
+    async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        if not store.forget(id, time.monotonic()):
+        if not self._store.forget(id, time.monotonic()):
             raise _unknown(id)
         return web.json_response({"id": id, "object": "response", "deleted": True})
 
-    async def input_items(request: web.Request) -> web.Response:
-        kept = _kept(store, request.match_info["id"])
+    async def input_items(self, request: web.Request) -> web.Response:
+        kept = _kept(self._store, request.match_info["id"])
         return web.json_response(input_list(kept.input, parse_page(request.query)))
 
-    async def cancel(request: web.Request) -> web.Response:
-        _kept(store, request.match_info["id"])
+    async def cancel(self, request: web.Request) -> web.Response:
+        _kept(self._store, request.match_info["id"])
         raise InvalidRequest(
             "the response has ended; one that runs is cancelled by closing its connection"
         )
-
-    return [
-        web.post("/v1/responses", create),
-        web.post("/v1/responses/input_tokens", count),
-        web.get("/v1/responses/{id}", retrieve),
-        web.delete("/v1/responses/{id}", delete),
-        web.get("/v1/responses/{id}/input_items", input_items),
-        web.post("/v1/responses/{id}/cancel", cancel),
-    ]
 
 
 class _Answer(ResponseEvents):

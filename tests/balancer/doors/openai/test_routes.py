@@ -73,7 +73,7 @@ async def test_errors_before_the_first_event_are_statuses(
 ) -> None:
     switchboard.script = lambda _: [Failed(PromptTooLong("too long", field="prompt"))]
     response, answer = await post(client, path, body | {"stream": stream, "n": 2})
-    assert response.status == 400
+    assert (response.status, response.headers["X-Request-Id"]) == (400, "req-0")
     assert response.headers["X-Should-Retry"] == "false"
     assert answer == {
         "error": {

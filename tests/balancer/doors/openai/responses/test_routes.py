@@ -132,7 +132,9 @@ async def test_errors_before_the_first_event_are_statuses(
     switchboard.script = lambda _request: [Failed(EngineFailed("broke"))]
     for stream in (False, True):
         body = {"input": "a", "stream": stream}
-        assert (await error(client, "POST", "/v1/responses", json=body))[0] == 500
+        async with client.post("/v1/responses", json=body) as response:
+            assert response.status == 500
+            assert response.headers["X-Request-Id"] == switchboard.streams[-1].id
 
 
 async def test_errors_in_a_stream_are_events(
