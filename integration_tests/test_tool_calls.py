@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import pytest
 
@@ -12,6 +14,16 @@ from integration_tests.corpus import Case, cases, generate
 from integration_tests.daemons import Fleet
 
 MODEL = "arriero-demo"
+DEMO_TEMPLATE = Path(__file__).parent.parent / "demo" / "template.jinja"
+METRIC = {
+    "type": "object",
+    "properties": {
+        "name": {"enum": ["busy_slots", "queue_length"]},
+        "note": {"type": "string", "maxLength": 12},
+        "last": {"type": "integer", "minimum": 1, "maximum": 60},
+    },
+    "required": ["name", "note", "last"],
+}
 
 
 @pytest.fixture
@@ -187,3 +199,30 @@ async def test_a_conversation_goes_on_after_the_tools_result(client: openai.Asyn
     )
     assert second.choices[0].message.content == later.answer
     assert second.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix"), [("qwen", "{#- <function=name> #}"), ("glm", ""), ("gemma", "")]
+)
+async def test_calls_are_forced_in_notations_without_json(
+    fleet: Fleet, tmp_path: Path, family: str, prefix: str
+) -> None:
+    template = tmp_path / "template.jinja"
+    template.write_text(prefix + DEMO_TEMPLATE.read_text())
+    await fleet.start_balancer()
+    await fleet.start_agent(slots=1, chat_template=template, chat_family=family)
+    function = {"name": "get_metric", "parameters": METRIC}
+    body = {
+        "messages": [{"role": "user", "content": "How busy is the fleet?"}],
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"name": "get_metric"},
+        "parallel_tool_calls": False,
+        "temperature": 0,
+        "max_tokens": 200,
+    }
+    answer = await generate(fleet.http, fleet.inference, body)
+    (call,) = answer.calls
+    assert (answer.text, answer.end["finish_reason"]) == ("", "tool_calls")
+    assert call["name"] == "get_metric"
+    jsonschema.validate(json.loads(call["arguments"]), METRIC)
+    assert answer.of_kind("tool_call") == call["arguments"]

@@ -12,8 +12,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard")
 
 PURE = (
+    "agent.chat.argument_grammar",
     "agent.chat.attribution",
     "agent.chat.breakers",
+    "agent.chat.call_grammar",
     "agent.chat.call_syntax",
     "agent.chat.calls.gemma_calls",
     "agent.chat.calls.json_calls",
@@ -35,11 +37,14 @@ PURE = (
     "agent.chat.reader",
     "agent.chat.reasoning_count",
     "agent.chat.sandbox",
+    "agent.chat.schema",
     "agent.chat.schema_check",
     "agent.chat.schema_place",
+    "agent.chat.schema_ways",
     "agent.chat.segmenter",
     "agent.chat.segments",
     "agent.chat.stop_strings",
+    "agent.chat.tag_notations",
     "agent.chat.template",
     "agent.chat.tools",
     "agent.chat.transcript",

@@ -9,11 +9,14 @@ The prompt ends with `<|start|>assistant`. Text without a header is content.
 
 import re
 
+from .calls.json_calls import json_value
 from .reader import Markers, Parse, Reader
 
 _HEADER_STARTS = ("<|start|>", "<|channel|>", "<|message|>", "to=")
 _HEADER_ENDS = Markers(("<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"))
-_BODY_ENDS = Markers(("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"))
+ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
+"""What ends a message, or begins the next."""
+_BODY_ENDS = Markers(ENDS)
 _LATER_STARTS = Markers(("<|start|>", "<|channel|>"))
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.:-]+)")
@@ -54,6 +57,8 @@ def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
     recipient = _RECIPIENT.search(header)
     if recipient and has_calls:
         reader.begin_call(recipient[1])
+        if (yield from reader.peek()) == "{":  # JSON may have within what would end anything else
+            yield from json_value(reader, reader.give_verbatim)
         found = yield from reader.translate(_BODY_ENDS, str)
         # The end may belong to the next header.
         reader.back()

@@ -38,7 +38,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .calls.gemma_calls import QUOTE
-from .calls.tagged_calls import Tags
 from .notations import (
     Notation,
     gemma,
@@ -49,6 +48,16 @@ from .notations import (
     plain_json,
     python,
     tagged,
+)
+from .tag_notations import (
+    ARG_TAGS,
+    DSML_TAGS,
+    FUNCTION_TAGS,
+    HUNYUAN_TAGS,
+    INVOKE_TAGS,
+    KIMI_K3_TAGS,
+    PARAM_TAGS,
+    SEED_TAGS,
 )
 
 FamilyName = Literal[
@@ -158,48 +167,11 @@ def family_of(template: str) -> Family:
 # ---- the table; what comes first is recognised first
 
 _THINK = Thoughts("<think>", "</think>")
-_FUNCTION_TAGS = Tags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>")
-_ARG_TAGS = Tags("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>")
-_INVOKE_TAGS = Tags("", '">', '<parameter name="', '">', "", "</parameter>", "</invoke>")
-_PARAM_TAGS = Tags("", '">', '<param name="', '">', "", "</param>", "</function>")
-_HUNYUAN_TAGS = Tags(
-    "",
-    "<tool_sep:opensource>",
-    "<arg_key:opensource>",
-    "</arg_key:opensource>",
-    "<arg_value:opensource>",
-    "</arg_value:opensource>",
-    "</tool_call:opensource>",
-)
-_DSML_TAGS = Tags(
-    "",
-    '">',
-    '<｜DSML｜parameter name="',
-    '">',
-    "",
-    "</｜DSML｜parameter>",
-    "</｜DSML｜invoke>",
-    typed_key_ends=(('" string="true">', True), ('" string="false">', False)),
-)
-_KIMI_K3_TAGS = Tags(
-    "",
-    '" index="',
-    '<|open|>argument key="',
-    '"<|sep|>',
-    "",
-    "<|close|>argument<|sep|>",
-    "<|close|>call<|sep|>",
-    number_end='"<|sep|>',
-    typed_key_ends=tuple(
-        (f'" type="{name}"<|sep|>', name == "string")
-        for name in ("string", "number", "integer", "boolean", "array", "object", "null")
-    ),
-)
-
 _IN_TAGS = Calls(
     openings=("<tool_call>",),
-    notations=(plain_json, tagged(_FUNCTION_TAGS), tagged(_ARG_TAGS)),
+    notations=(plain_json, tagged(FUNCTION_TAGS), tagged(ARG_TAGS)),
     closings=("</tool_call>",),
+    inner=("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
 )
 
 FAMILIES = (
@@ -217,6 +189,7 @@ FAMILIES = (
         hints=(("<|tool_call>",), ("<|channel>",)),
         thoughts=Thoughts("<|channel>thought", "<channel|>"),
         calls=Calls(("<|tool_call>",), (gemma,), ("<tool_call|>",), inner=(QUOTE,)),
+        inner=("<|channel>",),
     ),
     Family(
         "dsml",
@@ -224,7 +197,7 @@ FAMILIES = (
         thoughts=_THINK,
         calls=Calls(
             openings=('<｜DSML｜invoke name="',),
-            notations=(tagged(_DSML_TAGS),),
+            notations=(tagged(DSML_TAGS),),
             wrappers=(
                 *("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
                 *("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
@@ -294,7 +267,7 @@ FAMILIES = (
         thoughts=Thoughts("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         calls=Calls(
             openings=('<|open|>call tool="',),
-            notations=(tagged(_KIMI_K3_TAGS),),
+            notations=(tagged(KIMI_K3_TAGS),),
             wrappers=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
         ),
         wrappers=(
@@ -327,9 +300,13 @@ FAMILIES = (
         thoughts=Thoughts("<think:opensource>", "</think:opensource>"),
         calls=Calls(
             openings=("<tool_call:opensource>",),
-            notations=(tagged(_HUNYUAN_TAGS),),
+            notations=(tagged(HUNYUAN_TAGS),),
             closings=("</tool_call:opensource>",),
             wrappers=("<tool_calls:opensource>", "</tool_calls:opensource>"),
+            inner=(
+                *("<tool_sep:opensource>", "<arg_key:opensource>", "</arg_key:opensource>"),
+                *("<arg_value:opensource>", "</arg_value:opensource>"),
+            ),
         ),
     ),
     Family(
@@ -338,7 +315,7 @@ FAMILIES = (
         thoughts=Thoughts("<seed:think>", "</seed:think>"),
         calls=Calls(
             openings=("<seed:tool_call>",),
-            notations=(tagged(_FUNCTION_TAGS),),
+            notations=(tagged(SEED_TAGS),),
             closings=("</seed:tool_call>",),
         ),
     ),
@@ -390,7 +367,7 @@ FAMILIES = (
         thoughts=_THINK,
         calls=Calls(
             openings=('<invoke name="',),
-            notations=(tagged(_INVOKE_TAGS),),
+            notations=(tagged(INVOKE_TAGS),),
             wrappers=("<minimax:tool_call>", "</minimax:tool_call>"),
         ),
     ),
@@ -427,7 +404,7 @@ FAMILIES = (
         "minicpm",
         hints=(('<function name="',),),
         thoughts=_THINK,
-        calls=Calls(('<function name="',), (tagged(_PARAM_TAGS),)),
+        calls=Calls(('<function name="',), (tagged(PARAM_TAGS),)),
     ),
     Family("exaone", hints=(("<thought>",),), thoughts=Thoughts("<thought>", "</thought>")),
     Family(

@@ -4,10 +4,9 @@ Reasoning is free up to the family's marker for its end, so that a grammar begin
 space may follow it. An answer that has to call something says nothing else besides.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from ...shared.errors import InvalidRequest, NotSupported
 from ...shared.inference import (
@@ -18,24 +17,16 @@ from ...shared.inference import (
     NamedTool,
     RegexGrammar,
 )
+from .call_grammar import CallGrammar
 from .call_syntax import CallSyntax, call_syntax
+from .channels import ENDS
 from .families import Family
 from .gbnf import GbnfError, lark_of
 from .lark import Lark
+from .schema import Schema
 from .tools import Function, Tools
 
 _SPACE = r'("\n" | "\n\n")?'
-_NO_JSON = r"/[^{\[\s](.|\n)*/"
-"""Text that cannot be taken for a call without a marker."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A JSON Schema and where it stands in the request."""
-
-    field: str
-    schema: Mapping[str, Any]
-    is_lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,35 +139,31 @@ class _Writer:
         may_be_text: bool,
     ) -> str:
         """Calls, or one call; if it may be text, also text, or text and then calls."""
-        lark = self._lark
-        arguments = [self._json(_schema_of(function)) for function in functions]
+        grammar = CallGrammar(self._lark, syntax, functions)
+        self.schemas += grammar.schemas
+        calls = grammar.calls(are_many=are_many)
+        if not may_be_text:
+            return f"{_SPACE} {calls}"
+        if syntax.opening is None:
+            return f"{calls} | {self._text(like=() if self._has_channels else (syntax.text,))}"
+        rest = grammar.calls(are_many=are_many, without_opening=True)
+        return f"{self._text(end=syntax.opening)} {rest} | {self._text()}"
 
-        def call(begin: str) -> str:
-            return lark.rule(
-                " | ".join(
-                    f"{self._header(begin, function, syntax)} {each} {lark.literal(syntax.end)}"
-                    for function, each in zip(functions, arguments, strict=True)
-                )
-            )
-
-        first = syntax.before + syntax.begin
-        text = self._in_final("TEXT")
-        start = ""
-        if may_be_text and syntax.opening is None:
-            text = self._in_final("TEXT" if self._has_channels else _NO_JSON)
-        elif may_be_text and syntax.opening is not None:
-            first = first.removeprefix(syntax.opening)
-            start = lark.up_to(syntax.opening)
-        more = ""
-        if are_many and syntax.between is not None:
-            more = f"({lark.literal(syntax.between)} {call(syntax.begin)})*"
-        calls = f"{start} {call(first)} {more} {lark.literal(syntax.after)}"
-        return f"{calls} | {text}" if may_be_text else calls
-
-    def _header(self, begin: str, function: Function, syntax: CallSyntax) -> str:
-        name = json.dumps(function.name)[1:-1] if syntax.is_quoted else function.name
-        parts = [self._lark.literal(part.replace("NAME", name)) for part in begin.split("NUMBER")]
-        return " /[0-9]{1,3}/ ".join(parts)
+    def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:
+        """Text that is no reasoning and in which nothing is called, and then `end`."""
+        lark, voice = self._lark, self._voice
+        if voice is None or voice.family.has_channels:
+            return self._in_final(lark.text(like=like, without=ENDS))
+        family = voice.family
+        barred = list(family.calls.openings) if family.calls else []
+        barred += family.wrappers if family.bare else ()
+        barred += [end] if end else []
+        begins_not = family.thoughts.opening if family.thoughts else ""
+        text = lark.text(like=like, without=barred, begins_not=begins_not, end=end)
+        if shown := [lark.literal(each) for each in family.wrappers if lark.has_control(each)]:
+            part = lark.text(without=barred, begins_not=begins_not)
+            return lark.rule(f"({part} | {' | '.join(shown)})* {text}")
+        return text
 
     def _as_wanted(self, grammar: Grammar) -> str:
         match grammar:
@@ -212,18 +199,17 @@ class _Writer:
             return ""
         if voice.family.has_channels:
             channel, message = lark.literal("<|channel|>"), lark.literal("<|message|>")
-            rest = f"{lark.up_to('<|end|>')} {lark.literal('<|start|>assistant')}"
+            rest = f"{lark.text(without=ENDS, end='<|end|>')} {lark.literal('<|start|>assistant')}"
             return f'({channel} ("analysis" | "commentary") {message} {rest})*'
         thoughts = voice.family.thoughts
         if thoughts is None or not (voice.is_thinking or voice.may_think):
             return ""
         rest = f"{lark.up_to(thoughts.closing)} {_SPACE}"
-        return rest if voice.is_thinking else f"({lark.literal(thoughts.opening)} {rest})?"
+        return rest if voice.is_thinking else f"({self._begun(thoughts.opening)} {rest})?"
 
-
-def _schema_of(function: Function) -> Schema:
-    """What its arguments have to be; without parameters it takes none."""
-    schema = dict(function.parameters) or {"properties": {}, "additionalProperties": False}
-    if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf"}:
-        schema["type"] = "object"
-    return Schema(function.field, schema, is_lenient=not function.is_strict)
+    def _begun(self, opening: str) -> str:
+        """New lines may be before it, and have to be one piece with it, or they are text."""
+        lark = self._lark
+        if lark.has_control(opening):
+            return f"{_SPACE} {lark.literal(opening)}"
+        return lark.text(like=(r"\n{0,2}",), end=opening)

@@ -53,4 +53,4 @@ def known(reader: Reader, tools: Tools) -> Parse[bool]:
 
 def tagged(tags: Tags) -> Notation:
     """A tag for the function and tags for its arguments."""
-    return lambda reader, tools: tagged_call(reader, tags, tools.is_text)
+    return lambda reader, tools: tagged_call(reader, tags, tools)

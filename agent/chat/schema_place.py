@@ -1,12 +1,11 @@
 """Finds the place in a JSON Schema that cannot be served: the compiler says what, and not where."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .grammar import Schema
 from .lark import json_part
+from .schema import Schema, step
 
 MAX_TRIES = 500
 """Parts that are looked at; a fault beyond is told to be in the part around it."""
@@ -14,7 +13,6 @@ MAX_TRIES = 500
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "additionalItems", "not", "if", "then", "else")
-_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]{0,63}", re.ASCII)
 
 Complaint = Callable[[str], str | None]
 
@@ -34,12 +32,12 @@ def schema_place(schema: Schema, complaint: Complaint) -> tuple[str, str] | None
     is_found = True
     while is_found:
         is_found = False
-        for step, child in _children(part):
+        for way, child in _children(part):
             num_tries += 1
             if num_tries > MAX_TRIES:
                 break
             if complaint(_grammar({**definitions, **child}, schema)) == reason:
-                place, part, is_found = place + step, child, True
+                place, part, is_found = place + way, child, True
                 break
     return place, reason
 
@@ -53,7 +51,7 @@ def _children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
         children = part.get(key)
         if isinstance(children, Mapping):
             yield from (
-                (f".{key}{_step(name)}", child)
+                (f".{key}{step(name)}", child)
                 for name, child in children.items()
                 if isinstance(child, Mapping)
             )
@@ -68,11 +66,3 @@ def _children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
     for key in _SINGLES:
         if isinstance(child := part.get(key), Mapping):
             yield f".{key}", child
-
-
-def _step(name: str) -> str:
-    return (
-        f".{name}"
-        if _PLAIN_KEY.fullmatch(name)
-        else f"[{json.dumps(name, ensure_ascii=False)[:66]}]"
-    )

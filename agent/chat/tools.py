@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .calls.literals import as_json, as_text
 from .schema_check import misfit
+
+_DEFINITIONS = ("$defs", "definitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,14 @@ class Tools:
         schema = self._property(name, key)
         return not schema or schema.get("type") == "string"
 
+    def value(self, name: str, key: str, written: str) -> str:
+        """JSON for what was written for the argument `key`, where nobody said whether it is text.
+
+        JSON or Python stands for itself, unless only the text fits the schema.
+        """
+        found, text = as_json(written), as_text(written)
+        return text if not self._fits(name, key, found) and self._fits(name, key, text) else found
+
     def complaint(self, name: str, arguments: str) -> str | None:
         """What is wrong with a call; `None` if nothing is."""
         if name not in self._schemas:
@@ -48,6 +59,12 @@ class Tools:
         if found := misfit(values, self._schemas[name]):
             return f"`{found.place}` in the arguments for `{name}` {found.finding}"
         return None
+
+    def _fits(self, name: str, key: str, value: str) -> bool:
+        parameters = self._schemas.get(name, {})
+        schema = {each: parameters[each] for each in _DEFINITIONS if each in parameters}
+        schema["properties"] = {key: self._property(name, key)}
+        return misfit({key: json.loads(value)}, schema) is None
 
     def _property(self, name: str, key: str) -> Mapping[str, Any]:
         properties = _mapping(self._schemas.get(name, {}).get("properties"))

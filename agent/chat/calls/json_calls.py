@@ -170,11 +170,11 @@ def _arguments(reader: Reader) -> Parse[None]:
     if first and first in "{[":
         yield from json_value(reader, reader.give_verbatim)
         return
-    text = yield from _captured(reader, _hold)
+    text = yield from _captured(reader, hold)
     reader.give_arguments("{}" if text == "null" else text)
 
 
-def _hold() -> None:
+def hold() -> None:
     """For values that have to be whole."""
 
 

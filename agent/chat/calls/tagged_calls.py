@@ -1,19 +1,18 @@
 """Calls written as tags: one for the function, one for each argument, whose value is plain text.
 
 A value becomes a JSON string as it streams if the tool's schema says it is one, or says nothing;
-otherwise it is held until it is whole, and is taken for JSON or Python if it is either.
+otherwise it is held until it is whole, and is taken for JSON or Python if that fits its schema.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from ..reader import Markers, Parse, Reader
-from .literals import as_json, as_text
-
-IsText = Callable[[str, str], bool]
-"""Whether the tool `name` takes a string for its argument `key`."""
+from ..tools import Tools
+from .json_calls import hold, json_value
+from .literals import as_text
 
 _NAME = re.compile(r"[\w.:-]*")
 _DIGITS = re.compile(r"\d*")
@@ -27,7 +26,8 @@ class Tags:
     `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. Some may be empty.
 
     With a `number_end` a number and this come after `<name_end>`. Of `typed_key_ends`, which may
-    stand for `<key_end>`, each says whether the value is text.
+    stand for `<key_end>`, each says whether the value is text. If it `has_lines`, a new line before
+    a value and one after it are the notation's. A value may stand in `quotes`.
     """
 
     name_start: str
@@ -39,16 +39,19 @@ class Tags:
     end: str
     number_end: str = ""
     typed_key_ends: tuple[tuple[str, bool], ...] = ()
+    has_lines: bool = False
+    quotes: tuple[str, str] | None = None
 
 
 @cache
 def _value_ends(tags: Tags) -> Markers:
-    """A new line right before the end is the notation's, and the end may be forgotten."""
+    """The end may be forgotten."""
     ends = (tags.value_end, tags.end, tags.key_start)
-    return Markers(newline + end for newline in ("\n", "") for end in ends)
+    lines = ("\n", "") if tags.has_lines else ("",)
+    return Markers(line + end for line in lines for end in ends)
 
 
-def tagged_call(reader: Reader, tags: Tags, is_text: IsText) -> Parse[bool]:
+def tagged_call(reader: Reader, tags: Tags, tools: Tools) -> Parse[bool]:
     """False if it is no call."""
     name = yield from _name(reader, tags)
     if not name:
@@ -60,23 +63,34 @@ def tagged_call(reader: Reader, tags: Tags, is_text: IsText) -> Parse[bool]:
         return False
     reader.back(mark)
     reader.begin_call(name)
-    has_arguments = False
+    before = "{"
     while True:
         yield from reader.space()
         tag = yield from reader.literal((tags.key_start, tags.end))
-        if tag != tags.key_start:
+        if tag != tags.key_start or not (yield from _argument(reader, tags, tools, name, before)):
             break
-        found = yield from _argument_key(reader, tags)
-        if found is None:
-            break
-        key, key_end = found
-        reader.give_arguments((", " if has_arguments else "{") + f"{as_text(key)}: ")
-        has_arguments = True
-        kind = dict(tags.typed_key_ends).get(key_end)
-        yield from _value(reader, tags, is_text(name, key) if kind is None else kind)
+        before = ", "
     if tag == tags.end or not reader.is_over:
-        reader.give_arguments("}" if has_arguments else "{}")
+        reader.give_arguments("{}" if before == "{" else "}")
     reader.end_call()
+    return True
+
+
+def _argument(reader: Reader, tags: Tags, tools: Tools, name: str, before: str) -> Parse[bool]:
+    """One argument, from its name on; `before` is what JSON has before it. False if it is none."""
+    found = yield from _argument_key(reader, tags)
+    if found is None:
+        return False
+    key, key_end = found
+    reader.give_arguments(f"{before}{as_text(key)}: ")
+    is_text = dict(tags.typed_key_ends).get(key_end, tools.is_text(name, key))
+    ends = yield from _ends(reader, tags)
+    if is_text:
+        end = yield from _text(reader, ends)
+    else:
+        end = yield from _other(reader, ends, partial(tools.value, name, key))
+    if end in (tags.end, tags.key_start):  # the value's own was forgotten
+        reader.back(reader.num_held - len(end))
     return True
 
 
@@ -104,20 +118,42 @@ def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
         yield from reader.space()
         if not (yield from reader.literal((tags.value_start,))):
             return None
-    yield from reader.literal(("\n",))
     return key, key_end
 
 
-def _value(reader: Reader, tags: Tags, is_text: bool) -> Parse[None]:
-    ends = _value_ends(tags)
-    if is_text:
-        reader.give_arguments('"')
-        found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
-        rest = '"'
-    else:
-        text, found = yield from reader.collect(ends)
-        rest = as_json(text)
-    end = (found or "").removeprefix("\n")
-    if end != tags.value_end:  # it was forgotten, and this is the next tag
-        reader.back(reader.num_held - len(end))
-    reader.give_arguments(rest if found else "")
+def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
+    """What may end the value that begins here; what is read is the notation's."""
+    if tags.has_lines:
+        yield from reader.literal(("\n",))
+    if tags.quotes and (yield from reader.literal(tags.quotes[:1])):
+        return Markers((tags.quotes[1] + tags.value_end,))
+    return _value_ends(tags)
+
+
+def _text(reader: Reader, ends: Markers) -> Parse[str]:
+    """Read a text and its end, which is held; the end, empty where it breaks off."""
+    reader.give_arguments('"')
+    found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
+    reader.give_arguments('"' if found else "")
+    return (found or "").strip("\n")
+
+
+def _other(reader: Reader, ends: Markers, as_value: Callable[[str], str]) -> Parse[str]:
+    """The same of what may be JSON."""
+    text, found = yield from _held(reader, ends)
+    reader.give_arguments(as_value(text) if found else "")
+    return (found or "").strip("\n")
+
+
+def _held(reader: Reader, ends: Markers) -> Parse[tuple[str, str | None]]:
+    """JSON may have within what would end anything else."""
+    mark = reader.num_held
+    start = yield from reader.peek()
+    if start and start in '"{[' and (yield from json_value(reader, hold)):
+        text = reader.held_from(mark)
+        yield from reader.space()
+        found = yield from reader.literal(ends.literals)
+        if found:
+            return text, found
+    reader.back(mark)
+    return (yield from reader.collect(ends))

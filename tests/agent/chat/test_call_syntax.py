@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from arriero.agent.chat.call_syntax import CallSyntax, call_syntax
+from arriero.agent.chat.call_syntax import CallSyntax, Members, call_syntax
 from arriero.agent.chat.families import FamilyName, family_named
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import CallBegan, Said
@@ -28,6 +28,15 @@ CASES: list[tuple[FamilyName, str]] = [
     ("granite", ""),
     ("phi", ""),
     ("gpt-oss", ""),
+    ("minimax-m1", ""),
+    ("nemotron", ""),
+    ("apertus", ""),
+    ("apriel", ""),
+    ("solar", ""),
+    ("gigachat", "<|function_call|>"),
+    ("gigachat", ""),
+    ("functionary", ""),
+    ("functionary-v3.2", ""),
 ]
 
 
@@ -83,9 +92,35 @@ def test_names_are_quoted_where_json_is_around_them(family: FamilyName, template
         assert json.loads(body[body.index("{") : body.rindex("}") + 1])
 
 
+@pytest.mark.parametrize("family", ["minimax-m3", "exaone", "plain"])
+def test_what_nobody_can_say(family: FamilyName) -> None:
+    assert call_syntax(family, "") is None
+
+
 @pytest.mark.parametrize(
-    ("family", "template"),
-    [("qwen", "<function="), ("glm", ""), ("gemma", ""), ("minimax", ""), ("plain", "")],
+    ("family", "template", "opening"),
+    [
+        ("qwen", "<function=", "<tool_call>"),
+        ("glm", "", "<tool_call>"),
+        ("gemma", "", "<|tool_call>"),
+        ("dsml", "'tool_calls>'", "<｜DSML｜tool_calls>"),
+        ("dsml", "'function_calls>'", "<｜DSML｜function_calls>"),
+    ],
 )
-def test_what_a_grammar_cannot_say_yet(family: FamilyName, template: str) -> None:
-    assert call_syntax(family, template) is None
+def test_notations_of_their_own(family: FamilyName, template: str, opening: str) -> None:
+    syntax = call_syntax(family, template)
+    assert syntax is not None
+    assert syntax.opening == opening
+    assert syntax.arguments != "json"
+
+
+def test_text_may_hold_nothing_that_the_reader_takes_for_its_end() -> None:
+    syntax = call_syntax("qwen", "<function=")
+    assert syntax is not None
+    assert isinstance(syntax.arguments, Members)
+    assert syntax.arguments == Members(
+        begin="<parameter=KEY>\n",
+        end="\n</parameter>",
+        after="\n",
+        barred=("</parameter>", "</function>", "<parameter="),
+    )

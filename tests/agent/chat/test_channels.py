@@ -24,6 +24,10 @@ NOW = call("now", "{}")
             "<|channel|>analysis<|message|>a<|channel|>commentary to=functions.now<|message|>{}",
             [("reasoning", "a"), *NOW],
         ),
+        (
+            '<|channel|>commentary to=functions.now<|message|>{"a": "<|end|>"} <|call|>',
+            call("now", '{"a": "<|end|>"} '),
+        ),
         ("<|channel|>analysis to=python<|message|>{}<|call|>", call("python", "{}")),
         ("<|channel|>final", [("content", "<|channel|>final")]),
         ("<|channel|>final<|end|>hi", [("content", "<|channel|>final<|end|>hi")]),

@@ -218,6 +218,58 @@ class TestCalls:
             bad=["<|channel|>final<|message|>now"],
         )
 
+    @pytest.mark.parametrize(
+        ("family", "template", "now", "greet", "wrong"),
+        [
+            (
+                "qwen",
+                "<function=",
+                "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+                "<tool_call>\n<function=greet>\n<parameter=name>\nAnn <b>\n</parameter>\n"
+                "<parameter=age>\n7\n</parameter>\n</function>\n</tool_call>",
+                ("7", "seven"),
+            ),
+            (
+                "glm",
+                "",
+                "<tool_call>now</tool_call>",
+                "<tool_call>greet\n<arg_key>name</arg_key>\n<arg_value>Ann</arg_value>\n"
+                "<arg_key>age</arg_key>\n<arg_value>7</arg_value>\n</tool_call>",
+                ("<arg_key>age</arg_key>\n<arg_value>7</arg_value>\n", ""),
+            ),
+            (
+                "gemma",
+                "",
+                "<|tool_call>call:now{}<tool_call|>",
+                '<|tool_call>call:greet{age:7,name:<|"|>Ann<|"|>}<tool_call|>',
+                ('<|"|>Ann<|"|>', "Ann"),
+            ),
+        ],
+    )
+    def test_in_a_notation_of_its_own(
+        self, family: FamilyName, template: str, now: str, greet: str, wrong: tuple[str, str]
+    ) -> None:
+        spoken = voice(family, template)
+        between = "" if family == "gemma" else "\n"
+        bad = [greet.replace(*wrong), now.replace("now", "greet"), f"{now}!", ""]
+        check(
+            constraint(spoken, tools=TOOLS, tool_choice="required"),
+            good=[now, greet, f"\n{greet}{between}{now}"],
+            bad=[*bad, f"Well: {now}"],
+        )
+        check(
+            constraint(spoken, tools=TOOLS, parallel_tool_calls=False),
+            good=["Hello", f"Well: {greet}", now],
+            bad=[greet.replace(*wrong), f"{now}{now}", f"{now}\n{now}"],
+        )
+
+    def test_that_are_only_thought_of_are_none(self) -> None:
+        check(
+            constraint(voice(may_think=True), tools=TOOLS, parallel_tool_calls=False),
+            good=[f"<think>not <tool_call>, no</think>{NOW}", f"\n<think>a {NOW}</think>Hello"],
+            bad=[f"<think>so {NOW}"],
+        )
+
     def test_without_a_marker_are_told_from_text_by_their_beginning(self) -> None:
         check(
             constraint(voice("llama"), tools=TOOLS, parallel_tool_calls=False),
@@ -234,8 +286,8 @@ class TestCalls:
             ({"grammar": NUMBER}, "grammar"),
         ],
     )
-    @pytest.mark.parametrize("family", ["gemma", "plain"])
-    def test_in_a_notation_of_its_own_cannot_be_had(
+    @pytest.mark.parametrize("family", ["minimax-m3", "plain"])
+    def test_in_a_notation_that_nobody_knows_cannot_be_had(
         self, family: FamilyName, fields: dict[str, Any], field: str
     ) -> None:
         with pytest.raises(NotSupported) as caught:
@@ -243,7 +295,7 @@ class TestCalls:
         assert caught.value.field == field
 
     def test_of_strict_functions_are_free_where_they_cannot_be_held(self) -> None:
-        assert grammar(voice("gemma"), tools=STRICT) is None
+        assert grammar(voice("minimax-m3"), tools=STRICT) is None
 
     @pytest.mark.parametrize(
         "fields",

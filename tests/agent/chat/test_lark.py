@@ -75,3 +75,39 @@ def test_lenient_means_as_far_as_it_can_be_enforced() -> None:
     assert fits(constraint, "4")
     assert not fits(constraint, "2")
     assert say(constraint, seed=1).is_whole
+
+
+def test_texts_end_where_a_marker_comes_and_hold_no_other() -> None:
+    lark = Lark({"<|im_start|>": START})
+    constraint = compiled(lark, lark.text(without=("<a>", "<b>"), begins_not="<c>", end="<a>"))
+    for good in ("x<a>", "<a>", "x<c><a>"):
+        assert fits(constraint, good)
+    for bad in ("x", "x<b><a>", "<c><a>", "\n <c><a>", "x<a>x<a>"):
+        assert not fits(constraint, bad)
+
+
+def test_a_texts_end_may_have_control_tokens() -> None:
+    lark = Lark({"<|im_start|>": START})
+    constraint = compiled(lark, lark.text(like=("[a<]*",), end="</<|im_start|>>"))
+    assert fits(constraint, "aa</<|im_start|>>")
+    assert not fits(constraint, "aa<|im_start|>>")
+    assert not fits(constraint, "ab</<|im_start|>>")
+    assert lark.has_control("a<|im_start|>")
+    assert not lark.has_control("a")
+
+
+def test_signs_stand_for_others() -> None:
+    lark = Lark({})
+    constraint = compiled(lark, lark.spelled("<NAME:NUMBER>↵;", NAME="NUMBER"))
+    for good in ("<NUMBER:12>;", "<NUMBER:0>\n;", "<NUMBER:0>\n\n;"):
+        assert fits(constraint, good)
+    for bad in ("<NAME:12>;", "<NUMBER:>;", "<NUMBER:0>\n\n\n;"):
+        assert not fits(constraint, bad)
+
+
+def test_rules_may_lead_back_to_themselves() -> None:
+    lark = Lark({})
+    name = lark.name()
+    lark.define(name, f'"(" {name}? ")"')
+    assert fits(compiled(lark, name), "((()))")
+    assert not fits(compiled(lark, name), "(()")

@@ -74,3 +74,11 @@ def test_what_is_text() -> None:
     assert not TOOLS.is_text("get_weather", "days")
     assert TOOLS.is_text("get_weather", "unknown")
     assert TOOLS.is_text("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [("days", "3", "3"), ("city", "3", '"3"'), ("city", "Oslo", '"Oslo"'), ("more", "3", "3")],
+)
+def test_what_is_written_means_what_fits(key: str, written: str, value: str) -> None:
+    assert TOOLS.value("get_weather", key, written) == value

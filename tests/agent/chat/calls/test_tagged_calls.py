@@ -2,16 +2,36 @@ import pytest
 
 from arriero.agent.chat.calls.tagged_calls import Tags, tagged_call
 from arriero.agent.chat.reader import Reader
+from arriero.agent.chat.tools import Tools
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import Piece, parsed
 
-FUNCTION = Tags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>")
+FUNCTION = Tags(
+    "<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>", has_lines=True
+)
 ARG = Tags("", "", "<key>", "</key>", "<value>", "</value>", "</call>")
+CITED = Tags("", ">", "<p=", ">", "", "</p>", "</call>", quotes=("<<", ">>"))
+TOOLS = Tools(
+    [
+        {
+            "name": "f",
+            "parameters": {
+                "properties": {
+                    "s": {"type": "string"},
+                    "n": {"description": "Anything."},
+                    "u": {"anyOf": [{"$ref": "#/$defs/text"}, {"type": "integer"}]},
+                    "o": {"enum": ["1", "true", 2]},
+                },
+                "$defs": {"text": {"type": "string"}},
+            },
+        }
+    ]
+)
 
 
 def read(text: str, tags: Tags = FUNCTION) -> tuple[bool, list[Piece], str]:
     reader = Reader()
-    return parsed(tagged_call(reader, tags, lambda _, key: key.startswith("s")), reader, text)
+    return parsed(tagged_call(reader, tags, TOOLS), reader, text)
 
 
 def parameter(key: str, value: str) -> str:
@@ -41,6 +61,48 @@ def test_values_that_are_text(value: str, text: str) -> None:
 def test_values_that_may_be_json(value: str, text: str) -> None:
     _, said, _ = read(f"<function=f>{parameter('n', value)}</function>")
     assert said == call("f", f'{{"n": {text}}}')
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("u", "12", "12"),
+        ("u", "true", '"true"'),
+        ("u", "(1, 2)", '"(1, 2)"'),
+        ("u", "x", '"x"'),
+        ("o", "1", '"1"'),
+        ("o", "true", '"true"'),
+        ("o", "2", "2"),
+        ("o", "3", "3"),
+    ],
+)
+def test_values_that_may_be_both_are_what_fits(key: str, value: str, text: str) -> None:
+    _, said, _ = read(f"<function=f>{parameter(key, value)}</function>")
+    assert said == call("f", f'{{"{key}": {text}}}')
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('["</parameter>", {"a": "</function>"}]', '["</parameter>", {"a": "</function>"}]'),
+        ('"</parameter>"', '"</parameter>"'),
+        ('"no" more', '"\\"no\\" more"'),
+        ("['a', \"it's\"]", '["a", "it\'s"]'),
+    ],
+)
+def test_ends_may_stand_within_json(value: str, text: str) -> None:
+    _, said, left = read(f"<function=f>{parameter('n', value)}</function>")
+    assert (said, left) == (call("f", f'{{"n": {text}}}'), "")
+
+
+def test_new_lines_may_be_the_values_own() -> None:
+    _, said, _ = read("f\n<key>s</key>\n<value>\na\n</value></call>", ARG)
+    assert said == call("f", '{"s": "\\na\\n"}')
+
+
+def test_a_value_may_stand_in_quotes() -> None:
+    _, said, left = read("f><p=s><<a</p>>></p><p=n><<[1]>></p><p=o>2</p></call>", CITED)
+    assert (said, left) == (call("f", '{"s": "a</p>", "n": [1], "o": 2}'), "")
 
 
 @pytest.mark.parametrize(
@@ -97,5 +159,5 @@ def test_a_key_may_say_what_its_value_is() -> None:
         '<arg name="s">3</arg><arg name="c">3</arg></call>',
         tags,
     )
-    assert (said, left) == (call("f", '{"a": "3", "b": 3, "s": "3", "c": 3}'), "")
+    assert (said, left) == (call("f", '{"a": "3", "b": 3, "s": "3", "c": "3"}'), "")
     assert read('f" no="12<arg name="a">', tags)[0] is False

@@ -1,0 +1,56 @@
+"""Answers drawn by chance from a grammar, by one who knows how its texts may end."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from arriero.agent.engine.constraint import Constraint
+from arriero.agent.engine.detokenizer import Detokenizer
+from tests.agent.saying import at_once, demo_vocab
+
+
+def walk(
+    constraint: Constraint,
+    seed: int,
+    *,
+    words: Sequence[str],
+    shown: Mapping[int, bytes],
+    max_tokens: int = 400,
+) -> str | None:
+    """A text that the constraint allows; `None` if it did not come to its end in time.
+
+    At any place one of `words` may be begun; it is written as far as it is allowed.
+    """
+    vocab = demo_vocab()
+    chance = random.Random(seed)
+    spelled = [spelled_out(word, shown) for word in words]
+    course = constraint.begin(at_once)
+    detokenizer = Detokenizer(lambda token: shown.get(token) or vocab.piece(token))
+    text, planned = "", []
+    for _ in range(max_tokens):
+        row = np.zeros(vocab.size, np.float32)
+        course.restrict(row)
+        assert course.failure is None
+        allowed = np.flatnonzero(np.isfinite(row))
+        ends = [token for token in allowed if int(token) in vocab.end_tokens]
+        if ends and (len(ends) == len(allowed) or chance.random() < 0.3):
+            return text + detokenizer.flush()
+        if not planned and chance.random() < 0.6:
+            planned = list(chance.choice(spelled))
+        token = planned.pop(0) if planned else -1
+        if token not in allowed or token in ends:
+            planned = []
+            token = int(chance.choice([each for each in allowed if each not in ends]))
+        course.accept(token)
+        text += detokenizer.push((token,))
+    return None
+
+
+def spelled_out(word: str, shown: Mapping[int, bytes]) -> tuple[int, ...]:
+    """The tokens of `word`, in which a control token stands for what is shown for it."""
+    for token, marker in shown.items():
+        before, found, after = word.partition(marker.decode())
+        if found:
+            return (*spelled_out(before, {}), token, *spelled_out(after, shown))
+    return demo_vocab().tokenize(word, add_special=False, parse_special=False) if word else ()
