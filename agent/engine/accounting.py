@@ -71,9 +71,10 @@ class Accounting:
         self._memory.trust()
 
     def _learn(self, step: Step, elapsed: float) -> None:
-        self._budget.observe(
+        self._budget.cost.observe(
             num_generating=step.num_generating,
             num_prompt_tokens=step.num_prompt_tokens,
+            depth=step.depth,
             num_drafted=step.num_drafted,
             seconds=elapsed,
         )

@@ -30,21 +30,29 @@ class FairOrder:
     def __len__(self) -> int:
         return len(self._ahead)
 
+    def first(self, wants: Mapping[SequenceId, int]) -> SequenceId:
+        """Whose turn it is; there must be some that want."""
+        return next(id for id in self._left(wants) if id in wants)
+
     def share(self, wants: Mapping[SequenceId, int], budget: int) -> dict[SequenceId, int]:
         """Parts of `budget` for prompts with so many tokens to be read; only those that get any."""
-        left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}
-        left |= {id: want for id, want in wants.items() if id not in left}
-        # Sorting keeps the order of those that would be through already.
-        order = sorted(left, key=left.__getitem__)
-        shares = _in_turn([id for id in order if id in wants], wants, budget)
+        left = self._left(wants)
+        shares = _in_turn([id for id in left if id in wants], wants, budget)
         num_left = sum(wants.values()) - sum(shares.values())
-        dues = split_fairly([left[id] for id in order], max(0.0, sum(left.values()) - num_left))
+        dues = split_fairly([*left.values()], max(0.0, sum(left.values()) - num_left))
         self._ahead = {
             id: round(left[id] - due, _DIGITS) - wants.get(id, 0) + shares.get(id, 0)
-            for id, due in zip(order, dues, strict=True)
+            for id, due in zip(left, dues, strict=True)
         }
         self._forget_those_through(wants)
         return shares
+
+    def _left(self, wants: Mapping[SequenceId, int]) -> dict[SequenceId, float]:
+        """What would be left of each at one pace, in the order in which they would be through."""
+        left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}
+        left |= {id: want for id, want in wants.items() if id not in left}
+        # Sorting keeps the order of those that would be through already.
+        return {id: left[id] for id in sorted(left, key=left.__getitem__)}
 
     def _forget_those_through(self, wants: Mapping[SequenceId, int]) -> None:
         for id in [id for id, ahead in self._ahead.items() if id not in wants and not ahead]:

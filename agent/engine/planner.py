@@ -99,8 +99,7 @@ class Planner:
             (generating if one.is_generating else reading)[slot] = one
         wants = self._wants(reading, awaited)
         num_wanted = sum(wants.values())
-        budget = self._budget.prompt_tokens(len(generating), num_wanted) if reading else 0
-        budget = min(budget, self._memory.num_available - len(generating))
+        budget = self._readable(len(generating), reading, wants)
         match self._mixing.next(len(generating), min(budget, num_wanted)):
             case "generate":
                 num_wanted = budget = 0
@@ -125,6 +124,17 @@ class Planner:
             num_read,
             num_drafted,
         )
+
+    def _readable(
+        self, num_generating: int, reading: dict[int, Progress], wants: dict[SequenceId, int]
+    ) -> int:
+        """Most prompt tokens that time and cells allow."""
+        if not wants:
+            return 0
+        first = self._order.first(wants)
+        depth = next(one.num_computed for one in reading.values() if one.id == first)
+        most = self._budget.prompt_tokens(num_generating, sum(wants.values()), depth=depth)
+        return min(most, self._memory.num_available - num_generating)
 
     def _wants(
         self, reading: dict[int, Progress], awaited: dict[int, int]

@@ -36,21 +36,13 @@ class PromptBudget:
         self._max_stall = max_stall
         self.cost = StepCost(most_mixed=most_mixed)
 
-    def observe(
-        self, *, num_generating: int, num_prompt_tokens: int, num_drafted: int = 0, seconds: float
-    ) -> None:
-        """Learn from a step that took `seconds`."""
-        self.cost.observe(
-            num_generating=num_generating,
-            num_prompt_tokens=num_prompt_tokens,
-            num_drafted=num_drafted,
-            seconds=seconds,
-        )
+    def prompt_tokens(self, num_generating: int, num_pending: int, *, depth: int = 0) -> int:
+        """How many of `num_pending`, the next of which lies at position `depth`; at least one.
 
-    def prompt_tokens(self, num_generating: int, num_pending: int) -> int:
-        """How many, where `num_pending` are to be read; at least one of them."""
+        It may be more than `num_pending`, where time allows that.
+        """
         seconds = self._max_stall if num_generating else max(self._max_stall, PATIENCE)
-        fitting = self.cost.read_within(MARGIN * seconds)
+        fitting = self.cost.read_within(MARGIN * seconds, num_pending, depth=depth)
         if not self.cost.knows_reading:
             fitting = FIRST_CHUNK
         return floor(min(self._batch_size - num_generating, max(fitting, _least(num_pending))))

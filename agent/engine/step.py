@@ -113,6 +113,12 @@ class Step:
         """Tokens of the batch."""
         return self.num_generating + self.num_prompt_tokens + self.num_drafted
 
+    @property
+    def depth(self) -> int:
+        """From which position on the longest part of a prompt is read; 0 where none is."""
+        chunks = self.runs[self.num_generating :]
+        return max(chunks, key=lambda run: len(run.tokens)).start if chunks else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Save:

@@ -25,7 +25,7 @@ def run(
         min(num_pending, budget.prompt_tokens(num_generating, num_pending)) if num_pending else 0
     )
     seconds = q06(num_generating, count) * noise
-    budget.observe(num_generating=num_generating, num_prompt_tokens=count, seconds=seconds)
+    budget.cost.observe(num_generating=num_generating, num_prompt_tokens=count, seconds=seconds)
     return count, seconds
 
 
@@ -47,7 +47,7 @@ def test_no_stream_waits_longer_than_promised() -> None:
         if step % 7:
             count = budget.prompt_tokens(num_generating, 3000)
             seconds = q06(0, count) * noise
-            budget.observe(num_generating=0, num_prompt_tokens=count, seconds=seconds)
+            budget.cost.observe(num_generating=0, num_prompt_tokens=count, seconds=seconds)
             longest = max(longest, seconds)
         else:
             run(budget, num_generating, 0, noise)
