@@ -173,8 +173,8 @@ class DeskMachine(RuleBasedStateMachine):
         self.now += seconds
         self.follow(self.fleet.tick(self.now))
 
-    @precondition(lambda self: self.drain_deadline is None and self.num_links > 2)
-    @rule(seconds=st.sampled_from([0.5, 5.0]))
+    @precondition(lambda self: self.drain_deadline is None and self.live())
+    @rule(seconds=st.sampled_from([0.5, 30.0]))
     def drains(self, seconds: float) -> None:
         self.drain_deadline = self.now + seconds
         self.follow(self.fleet.drain(self.now, self.drain_deadline))
