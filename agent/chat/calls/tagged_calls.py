@@ -148,6 +148,7 @@ def _other(reader: Reader, ends: Markers, as_value: Callable[[str], str]) -> Par
 def _held(reader: Reader, ends: Markers) -> Parse[tuple[str, str | None]]:
     """JSON may have within what would end anything else."""
     mark = reader.num_held
+    yield from reader.space()
     start = yield from reader.peek()
     if start and start in '"{[' and (yield from json_value(reader, hold)):
         text = reader.held_from(mark)

@@ -86,6 +86,7 @@ def test_values_that_may_be_both_are_what_fits(key: str, value: str, text: str) 
     [
         ('["</parameter>", {"a": "</function>"}]', '["</parameter>", {"a": "</function>"}]'),
         ('"</parameter>"', '"</parameter>"'),
+        ('\n ["</parameter>"]', '["</parameter>"]'),
         ('"no" more', '"\\"no\\" more"'),
         ("['a', \"it's\"]", '["a", "it\'s"]'),
     ],
