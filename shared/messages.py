@@ -29,7 +29,7 @@ from .inference import (
 from .queries import Query, Result
 from .strict import STRICT
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
