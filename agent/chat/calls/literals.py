@@ -12,7 +12,8 @@ def as_json(written: str) -> str:
     try:
         json.loads(stripped, parse_constant=_refused)
     except (ValueError, RecursionError):
-        return _from_python(stripped) or as_text(written)
+        escaped = stripped.replace("\n", "\\n")  # within quotes some models write them as they are
+        return _from_python(stripped) or _from_python(escaped) or as_text(written)
     return stripped
 
 

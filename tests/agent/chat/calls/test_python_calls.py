@@ -68,3 +68,8 @@ def test_a_call_that_breaks_off_stays_one(text: str, arguments: str, left: str) 
 def test_an_argument_is_bounded() -> None:
     is_call, pieces, _ = read(f"f(a='{'x' * module.MAX_VALUE}')")
     assert (is_call, pieces) == (True, [("call", "f"), ("end", "")])
+
+
+def test_text_may_have_new_lines_of_its_own() -> None:
+    _, pieces, _ = read("f(s='a\n\"b\"')")
+    assert pieces == [("call", "f"), ("tool_call", '{"s": "a\\n\\"b\\""}'), ("end", "")]

@@ -1,0 +1,165 @@
+"""Whether what templates render as an assistant's calls is read as those calls.
+
+Renders, with every template in llama.cpp's source, an assistant's turn that reasons, says something
+and calls functions: what such a model was trained to write. Our reader of the family that the
+template shows gets it cut at random places. Told is what comes out differently.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from arriero.agent.chat.families import Family, family_of
+from arriero.agent.chat.segmenter import Segmenter
+from arriero.agent.chat.segments import CallBegan, Said
+from arriero.agent.chat.template import ChatTemplate
+from arriero.agent.chat.tools import Tools
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import ChatMessage
+from bench.conversations import TOOLS
+from bench.source import llama_cpp_source
+from bench.templates import BOS, EOS
+
+ASKED = ChatMessage(role="user", content="Oslo?")
+SAID, THOUGHT = "Let me look.", "I need to look."
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("get_weather", {"city": 'Ōslo "x" \n<b>\n', "days": 3, "unit": "C", "only": ["a<b", "c"]}),
+    ("now", {}),
+)
+NUM_CUTS = 8
+
+Answer = dict[str, Any]
+
+
+def main() -> int:
+    """0 if all that is rendered is read as it was meant, 1 if not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", default="", help="only templates with this in the name")
+    name = parser.parse_args().name
+    folder = llama_cpp_source() / "models" / "templates"
+    paths = sorted(path for path in folder.glob("*.jinja") if name in path.stem)
+    table = Table("template", "family", "finding")
+    findings = [(path.stem, *_finding(path)) for path in paths]
+    for each in findings:
+        table.add_row(*each)
+    Console().print(table)
+    return 0 if all(not finding.startswith("differs") for *_, finding in findings) else 1
+
+
+def _finding(path: Path) -> tuple[str, str]:
+    source = path.read_text()
+    family = family_of(source)
+    template = ChatTemplate(
+        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
+    )
+    finding = "the template refuses calls"
+    for calls in (CALLS, CALLS[:1]):  # some know one call at a time
+        for thought, said in ((THOUGHT, SAID), (THOUGHT, None), (None, SAID), (None, None)):
+            try:
+                before, written = _written(template, calls, thought, said)
+            except InvalidRequest:
+                continue
+            if not all(name in written for name, _ in calls):
+                finding = "the template renders no calls"
+                continue
+            return family.name, _compared(family, before, written, calls, thought, said)
+    return family.name, finding
+
+
+def _written(
+    template: ChatTemplate,
+    calls: Sequence[tuple[str, dict[str, Any]]],
+    thought: str | None,
+    said: str | None,
+) -> tuple[str, str]:
+    """What is before the assistant's part of the rendering, and that part."""
+    turn = ChatMessage(
+        role="assistant",
+        content=said,
+        reasoning_content=thought,
+        tool_calls=tuple(
+            {
+                "id": f"call0000{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
+            }
+            for number, (name, arguments) in enumerate(calls)
+        ),
+    )
+    options: dict[str, Any] = {"tools": TOOLS, "thinking": thought is not None}
+    before = template.render([ASKED], add_generation_prompt=False, **options)
+    asked = template.render([ASKED], **options)
+    whole = template.render([ASKED, turn], add_generation_prompt=False, **options)
+    num_before = len(asked) if whole.startswith(asked) else _num_alike(before, whole)
+    return whole[:num_before], whole[num_before:]
+
+
+def _num_alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _compared(
+    family: Family,
+    before: str,
+    written: str,
+    calls: Sequence[tuple[str, dict[str, Any]]],
+    thought: str | None,
+    said: str | None,
+) -> str:
+    chance = random.Random(written)
+    thoughts = family.thoughts
+    is_thinking = bool(thoughts and before.rstrip().endswith(thoughts.opening))
+    answers = [_read(family, written, is_thinking, chance) for _ in range(NUM_CUTS)]
+    read = answers[0]
+    wrong = []
+    if any(answer != read for answer in answers):
+        wrong.append("where it is cut")
+    if read["calls"] != [[name, arguments] for name, arguments in calls]:
+        wrong.append(f"calls: {read['calls']}")
+    if thought and thought in written and read["reasoning"].strip() != thought:
+        wrong.append(f"reasoning: {read['reasoning']!r}")
+    if said and said in written and not read["content"].strip().startswith(said):
+        wrong.append(f"content: {read['content']!r}")
+    return f"differs, {'; '.join(wrong)}" if wrong else "equal"
+
+
+def _read(family: Family, written: str, is_thinking: bool, chance: random.Random) -> Answer:
+    segmenter = Segmenter(family, is_thinking=is_thinking, tools=Tools(TOOLS))
+    places = sorted(chance.sample(range(len(written)), min(20, len(written))))
+    segments = []
+    for begin, end in zip([0, *places], [*places, len(written)], strict=True):
+        segments += segmenter.push(written[begin:end])
+    answer: Answer = {"content": "", "reasoning": "", "calls": []}
+    for segment in [*segments, *segmenter.flush()]:
+        if isinstance(segment, CallBegan):
+            answer["calls"].append([segment.name, ""])
+        elif isinstance(segment, Said) and segment.kind == "tool_call":
+            answer["calls"][-1][1] += segment.text
+        elif isinstance(segment, Said) and segment.kind != "markup":
+            answer[segment.kind] += segment.text
+    for call in answer["calls"]:
+        call[1] = _value(call[1])
+    return answer
+
+
+def _value(arguments: str) -> object:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
