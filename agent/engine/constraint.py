@@ -4,10 +4,14 @@ llguidance says after each token which may come next. That takes microseconds, i
 milliseconds, so it is worked out on a thread of its own between one choice and the next, while the
 batch is decoded. A course moves on only with tokens that were chosen: what is computed again after
 a preemption was chosen before.
+
+llguidance is Rust, and where it fails itself ("panics") that comes as an exception that Python
+hardly ever catches. It ends the answer, not the engine, and nobody begins with that grammar again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -24,6 +28,10 @@ NUM_TRIED = 3
 
 class ConstraintError(Exception):
     """A grammar and a sequence's tokens no longer fit together, or take too long to compare."""
+
+
+class PanicError(ConstraintError):
+    """llguidance failed itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +68,47 @@ class Submit(Protocol):
 class Constraint:
     """A compiled grammar; any number of sequences share it.
 
-    `matcher` is at the beginning and stays there. Raises `ConstraintError` where already the first
-    few tokens show that it cannot be kept.
+    `matcher` is at the beginning and stays there. Once it `is_broken` nothing can be had of it.
+    Raises `ConstraintError` where already the first few tokens show that it cannot be kept.
     """
 
     def __init__(self, matcher: LLMatcher, vocab_size: int, end_tokens: Sequence[int]) -> None:
         self._matcher = matcher
         self._vocab_size = vocab_size
         self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
-        self._first = look(matcher, vocab_size)
-        self._try()
+        self.is_broken = False
+        with panics_told():
+            self._first = look(matcher, vocab_size)
+            self._try()
 
     def begin(self, submit: Submit) -> "Course":
         """A sequence's own way, from the beginning."""
-        look_on = partial(look, vocab_size=self._vocab_size)
-        return Course(self.matcher(), look_on, self._first, self._end, submit)
+        return Course(self._walk(), self._first, self._end, submit)
 
     def matcher(self) -> LLMatcher:
         """One of llguidance's, at the beginning."""
         return self._matcher.deep_copy()
 
+    def _walk(self) -> Callable[[int], Mask]:
+        """Takes token after token, and says what may follow. Raises `ConstraintError`."""
+        matcher: LLMatcher | None = None
+
+        def follow(token: int) -> Mask:
+            nonlocal matcher
+            try:
+                with panics_told():
+                    matcher = matcher or self.matcher()
+                    matcher.consume_token(token)
+                    return look(matcher, self._vocab_size)
+            except PanicError:
+                self.is_broken = True
+                raise
+
+        return follow
+
     def _try(self) -> None:
         """Some grammars compile and are too much work from the second token on."""
-        matcher, mask = self._matcher.deep_copy(), self._first
+        matcher, mask = self.matcher(), self._first
         for _ in range(NUM_TRIED):
             matcher.consume_token(mask.first)
             check(matcher)
@@ -99,14 +125,12 @@ class Course:
 
     def __init__(
         self,
-        matcher: LLMatcher,
-        look: Callable[[LLMatcher], Mask],
+        follow: Callable[[int], Mask],
         first: Mask,
         end: Mask,
         submit: Submit,
     ) -> None:
-        self._matcher = matcher
-        self._look = look
+        self._follow = follow
         self._end = end
         self._submit = submit
         self._next: Future[Mask] = Future()
@@ -126,10 +150,6 @@ class Course:
         """`token` was chosen; what may follow is worked out meanwhile."""
         self._next = self._submit(partial(self._follow, token))
 
-    def _follow(self, token: int) -> Mask:
-        self._matcher.consume_token(token)
-        return self._look(self._matcher)
-
 
 def look(matcher: LLMatcher, vocab_size: int) -> Mask:
     """What may come next. Raises `ConstraintError`."""
@@ -142,6 +162,17 @@ def look(matcher: LLMatcher, vocab_size: int) -> Mask:
     if 2 * num_allowed > vocab_size:
         return Mask(np.flatnonzero(~is_allowed), is_exclusion=True)
     return Mask(np.flatnonzero(is_allowed), is_exclusion=False)
+
+
+@contextmanager
+def panics_told() -> Iterator[None]:
+    """Raises `PanicError` where llguidance panics."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise PanicError(f"llguidance failed: {error}") from error
 
 
 def check(matcher: LLMatcher) -> None:

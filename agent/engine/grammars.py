@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from .constraint import Constraint, ConstraintError, check
+from .constraint import Constraint, ConstraintError, check, panics_told
 
 MAX_KEPT = 64
 """Compiled grammars that are kept; the one unused for longest goes."""
@@ -48,7 +48,7 @@ class Grammars:
                 f"{MAX_TEXT}"
             )
         with self._lock:
-            if (kept := self._kept.get(grammar)) is not None:
+            if (kept := self._kept.get(grammar)) is not None and not kept.is_broken:
                 self._kept.move_to_end(grammar)
                 return kept
         constraint = self._compiled(grammar)
@@ -60,9 +60,14 @@ class Grammars:
 
     def complaint(self, grammar: str) -> str | None:
         """What is wrong with `grammar` itself, whatever the vocabulary; `None` if nothing is."""
-        return LLMatcher.validate_grammar(grammar, limits=LIMITS) or None
+        try:
+            with panics_told():
+                return LLMatcher.validate_grammar(grammar, limits=LIMITS) or None
+        except ConstraintError as error:
+            return str(error)
 
     def _compiled(self, grammar: str) -> Constraint:
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
-        check(matcher)
+        with panics_told():
+            matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+            check(matcher)
         return Constraint(matcher, self._tokenizer.vocab_size, self._tokenizer.eos_tokens)

@@ -49,7 +49,7 @@ def at_once(work: Callable[[], Mask]) -> Future[Mask]:
     future: Future[Mask] = Future()
     try:
         future.set_result(work())
-    except Exception as error:
+    except BaseException as error:
         future.set_exception(error)
     return future
 

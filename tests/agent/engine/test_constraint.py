@@ -2,7 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from arriero.agent.engine.constraint import Constraint, ConstraintError, Mask
+from arriero.agent.engine.constraint import Constraint, ConstraintError, Mask, panics_told
 from arriero.agent.engine.llama.sampler import Sampler
 from arriero.agent.engine.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -163,3 +163,57 @@ def test_log_probabilities_are_of_the_model_not_of_the_constraint() -> None:
     (log_probs,) = sampler.take_log_probs()
     assert log_probs.top[0][0] == 500
     assert log_probs.log_prob < log_probs.top[0][1] < 0
+
+
+PanicException = type("PanicException", (BaseException,), {})
+"""What a panic in Rust is in Python; pyo3 does not let its own be imported."""
+
+
+class Panicking:
+    """A matcher that fails itself at the fifth token, and whose copies share that."""
+
+    def __init__(self) -> None:
+        self.num_taken = 0
+        self.poisoned: list[bool] = []
+
+    def deep_copy(self) -> "Panicking":
+        copy = Panicking()
+        copy.poisoned = self.poisoned
+        return copy
+
+    def consume_token(self, token: int) -> None:
+        self.num_taken += 1
+        if self.num_taken == 5 or self.poisoned:
+            self.poisoned.append(True)
+            raise PanicException("index out of bounds")
+
+    def compute_bitmask(self) -> bytes:
+        return b"\xff"
+
+    def is_error(self) -> bool:
+        return False
+
+    def is_stopped(self) -> bool:
+        return False
+
+
+def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_used_again() -> None:
+    constraint = Constraint(cast(LLMatcher, Panicking()), 8, [7])
+    course, other = constraint.begin(at_once), constraint.begin(at_once)
+    for _ in range(5):
+        assert not constraint.is_broken
+        course.restrict(np.zeros(8, np.float32))
+        course.accept(0)
+    logits = np.zeros(8, np.float32)
+    course.restrict(logits)
+    assert list(np.flatnonzero(np.isfinite(logits))) == [7]
+    assert course.failure == "llguidance failed: index out of bounds"
+    assert constraint.is_broken
+    other.accept(0)
+    other.restrict(np.zeros(8, np.float32))
+    assert other.failure is not None, "who was at it already hears of it too"
+
+
+def test_what_is_not_a_panic_is_nobody_elses_business() -> None:
+    with pytest.raises(KeyboardInterrupt), panics_told():
+        raise KeyboardInterrupt

@@ -52,3 +52,12 @@ def test_what_cannot_be_served_is_not_kept(grammars: Grammars, grammar: str, fin
 def test_a_complaint_needs_no_vocabulary(grammars: Grammars) -> None:
     assert grammars.complaint(regex("a")) is None
     assert "unclosed group" in (grammars.complaint(regex("(a")) or "")
+
+
+def test_what_is_broken_is_compiled_again(grammars: Grammars) -> None:
+    first = grammars.compile(regex("a"))
+    first.is_broken = True
+    second = grammars.compile(regex("a"))
+    assert second is not first
+    assert grammars.compile(regex("a")) is second
+    assert len(grammars) == 1
