@@ -56,19 +56,20 @@ WAYS = (*STATIC.values(), *CONTINUOUS.values())
 Round = dict[Way, dict[str, float]]
 
 
-async def run_round(client: Client, number: int, num_requests: int) -> Round:
+async def run_round(client: Client, number: int, arguments: argparse.Namespace) -> Round:
     """Every way once. Raises `RequestsFailed`."""
     figures = {}
     for index in range(len(WAYS)) if number % 2 else reversed(range(len(WAYS))):
-        wishes = _wishes(number, index, num_requests)
+        wishes = _wishes(number, index, arguments.requests, arguments.words)
         figures[WAYS[index]] = of_burst(
             await WAYS[index].run(client, wishes, size=WAYS[index].size)
         )
     return figures
 
 
-def _wishes(number: int, index: int, num_requests: int) -> list[Wish]:
-    return prompts.mixed(number * len(WAYS) + index, num_requests, lengths_seed=number)
+def _wishes(number: int, index: int, num_requests: int, num_words: int) -> list[Wish]:
+    seed = number * len(WAYS) + index
+    return prompts.mixed(seed, num_requests, num_words=num_words, lengths_seed=number)
 
 
 async def run(arguments: argparse.Namespace) -> list[Round]:
@@ -76,12 +77,12 @@ async def run(arguments: argparse.Namespace) -> list[Round]:
     load = Load(arguments.model, max(SIZES), CONTEXT_SIZE, arguments.threads)
     async with AsyncExitStack() as stack:
         side = await start_ours(stack, load)
-        of_burst(
-            await ways.continuous(side.client, _wishes(0, 0, max(SIZES)), size=max(SIZES))
-        )  # warms up, and shows early when requests fail
+        first = _wishes(0, 0, max(SIZES), arguments.words)
+        # Warms up, and shows early when requests fail.
+        of_burst(await ways.continuous(side.client, first, size=max(SIZES)))
         rounds = []
         for number in range(1, arguments.rounds + 1):
-            rounds.append(await run_round(side.client, number, arguments.requests))
+            rounds.append(await run_round(side.client, number, arguments))
             print(f"round {number} of {arguments.rounds} is done", flush=True)
         return rounds
 
@@ -127,6 +128,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--requests", type=at_least(max(SIZES)), default=48, help="requests of each way"
     )
+    parser.add_argument("--words", type=at_least(1), default=64, help="words of each prompt")
     parser.add_argument("--rounds", type=at_least(1), default=5, help="times all the ways are run")
     parser.add_argument(
         "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of the engine"

@@ -35,7 +35,7 @@ def sharing_prefix(
     return [Wish(f"{common} {text(draw, num_own)}", num_tokens) for _ in range(num)]
 
 
-def mixed(seed: int, num: int, *, lengths_seed: int) -> list[Wish]:
+def mixed(seed: int, num: int, *, num_words: int, lengths_seed: int) -> list[Wish]:
     """`num` wishes for 8 to 128 tokens each; the lengths depend on `lengths_seed` alone."""
     draw, lengths = random.Random(seed), random.Random(lengths_seed)
-    return [Wish(text(draw, 64), lengths.randint(SHORTEST, LONGEST)) for _ in range(num)]
+    return [Wish(text(draw, num_words), lengths.randint(SHORTEST, LONGEST)) for _ in range(num)]

@@ -63,7 +63,7 @@ def _overhead(seed: int) -> list[Wish]:
 
 
 def _mixed(seed: int) -> list[Wish]:
-    return prompts.mixed(seed, 96, lengths_seed=seed)
+    return prompts.mixed(seed, 96, num_words=64, lengths_seed=seed)
 
 
 _ALL = (

@@ -3,11 +3,13 @@ from bench.prompts import LONGEST, SHORTEST
 
 
 def test_the_same_seed_asks_the_same() -> None:
-    assert prompts.mixed(3, 5, lengths_seed=1) == prompts.mixed(3, 5, lengths_seed=1)
+    assert prompts.mixed(3, 5, num_words=64, lengths_seed=1) == prompts.mixed(
+        3, 5, num_words=64, lengths_seed=1
+    )
 
 
 def test_another_seed_asks_something_else_of_the_same_lengths() -> None:
-    one, other = (prompts.mixed(seed, 20, lengths_seed=1) for seed in (3, 4))
+    one, other = (prompts.mixed(seed, 20, num_words=64, lengths_seed=1) for seed in (3, 4))
     assert {wish.prompt for wish in one}.isdisjoint(wish.prompt for wish in other)
     assert [wish.num_tokens for wish in one] == [wish.num_tokens for wish in other]
     assert all(SHORTEST <= wish.num_tokens <= LONGEST for wish in one)
