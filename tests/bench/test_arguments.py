@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from bench.arguments import at_least, model_file
+from bench.models import TINY
 
 
 def test_numbers() -> None:
@@ -20,7 +21,8 @@ def test_model_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         model_file("tiny")
     with pytest.raises(ArgumentTypeError, match="no file nowhere"):
         model_file("nowhere.gguf")
-    made = tmp_path / "arriero" / "bench" / "tiny.gguf"
+    made = TINY.path
+    assert made.is_relative_to(tmp_path)
     made.parent.mkdir(parents=True)
     made.touch()
     assert model_file("tiny") == made
