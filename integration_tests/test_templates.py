@@ -55,6 +55,24 @@ async def test_the_operators_template(fleet: Fleet, tmp_path: Path) -> None:
         assert body["messages"][-1]["content"] + answer.text == case.answer
 
 
+async def test_tools_that_the_template_does_not_show(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "without-tools.jinja"
+    path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
+    await fleet.start_balancer()
+    await fleet.start_agent(chat_template=path)
+    body = {**plain_cases()[0].body, "max_tokens": 8}
+    tools = [{"type": "function", "function": {"name": "list_agents"}}]
+    asked, plain = [
+        await generate(fleet.http, fleet.inference, each)
+        for each in ({**body, "tools": tools}, body)
+    ]
+    [warning] = [event for event in asked.events if event["event"] == "warning"]
+    assert warning["code"] == "tools_ignored"
+    assert "`tools`" in warning["message"]
+    assert asked.text == plain.text
+    assert not [event for event in plain.events if event["event"] == "warning"]
+
+
 @pytest.mark.parametrize(
     ("source", "wrong"),
     [("x\n{% for %}", "does not compile: line 2: "), (None, "No such file or directory")],

@@ -59,7 +59,7 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
     Raises `RequestError` for what cannot be had.
     """
     functions = _functions(request)
-    is_forced = _must_call(request)
+    is_forced = must_call(request)
     is_limited = not request.parallel_tool_calls or any(each.is_strict for each in functions)
     if request.grammar is None and not (functions and (is_forced or is_limited)):
         return None
@@ -103,12 +103,13 @@ def _functions(request: GenerateRequest) -> tuple[Function, ...]:
     return functions
 
 
-def _must_call(request: GenerateRequest) -> bool:
+def must_call(request: GenerateRequest) -> bool:
+    """Whether the answer has to be a call."""
     return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
 
 
 def _no_syntax(request: GenerateRequest) -> NotSupported:
-    is_forced = _must_call(request)
+    is_forced = must_call(request)
     blamed = "tool_choice" if is_forced else "parallel_tool_calls"
     if not is_forced and request.parallel_tool_calls:
         blamed = "grammar"

@@ -22,10 +22,11 @@ Try = Callable[[list[PlainMessage], list[dict[str, Any]] | None], str]
 
 _WORD = "arriero-needle"
 _KEY = "arriero_key"
+_TOOL_NAME = "arriero_tool"
 _TOOL = {
     "type": "function",
     "function": {
-        "name": "arriero_tool",
+        "name": _TOOL_NAME,
         "description": "A tool.",
         "parameters": {
             "type": "object",
@@ -115,7 +116,7 @@ def _wants_parts(attempt: Try) -> bool:
 
 
 def _shows_calls(attempt: Try, form: MessageForm) -> bool:
-    function = {"name": "arriero_tool", "arguments": json.dumps({_KEY: _WORD})}
+    function = {"name": _TOOL_NAME, "arguments": json.dumps({_KEY: _WORD})}
     call = {"id": "call00001", "type": "function", "function": function}
     messages = form.plain(
         [
@@ -127,3 +128,14 @@ def _shows_calls(attempt: Try, form: MessageForm) -> bool:
     text = attempt(messages, [_TOOL])
     # Neither Python's notation nor JSON within a JSON string is what a model was trained on.
     return _WORD in text and f"'{_KEY}'" not in text and f'\\"{_KEY}' not in text
+
+
+def ignores_tools(attempt: Try, form: MessageForm) -> bool:
+    """Whether the template says nothing of tools, so that its model never hears of them.
+
+    Some show tools only beside a system's message, and some refuse a system.
+    """
+    user = ChatMessage(role="user", content=_WORD)
+    system = ChatMessage(role="system", content=_WORD)
+    texts = [attempt(form.plain(messages), [_TOOL]) for messages in ([user], [system, user])]
+    return any(texts) and not any(_TOOL_NAME in text for text in texts)

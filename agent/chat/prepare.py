@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
-from ...shared.inference import GenerateRequest, Prompt
+from ...shared.inference import GenerateRequest, Notice, Prompt
 from ..engine.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt_store import Ignored, PromptStore, ignored
@@ -20,7 +20,7 @@ from ..engine.stored_prompt import StoredPrompt
 from .choices import Chooser
 from .constrain import constraint_of
 from .families import ChatFamily, Family, family_named, family_of
-from .grammar import Voice
+from .grammar import Voice, must_call
 from .prepared import Echo, Prepared, Reading
 from .templates import ChatTemplates, TemplateSource
 from .tools import Tools
@@ -87,7 +87,7 @@ class Preparer:
             stop=request.stop,
             shift=self._shift(request, prompt),
             stored=None if isinstance(loaded, Ignored) else loaded,
-            notices=(loaded.notice,) if isinstance(loaded, Ignored) else (),
+            notices=self._notices(request, loaded),
             reading=self._reading(request, text),
             constraint=constraint_of(request, self._voice(request, text), self._grammars),
             echo=_echo(request),
@@ -107,6 +107,15 @@ class Preparer:
                 f"agent's context of {self._context_size}; it is ignored"
             )
         return loaded
+
+    def _notices(
+        self, request: GenerateRequest, loaded: StoredPrompt | Ignored | None
+    ) -> tuple[Notice, ...]:
+        notices = [loaded.notice] if isinstance(loaded, Ignored) else []
+        # A forced call is made all the same: the grammar knows the tools.
+        if _tools(request) and not must_call(request) and (told := self._templates.tools_notice):
+            notices.append(told)
+        return tuple(notices)
 
     def _voice(self, request: GenerateRequest, text: str) -> Voice | None:
         if request.messages is None:

@@ -10,7 +10,7 @@ import jinja2
 
 from ...shared.errors import InvalidRequest
 from ...shared.inference import ChatMessage
-from .message_form import PlainMessage, form_wanted
+from .message_form import PlainMessage, form_wanted, ignores_tools
 from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
 
 _MISTAKES = (
@@ -53,7 +53,7 @@ class ChatTemplate:
         `clock` gives the local time to templates that ask, `timer` the seconds that the calling
         thread has computed.
         """
-        self._origin = origin
+        self.origin = origin
         self._timer = timer
         self._knows_developers = "developer" in source
         self._constants = {"bos_token": bos_text, "eos_token": eos_text, "documents": None}
@@ -68,6 +68,8 @@ class ChatTemplate:
         self._form = form_wanted(self._attempt)
         if not self._attempt(self._form.plain(_GREETING), None):
             self._no_tools = {}  # some go through `tools` without a look at whether there are any
+        self.ignores_tools = ignores_tools(self._attempt, self._form)
+        """Whether it says nothing of tools."""
 
     def render(
         self,
@@ -146,7 +148,7 @@ class ChatTemplate:
     def _sentence(self, error: BaseException) -> str:
         verb = "refuses the messages" if isinstance(error, Refusal) else "failed on the messages"
         line = _line(error.__traceback__)
-        return f"{self._origin} {verb}{f', line {line}' if line else ''}: {error}"
+        return f"{self.origin} {verb}{f', line {line}' if line else ''}: {error}"
 
 
 def _switches(thinking: bool) -> dict[str, Any]:

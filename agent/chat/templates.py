@@ -6,7 +6,7 @@ from time import thread_time
 from typing import Any
 
 from ...shared.errors import NotSupported
-from ...shared.inference import ChatMessage, GenerateRequest
+from ...shared.inference import ChatMessage, GenerateRequest, Notice
 from ..engine.loaded_model import LoadedModel
 from .sandbox import Clock
 from .template import ChatTemplate, TemplateError
@@ -88,6 +88,18 @@ class ChatTemplates:
             options=request.chat_template_kwargs,
             add_generation_prompt=add_generation_prompt,
             goes_on=goes_on,
+        )
+
+    @property
+    def tools_notice(self) -> Notice | None:
+        """What a client should know who gives tools to a template that says nothing of them."""
+        template = self._for_tools
+        if template is None or not template.ignores_tools:
+            return None
+        return Notice(
+            "tools_ignored",
+            f"`tools`: {template.origin} does not show them, so the model never hears of them; "
+            f"this takes a model whose template does, or {_FLAG}",
         )
 
     def _own(self, text: str | None) -> ChatTemplate | None:

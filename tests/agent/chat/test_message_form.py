@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.message_form import MessageForm, form_wanted
+from arriero.agent.chat.message_form import MessageForm, form_wanted, ignores_tools
 from arriero.shared.inference import ChatMessage, TextPart
 
 CALL = {
@@ -117,3 +117,29 @@ class TestFormWanted:
             return "".join(part["text"] for part in content) + json.dumps(calls)
 
         assert self.wanted(of_message) == MessageForm(has_parts=True)
+
+
+class TestIgnoresTools:
+    @staticmethod
+    def ignored(of: Any) -> bool:
+        """By a template that makes `of(roles, tools)` of what it is given; empty if it refuses."""
+        return ignores_tools(
+            lambda messages, tools: of([each["role"] for each in messages], tools), MessageForm()
+        )
+
+    def test_one_that_shows_them(self) -> None:
+        assert not self.ignored(lambda _roles, tools: json.dumps(tools))
+
+    def test_one_that_shows_them_only_to_a_system(self) -> None:
+        assert not self.ignored(
+            lambda roles, tools: json.dumps(tools) if "system" in roles else "x"
+        )
+
+    def test_one_that_says_nothing_of_them(self) -> None:
+        assert self.ignored(lambda _roles, _tools: "x")
+
+    def test_one_that_knows_no_system_either(self) -> None:
+        assert self.ignored(lambda roles, _tools: "" if "system" in roles else "x")
+
+    def test_one_that_refuses_everything_says_why_by_itself(self) -> None:
+        assert not self.ignored(lambda _roles, _tools: "")

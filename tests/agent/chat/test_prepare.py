@@ -153,6 +153,27 @@ class TestTemplate:
         assert make().template_issue is None
 
 
+class TestToolsIgnored:
+    TOOLS = ({"type": "function", "function": {"name": "f"}},)
+
+    @staticmethod
+    def codes(template: str, **fields: Any) -> list[str]:
+        preparer = Preparer(replace(demo_model(), chat_template=template), 256)
+        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields))
+        return [notice.code for notice in prepared.notices]
+
+    def test_is_told_where_the_template_says_nothing_of_tools(self) -> None:
+        assert self.codes("<tool_call>", tools=self.TOOLS) == ["tools_ignored"]
+        assert self.codes("<tool_call>{{ tools }}", tools=self.TOOLS) == []
+
+    @pytest.mark.parametrize(
+        "fields", [{}, {"tool_choice": "none"}, {"tool_choice": "required"}], ids=str
+    )
+    def test_is_not_told_where_nothing_is_lost(self, fields: dict[str, Any]) -> None:
+        tools = self.TOOLS if fields else None
+        assert self.codes("<tool_call>", tools=tools, **fields) == []
+
+
 class TestSampling:
     def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
         prepared = make().prepare(GenerateRequest(prompt="x"))

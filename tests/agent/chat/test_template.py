@@ -130,6 +130,18 @@ class TestWhatRealTemplatesUse:
         assert '<tool_call>\n{"name": "größe", "arguments": {"of": "Öl"}}\n</tool_call>' in text
         assert "<|im_start|>tool c1\n3<|im_end|>" in text
 
+    @pytest.mark.parametrize(
+        ("source", "ignored"),
+        [
+            (CHATML, False),
+            ("{% for tool in tools %}{{ tool.function.name }}{% endfor %}", False),
+            ("{{ messages[0].content }}", True),
+            ("{% if tools %}You have tools.{% endif %}", True),
+        ],
+    )
+    def test_one_that_shows_no_tools_is_found_out(self, source: str, ignored: bool) -> None:
+        assert make(source).ignores_tools == ignored
+
     def test_without_tools_they_are_none(self) -> None:
         assert render("{{ tools is none }} {{ documents is none }}") == "True True"
 

@@ -106,6 +106,22 @@ class TestWhatARequestSays:
             render(templates(model("{{ raise_exception('no') }}")))
 
 
+class TestToolsNotice:
+    def test_none_where_tools_are_shown(self) -> None:
+        assert templates(model("{{ tools }}")).tools_notice is None
+        assert templates(model(for_tools="{{ tools }}")).tools_notice is None
+        assert templates(model(None)).tools_notice is None
+
+    def test_names_the_template_and_what_would_be_right(self) -> None:
+        notice = templates(model("{{ tools }}"), TemplateSource("x", "the one given")).tools_notice
+        assert notice is not None
+        assert notice.code == "tools_ignored"
+        assert notice.message == (
+            "`tools`: the one given does not show them, so the model never hears of them; "
+            "this takes a model whose template does, or --chat-template"
+        )
+
+
 class TestGiven:
     def test_as_text(self) -> None:
         assert given_template("{{ x }}") == TemplateSource(
