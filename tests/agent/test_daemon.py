@@ -22,6 +22,7 @@ from arriero.shared.messages import (
     Hello,
     Issue,
     Piece,
+    PromptRead,
     Refused,
     Reject,
     Reply,
@@ -189,7 +190,8 @@ async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
         await peer.start("r", "hi")
         sequence = await agent.worker.added.get()
         await asyncio.to_thread(agent.worker.say, sequence, "yes", is_last=True)
-        piece, ended = (await peer.output()).items
+        read, piece, ended = (await peer.output()).items
+        assert isinstance(read, PromptRead)
         assert isinstance(piece, Piece) and isinstance(ended, Ended)
         assert piece.text == "yes"
 
