@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, Shown
-from .chat.families import ChatFamily, FamilyName
+from .chat.family import ChatFamily, FamilyName
 from .cores import default_threads
 
 MAX_SLOTS = 256

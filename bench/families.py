@@ -19,7 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.families import Family, family_of
+from arriero.agent.chat.family import Family
+from arriero.agent.chat.recognition import family_of
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import CallBegan, Said
 from arriero.agent.chat.template import ChatTemplate

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .calls.tagged_calls import Tags
-from .families import FamilyName
+from .family import FamilyName
 from .tag_notations import (
     ARG_TAGS,
     DSML_TAGS,

@@ -34,12 +34,9 @@
 | `plain` | none | none |
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from .calls.gemma_calls import QUOTE
+from .family import Calls, Family, FamilyName, Thoughts
 from .notations import (
-    Notation,
     gemma,
     json_of_known,
     keyed,
@@ -60,112 +57,6 @@ from .tag_notations import (
     SEED_TAGS,
 )
 
-FamilyName = Literal[
-    "qwen",
-    "glm",
-    "llama",
-    "mistral",
-    "deepseek",
-    "kimi",
-    "gemma",
-    "gpt-oss",
-    "granite",
-    "phi",
-    "command-r",
-    "minimax",
-    "minimax-m1",
-    "minimax-m3",
-    "dsml",
-    "kimi-k3",
-    "seed",
-    "nemotron",
-    "lfm",
-    "llama4",
-    "apertus",
-    "apriel",
-    "hunyuan",
-    "solar",
-    "gigachat",
-    "minicpm",
-    "functionary",
-    "functionary-v3.2",
-    "exaone",
-    "plain",
-]
-
-ChatFamily = Literal["auto", FamilyName]
-"""A family's name, or `auto`: the one that the chat template shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """How a family writes calls: after one of `openings`, in the first of `notations` that fits.
-
-    `closings` may follow; `wrappers` may stand around several calls; `inner` markers are within.
-    """
-
-    openings: tuple[str, ...]
-    notations: tuple[Notation, ...]
-    closings: tuple[str, ...] = ()
-    wrappers: tuple[str, ...] = ()
-    inner: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Thoughts:
-    """The markers around reasoning."""
-
-    opening: str
-    closing: str
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """`hints`: sets of texts, of which a template of the family has all of one.
-
-    `wrappers` stand around content and say nothing, and so do `openers`, at its beginning. An
-    answer may begin with a call in one of the notations `bare`, without a marker. `inner` are
-    control tokens that markers consist of. With `has_channels` the answer is a row of messages with
-    headers.
-    """
-
-    name: FamilyName
-    hints: tuple[tuple[str, ...], ...] = ()
-    thoughts: Thoughts | None = None
-    calls: Calls | None = None
-    wrappers: tuple[str, ...] = ()
-    openers: tuple[str, ...] = ()
-    bare: tuple[Notation, ...] = ()
-    inner: tuple[str, ...] = ()
-    has_channels: bool = False
-
-    def markers(self, *, has_tools: bool) -> tuple[str, ...]:
-        """What has to show in the text for the answer to be told apart."""
-        found = [*self.wrappers, *self.inner]
-        if self.thoughts:
-            found += [self.thoughts.opening, self.thoughts.closing]
-        if self.calls and has_tools:
-            calls = self.calls
-            found += [*calls.openings, *calls.closings, *calls.wrappers, *calls.inner]
-        return tuple(dict.fromkeys(found))
-
-
-def family_named(name: FamilyName) -> Family:
-    """The family of that name."""
-    return next(family for family in FAMILIES if family.name == name)
-
-
-def family_of(template: str) -> Family:
-    """The family that a chat template's source shows; `plain` if it shows none."""
-    return next(
-        family
-        for family in FAMILIES
-        if not family.hints or any(all(each in template for each in hint) for hint in family.hints)
-    )
-
-
-# ---- the table; what comes first is recognised first
-
 _THINK = Thoughts("<think>", "</think>")
 _IN_TAGS = Calls(
     openings=("<tool_call>",),
@@ -177,7 +68,6 @@ _IN_TAGS = Calls(
 FAMILIES = (
     Family(
         "gpt-oss",
-        hints=(("<|channel|>", "<|message|>"),),
         wrappers=(
             *("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"),
             *("<|end|>", "<|call|>", "<|return|>"),
@@ -186,14 +76,12 @@ FAMILIES = (
     ),
     Family(
         "gemma",
-        hints=(("<|tool_call>",), ("<|channel>",)),
         thoughts=Thoughts("<|channel>thought", "<channel|>"),
         calls=Calls(("<|tool_call>",), (gemma,), ("<tool_call|>",), inner=(QUOTE,)),
         inner=("<|channel>",),
     ),
     Family(
         "dsml",
-        hints=(("｜DSML｜",),),
         thoughts=_THINK,
         calls=Calls(
             openings=('<｜DSML｜invoke name="',),
@@ -207,7 +95,6 @@ FAMILIES = (
     ),
     Family(
         "deepseek",
-        hints=(("<｜tool▁calls▁begin｜>",), ("<｜Assistant｜>",)),
         thoughts=_THINK,
         calls=Calls(
             openings=("<｜tool▁call▁begin｜>",),
@@ -222,7 +109,6 @@ FAMILIES = (
     ),
     Family(
         "kimi",
-        hints=(("<|tool_calls_section_begin|>",), ("<|im_middle|>",)),
         thoughts=_THINK,
         calls=Calls(
             openings=("<|tool_call_begin|>",),
@@ -239,7 +125,6 @@ FAMILIES = (
     ),
     Family(
         "mistral",
-        hints=(("[TOOL_CALLS]",), ("[THINK]",), ("[INST]",)),
         thoughts=Thoughts("[THINK]", "[/THINK]"),
         calls=Calls(
             openings=("[TOOL_CALLS]",),
@@ -252,7 +137,6 @@ FAMILIES = (
     ),
     Family(
         "command-r",
-        hints=(("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),),
         thoughts=Thoughts("<|START_THINKING|>", "<|END_THINKING|>"),
         calls=Calls(
             openings=("<|START_ACTION|>", "Action: ```json", "Action:```json", "Action:\n```json"),
@@ -263,7 +147,6 @@ FAMILIES = (
     ),
     Family(
         "kimi-k3",
-        hints=(("<|open|>", "<|close|>", "<|sep|>"),),
         thoughts=Thoughts("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         calls=Calls(
             openings=('<|open|>call tool="',),
@@ -278,7 +161,6 @@ FAMILIES = (
     ),
     Family(
         "solar",
-        hints=(("<|tool_call:begin|>",),),
         thoughts=Thoughts("<|think|>", "<|end|>"),
         calls=Calls(
             openings=("<|tool_call:begin|>",),
@@ -296,7 +178,6 @@ FAMILIES = (
     ),
     Family(
         "hunyuan",
-        hints=(("<tool_call{}>", ":opensource"), ("<tool_call:opensource>",)),
         thoughts=Thoughts("<think:opensource>", "</think:opensource>"),
         calls=Calls(
             openings=("<tool_call:opensource>",),
@@ -311,7 +192,6 @@ FAMILIES = (
     ),
     Family(
         "seed",
-        hints=(("<seed:tool_call>",), ("<seed:think>",)),
         thoughts=Thoughts("<seed:think>", "</seed:think>"),
         calls=Calls(
             openings=("<seed:tool_call>",),
@@ -321,38 +201,32 @@ FAMILIES = (
     ),
     Family(
         "nemotron",
-        hints=(("<TOOLCALL>",),),
         thoughts=_THINK,
         calls=Calls(("<TOOLCALL>",), (plain_json,), ("</TOOLCALL>",)),
     ),
     Family(
         "lfm",
-        hints=(("<|tool_call_start|>",), ("<|tool_list_start|>",), ("List of tools: [",)),
         thoughts=_THINK,
         calls=Calls(("<|tool_call_start|>",), (plain_json, python), ("<|tool_call_end|>",)),
     ),
     Family(
         "llama4",
-        hints=(("<|header_start|>",),),
         calls=Calls(("<|python_start|>",), (plain_json, python), ("<|python_end|>",)),
         bare=(json_of_known,),
     ),
     Family(
         "apertus",
-        hints=(("<|tools_prefix|>",),),
         thoughts=Thoughts("<|inner_prefix|>", "<|inner_suffix|>"),
         calls=Calls(("<|tools_prefix|>",), (keyed,), ("<|tools_suffix|>",)),
     ),
     Family(
         "apriel",
-        hints=(("[BEGIN FINAL RESPONSE]",),),
         thoughts=Thoughts("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
         calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
         wrappers=("[END FINAL RESPONSE]",),
     ),
     Family(
         "gigachat",
-        hints=(("<|role_sep|>", "<|message_sep|>"),),
         calls=Calls(
             ("<|function_call|>", "function call<|role_sep|>"),
             (plain_json,),
@@ -360,10 +234,9 @@ FAMILIES = (
         ),
         wrappers=("<|message_sep|>",),
     ),
-    Family("minimax-m3", hints=(("<mm:think>",),), thoughts=Thoughts("<mm:think>", "</mm:think>")),
+    Family("minimax-m3", thoughts=Thoughts("<mm:think>", "</mm:think>")),
     Family(
         "minimax",
-        hints=(("<minimax:tool_call>",),),
         thoughts=_THINK,
         calls=Calls(
             openings=('<invoke name="',),
@@ -371,10 +244,9 @@ FAMILIES = (
             wrappers=("<minimax:tool_call>", "</minimax:tool_call>"),
         ),
     ),
-    Family("glm", hints=(("<arg_key>",), ("[gMASK]",)), thoughts=_THINK, calls=_IN_TAGS),
+    Family("glm", thoughts=_THINK, calls=_IN_TAGS),
     Family(
         "granite",
-        hints=(("<|start_of_role|>",),),
         thoughts=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "<tool_call>"),
@@ -385,7 +257,6 @@ FAMILIES = (
     ),
     Family(
         "phi",
-        hints=(("<|tool_call|>",), ("<|assistant|>", "<|user|>", "<|end|>"), ("<|im_sep|>",)),
         thoughts=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "functools"),
@@ -393,40 +264,38 @@ FAMILIES = (
             closings=("<|/tool_call|>",),
         ),
     ),
-    Family("qwen", hints=(("<tool_call>",),), thoughts=_THINK, calls=_IN_TAGS),
+    Family("qwen", thoughts=_THINK, calls=_IN_TAGS),
     Family(
         "minimax-m1",
-        hints=(("<tool_calls>",),),
         thoughts=_THINK,
         calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
     ),
     Family(
         "minicpm",
-        hints=(('<function name="',),),
         thoughts=_THINK,
         calls=Calls(('<function name="',), (tagged(PARAM_TAGS),)),
     ),
-    Family("exaone", hints=(("<thought>",),), thoughts=Thoughts("<thought>", "</thought>")),
+    Family("exaone", thoughts=Thoughts("<thought>", "</thought>")),
     Family(
         "functionary-v3.2",
-        hints=((">>>all",),),
         wrappers=(">>>",),
         openers=("all\n",),
         bare=(known,),
     ),
     Family(
         "functionary",
-        hints=(("<{start_tag}=",),),
         calls=Calls(("<function=",), (named(r"(?P<name>[\w.:-]+)>"),), ("</function>",)),
     ),
     Family(
         "llama",
-        hints=(("<|python_tag|>",), ("<|start_header_id|>",)),
         thoughts=_THINK,
         calls=Calls(openings=("<|python_tag|>",), notations=(plain_json,)),
         bare=(json_of_known,),
     ),
-    # Models of other families that reason in the same way.
-    Family("qwen", hints=(("<think>",),), thoughts=_THINK, calls=_IN_TAGS),
     Family("plain"),
 )
+
+
+def family_named(name: FamilyName) -> Family:
+    """The family of that name."""
+    return next(family for family in FAMILIES if family.name == name)

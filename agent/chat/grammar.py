@@ -20,7 +20,7 @@ from ...shared.inference import (
 from .call_grammar import CallGrammar
 from .call_syntax import CallSyntax, call_syntax
 from .channels import ENDS
-from .families import Family
+from .family import Family
 from .gbnf import GbnfError, lark_of
 from .lark import Lark
 from .schema import Schema

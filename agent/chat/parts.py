@@ -8,7 +8,7 @@
   content.
 """
 
-from .families import Calls, Family
+from .family import Calls, Family
 from .notations import Notation
 from .reader import Markers, Parse, Reader
 from .tools import Tools

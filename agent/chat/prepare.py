@@ -19,9 +19,11 @@ from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
 from .choices import Chooser
 from .constrain import constraint_of
-from .families import ChatFamily, Family, family_named, family_of
+from .families import family_named
+from .family import ChatFamily, Family
 from .grammar import Voice, must_call
 from .prepared import Echo, Prepared, Reading
+from .recognition import family_of
 from .templates import ChatTemplates, TemplateSource
 from .tools import Tools
 

@@ -9,7 +9,7 @@ from ..engine.constraint import Constraint
 from ..engine.sampling import Sampling
 from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
-from .families import Family
+from .family import Family
 from .tools import Tools
 
 

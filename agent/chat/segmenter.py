@@ -6,7 +6,7 @@ like a marker and turns out not to be one is content.
 
 from ...shared.inference import TokenKind
 from .channels import channels
-from .families import Family
+from .family import Family
 from .parts import Parts
 from .reader import Parse, Reader
 from .segments import Segment

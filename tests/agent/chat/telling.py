@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from arriero.agent.chat.families import Family, family_named
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.family import Family
 from arriero.agent.chat.reader import Parse, Reader
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import CallBegan, CallEnded, Said, Segment

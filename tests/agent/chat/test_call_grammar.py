@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.chat.call_syntax import Members, call_syntax
-from arriero.agent.chat.families import FamilyName, family_named
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.family import FamilyName
 from arriero.agent.chat.grammar import Voice, answer_grammar
 from arriero.agent.chat.tools import Tools
 from arriero.shared.errors import InvalidRequest

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from arriero.agent.chat.call_syntax import CallSyntax, Members, call_syntax
-from arriero.agent.chat.families import FamilyName, family_named
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.family import FamilyName
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import CallBegan, Said
 from arriero.agent.chat.tools import Tools

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.families import FamilyName, family_named
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.family import FamilyName
 from arriero.agent.chat.grammar import AnswerGrammar, Voice, answer_grammar
 from arriero.agent.engine.constraint import Constraint
 from arriero.shared.errors import InvalidRequest, NotSupported

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.families import ChatFamily, family_named
+from arriero.agent.chat.families import family_named
+from arriero.agent.chat.family import ChatFamily
 from arriero.agent.chat.prepare import MIN_KEPT, Preparer
 from arriero.agent.chat.prepared import Echo, Prepared, Reading
 from arriero.agent.chat.templates import TemplateSource

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.families import FAMILIES, FamilyName, family_named
+from arriero.agent.chat.families import FAMILIES, family_named
+from arriero.agent.chat.family import FamilyName
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import Said
 from tests.agent.chat.recorded import RECORDED
