@@ -133,8 +133,11 @@ class Planner:
             return 0
         first = self._order.first(wants)
         depth = next(one.num_computed for one in reading.values() if one.id == first)
-        most = self._budget.prompt_tokens(num_generating, sum(wants.values()), depth=depth)
-        return min(most, self._memory.num_available - num_generating)
+        num_wanted = sum(wants.values())
+        most = self._budget.prompt_tokens(num_generating, num_wanted, depth=depth)
+        most = min(most, self._memory.num_available - num_generating)
+        # Of several prompts the next one fills what the first leaves over.
+        return self._mixing.chunk(most, num_wanted) if len(wants) == 1 else most
 
     def _wants(
         self, reading: dict[int, Progress], awaited: dict[int, int]

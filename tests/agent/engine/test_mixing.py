@@ -1,5 +1,9 @@
 """What a step does."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from arriero.agent.engine.mixing import Mixing
 
 
@@ -27,3 +31,23 @@ def test_nor_for_what_could_be_read_beside() -> None:
         "generate",
         "both",
     ]
+
+
+@pytest.mark.parametrize(
+    ("most", "num_wanted", "count"),
+    [(72, 1210, 58), (72, 1152, 64), (72, 66, 72), (150, 1152, 128), (63, 500, 63), (64, 65, 1)],
+)
+def test_what_fills_no_tile_is_read_first(most: int, num_wanted: int, count: int) -> None:
+    assert Mixing(63).chunk(most, num_wanted) == count
+
+
+@given(most=st.integers(1, 600), num_wanted=st.integers(1, 5000))
+def test_every_chunk_is_some_of_the_prompt_and_the_last_ones_fill_tiles(
+    most: int, num_wanted: int
+) -> None:
+    mixing, chunks = Mixing(63), list[int]()
+    while num_wanted:
+        chunks.append(min(num_wanted, mixing.chunk(most, num_wanted)))
+        assert 0 < chunks[-1] <= most
+        num_wanted -= chunks[-1]
+    assert most < 64 or all(chunk % 64 == 0 for chunk in chunks[1:])

@@ -308,7 +308,7 @@ def test_what_is_too_long_to_be_read_beside_a_stream_is_read_in_turns() -> None:
         tokens = tuple(7 for run in step.runs if run.samples)
         seconds = 0.1 * step.num_generating + 0.004 * step.num_prompt_tokens
         scheduler.commit(step, Decoded(tokens), seconds)
-    assert steps == [(0, 110), (1, 0), (1, 20), (2, 0), (2, 0)]
+    assert steps == [(0, 99), (1, 0), (0, 31), (2, 0), (2, 0)]
     assert scheduler.statistics().stall_seconds == pytest.approx(130 * 0.004, abs=0.01)
 
 
@@ -864,7 +864,7 @@ def test_no_step_of_a_real_models_costs_is_longer_than_promised() -> None:
         scheduler.commit(step, Decoded((7,) * sum(run.samples for run in step.runs)), seconds)
     assert len(waits) > 50
     assert max(waits) <= 0.5
-    assert sum(waits[3:20]) / 17 > 0.4, "and the time is used"
+    assert sum(waits[3:20]) / 17 > 0.35, "and the time is used, as far as it is good for a tile"
 
 
 def q06(step: Step) -> float:
