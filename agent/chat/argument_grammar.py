@@ -23,7 +23,9 @@ from .schema_ways import (
     Typed,
     Way,
     WaysError,
+    is_size,
     leaves_of,
+    size_in,
     ways_of,
     with_definitions,
 )
@@ -56,11 +58,14 @@ class _Arguments(ABC):
 
     def write(self) -> str:
         """All of them. Raises `InvalidRequest` for a schema that cannot be served."""
-        found = [
-            self._object(leaf, self._field)
-            for leaf in self._leaves(self._root, self._field)
-            if leaf.get("type", "object") == "object"
-        ]
+        try:
+            found = [
+                self._object(leaf, self._field)
+                for leaf in self._leaves(self._root, self._field)
+                if leaf.get("type", "object") == "object"
+            ]
+        except RecursionError as error:
+            raise _cannot(self._field, "it goes too deep") from error
         if not found:
             raise _cannot(self._field, "arguments are an object, and no object fits")
         return " | ".join(found)
@@ -257,7 +262,11 @@ class GemmaArguments(_Arguments):
     def _array(self, leaf: Mapping[str, Any], place: str) -> str | None:
         self._must_not_ignore((key for key in leaf if key not in _ARRAY_KEYS), place)
         item = self._value(leaf.get("items", True), f"{place}.items")
-        least, most = leaf.get("minItems", 0), leaf.get("maxItems")
+        odd = (key for key in ("minItems", "maxItems") if key in leaf and not is_size(leaf[key]))
+        self._must_not_ignore(odd, place)
+        least, most = size_in(leaf, "minItems") or 0, size_in(leaf, "maxItems")
+        if most is not None and least > most:
+            return None
         if item is None or most == 0:
             return None if least else '"[]"'
         more = ""

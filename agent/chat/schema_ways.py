@@ -136,11 +136,13 @@ def _merged(one: Mapping[str, Any], other: object) -> Any:
 
 
 def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any]) -> list[Way]:
-    values = [leaf["const"]] if "const" in leaf else leaf.get("enum")
+    is_const = "const" in leaf
+    values = [leaf["const"]] if is_const else leaf.get("enum")
     if isinstance(values, list):
-        return [
-            Given(each) for each in values if misfit(each, with_definitions(leaf, root)) is None
-        ]
+        # Each is held against the rest; against the list as well would cost its length squared.
+        rest = {key: leaf[key] for key in leaf if is_const or key != "enum"}
+        whole = with_definitions(rest, root)
+        return [Given(each) for each in values if misfit(each, whole) is None]
     type = leaf.get("type")
     if type is None:
         type = next((_TELLING[key] for key in _TELLING if key in leaf), None)
@@ -155,9 +157,10 @@ def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any]) -> list[Way]:
 def _text(leaf: Mapping[str, Any]) -> Text:
     like = []
     ignored = [key for key in leaf if key not in _TEXT_KEYS]
-    least, most = leaf.get("minLength", 0), leaf.get("maxLength")
+    ignored += [key for key in ("minLength", "maxLength") if key in leaf and not is_size(leaf[key])]
+    least, most = size_in(leaf, "minLength"), size_in(leaf, "maxLength")
     if least or most is not None:
-        like.append(rf"(.|\n){{{_number(least) or 0},{'' if most is None else _number(most)}}}")
+        like.append(rf"(.|\n){{{least or 0},{'' if most is None else most}}}")
     if isinstance(pattern := leaf.get("pattern"), str):
         found = whole_pattern(pattern)
         like += [found] if found is not None else []
@@ -165,8 +168,17 @@ def _text(leaf: Mapping[str, Any]) -> Text:
     return Text(tuple(like), tuple(ignored))
 
 
-def _number(value: object) -> int | str:
-    return int(value) if isinstance(value, int | float) else ""
+def is_size(value: object) -> bool:
+    """Whether a length can be bounded by it; clients may send anything."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value >= 0 and float(value).is_integer()
+
+
+def size_in(leaf: Mapping[str, Any], key: str) -> int | None:
+    """The bound on a length that `key` gives; `None` if it gives none."""
+    value = leaf.get(key)
+    return int(value) if value is not None and is_size(value) else None
 
 
 def whole_pattern(pattern: str) -> str | None:

@@ -142,3 +142,24 @@ def test_what_cannot_be_written_and_need_not_be_is_left_out() -> None:
     good_and_bad(
         {"properties": {"<": {}, "v": {"const": "</>"}, "n": False}}, PLAIN, [""], ["<v></>"]
     )
+
+
+def test_bounds_that_no_list_keeps_leave_no_list() -> None:
+    items = {"type": "array", "minItems": 2, "maxItems": 1}
+    schema = {"type": "object", "properties": {"a": items}}
+    good_and_bad(schema, None, good=["{}"], bad=["{a:[]}", "{a:[1]}", "{a:[1,1]}"])
+
+
+def test_bounds_that_make_no_sense_are_passed_over_unless_strict() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "minItems": "2"}}}
+    good_and_bad(schema, None, good=["{a:[]}", "{a:[1]}"], bad=[])
+    with pytest.raises(InvalidRequest, match="`minItems` cannot be enforced"):
+        GemmaArguments(Lark({}), Schema("tools[0]", schema)).write()
+
+
+def test_a_schema_that_goes_too_deep_is_refused() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(500):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(InvalidRequest, match=r"^`tools\[0\]` cannot be served: it goes too deep"):
+        GemmaArguments(Lark({}), Schema("tools[0]", schema)).write()

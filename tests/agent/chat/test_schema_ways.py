@@ -10,6 +10,7 @@ from arriero.agent.chat.schema_ways import (
     Way,
     WaysError,
     leaves_of,
+    size_in,
     ways_of,
     whole_pattern,
     with_definitions,
@@ -101,3 +102,25 @@ def test_patterns_are_found_anywhere_in_a_text(pattern: str, whole: str | None) 
 def test_a_part_takes_along_what_its_references_lead_to() -> None:
     part = {"$ref": "#/$defs/word"}
     assert with_definitions(part, {**ROOT, "type": "object"}) == {**part, "$defs": ROOT["$defs"]}
+
+
+@pytest.mark.parametrize("odd", ["2", None, -1, 1.5, True, float("inf"), float("nan"), [2]])
+def test_a_bound_that_makes_no_sense_bounds_nothing(odd: object) -> None:
+    (way,) = ways_of({"type": "string", "maxLength": odd}, {})
+    assert way == Text(ignored=("maxLength",))
+
+
+def test_a_bound_may_be_written_as_a_fraction() -> None:
+    assert size_in({"minLength": 2.0}, "minLength") == 2
+    assert size_in({}, "minLength") is None
+
+
+def test_many_values_are_each_looked_at_once() -> None:
+    """Against the list as well this would take minutes."""
+    values = list(range(50_000))
+    assert ways_of({"type": "integer", "enum": values}, {}) == [Given(each) for each in values]
+
+
+def test_a_given_value_has_to_be_among_the_values() -> None:
+    assert ways_of({"const": 1, "enum": [1, 2]}, {}) == [Given(1)]
+    assert ways_of({"const": 3, "enum": [1, 2]}, {}) == []
