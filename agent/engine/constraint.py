@@ -68,15 +68,24 @@ class Submit(Protocol):
 class Constraint:
     """A compiled grammar; any number of sequences share it.
 
-    `matcher` is at the beginning and stays there. Once it `is_broken` nothing can be had of it.
+    `matcher` is at the beginning and stays there; `warnings` are the compiler's, of what it did not
+    make part of the grammar. Once it `is_broken` nothing can be had of it.
     Raises `ConstraintError` where already the first few tokens show that it cannot be kept.
     """
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, end_tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        matcher: LLMatcher,
+        vocab_size: int,
+        end_tokens: Sequence[int],
+        *,
+        warnings: Sequence[str] = (),
+    ) -> None:
         self._matcher = matcher
         self._vocab_size = vocab_size
         self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
         self.is_broken = False
+        self.warnings = tuple(warnings)
         with panics_told():
             self._first = look(matcher, vocab_size)
             self._try()

@@ -70,4 +70,5 @@ class Grammars:
         with panics_told():
             matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
             check(matcher)
-        return Constraint(matcher, self._tokenizer.vocab_size, self._tokenizer.eos_tokens)
+        tokenizer, warnings = self._tokenizer, matcher.get_grammar_warnings()
+        return Constraint(matcher, tokenizer.vocab_size, tokenizer.eos_tokens, warnings=warnings)

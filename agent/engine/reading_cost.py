@@ -1,10 +1,10 @@
-"""What reading prompts costs at one depth, learnt from the steps that were run.
+"""What reading prompts costs, learnt from the steps that were run.
 
-There are two lines, by the tokens of a step: from a certain number on each costs less (see
-`mixing`), so it pays to read that many even where it takes a little longer.
+There are two lines at each depth, by the tokens of a step: from a certain number on each costs less
+(see `mixing`), so it pays to read that many even where it takes a little longer.
 """
 
-from .line import Line
+from .line_by_depth import LineByDepth
 
 OVERDRAFT = 1.25
 """How much longer than it should a step may take that is large enough to be cheap."""
@@ -17,29 +17,31 @@ class ReadingCost:
     """Prices in seconds; steps of up to `most_mixed` tokens are the dear ones."""
 
     def __init__(self, *, most_mixed: int) -> None:
+        self.is_known = False
         self._most_mixed = most_mixed
-        self._little = Line()
-        self._much = Line()
+        self._little = LineByDepth()
+        self._much = LineByDepth()
         self._num_little = 0
 
-    def observe(self, num_tokens: int, seconds: float) -> None:
-        """`num_tokens` of prompts took `seconds`."""
+    def observe(self, depth: int, num_tokens: int, seconds: float) -> None:
+        """`num_tokens` of prompts, from position `depth` on, took `seconds`."""
+        self.is_known = True
         if num_tokens > self._most_mixed:
-            self._much.observe(num_tokens, seconds)
+            self._much.observe(depth, num_tokens, seconds)
             self._num_little = 0
         else:
-            self._little.observe(num_tokens, seconds)
+            self._little.observe(depth, num_tokens, seconds)
             self._num_little += 1
 
-    def within(self, seconds: float, num_wanted: int) -> float:
-        """How many of `num_wanted` tokens to read in `seconds`, or a little more."""
-        much, little = self._much, self._little
+    def within(self, seconds: float, num_wanted: int, depth: int) -> float:
+        """How many of `num_wanted` tokens, from `depth` on, to read in `seconds` or little more."""
+        much, little = self._much.at(depth), self._little.at(depth)
         enough = self._most_mixed + 1
         if not much.is_known or (num_wanted < enough and little.is_known):
             return little.most_within(seconds)
         fitting = much.most_within(seconds)
-        if fitting >= enough or not little.is_known:
+        if fitting >= enough:
             return fitting
         if much.predict(enough) <= OVERDRAFT * seconds or self._num_little >= RETRY:
             return enough
-        return min(little.most_within(seconds), self._most_mixed)
+        return min(little.most_within(seconds) if little.is_known else fitting, self._most_mixed)

@@ -1,9 +1,7 @@
 """What a step costs, learnt from the steps that were run.
 
 Steps that generate have a line, by their tokens; and so has what prompt tokens take, by theirs, in
-steps of their own or beyond what generating takes. The further back a prompt's attention reaches
-the more each of its tokens costs, in proportions that depend on the model and on llama.cpp's ways,
-so each octave of depth has its own prices.
+steps of their own or beyond what generating takes (`reading_cost`).
 
 A drafted token costs what another generating sequence's would, or another prompt token. Beside a
 prompt it is computed for what the whole batch costs, so the price of drafts is that without.
@@ -22,23 +20,18 @@ STIFFNESS = 0.004
 What was seen soon outweighs `LEAN`, for there are many steps to be seen."""
 
 
-_SHALLOW = 8
-"""Depths of less than 2 to the power of this have one price."""
-
-
 class StepCost:
     """Prices in seconds. Unknown ones are 0."""
 
     def __init__(self, *, most_mixed: int = 0) -> None:
-        self._most_mixed = most_mixed
         self._generating = Line()
-        self._reading: dict[int, ReadingCost] = {}
+        self._reading = ReadingCost(most_mixed=most_mixed)
         self._drafting = Line(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
 
     @property
     def knows_reading(self) -> bool:
         """Whether a step that reads was seen."""
-        return bool(self._reading)
+        return self._reading.is_known
 
     def observe(
         self,
@@ -52,10 +45,8 @@ class StepCost:
         """Learn from a step that took `seconds`, whose prompts were read from `depth` on."""
         num_tokens = num_generating + num_drafted
         if num_prompt_tokens:
-            reading = self._reading.setdefault(
-                _octave(depth), ReadingCost(most_mixed=self._most_mixed)
-            )
-            reading.observe(num_prompt_tokens, max(0.0, seconds - self.generate(num_tokens)))
+            own = max(0.0, seconds - self.generate(num_tokens))
+            self._reading.observe(depth, num_prompt_tokens, own)
         else:
             for line in (self._generating, self._drafting):
                 line.observe(num_tokens, seconds)
@@ -71,14 +62,6 @@ class StepCost:
     def read_within(self, seconds: float, num_wanted: int, *, depth: int = 0) -> float:
         """How many of `num_wanted` prompt tokens, from `depth` on, to read in `seconds`.
 
-        It may be a little more. Where that depth was not seen yet, the next shallower one tells.
+        It may be a little more; infinite where nothing is known.
         """
-        if not self._reading:
-            return float("inf")
-        octave = _octave(depth)
-        nearest = max((o for o in self._reading if o <= octave), default=min(self._reading))
-        return self._reading[nearest].within(seconds, num_wanted)
-
-
-def _octave(depth: int) -> int:
-    return (depth >> _SHALLOW).bit_length()
+        return self._reading.within(seconds, num_wanted, depth)

@@ -1,4 +1,4 @@
-"""Learning what reading prompts costs at one depth."""
+"""Learning what reading prompts costs."""
 
 import pytest
 
@@ -7,27 +7,46 @@ from arriero.agent.engine.reading_cost import RETRY, ReadingCost
 ENDLESS = 5000
 
 
-def make(*steps: tuple[int, float]) -> ReadingCost:
+def make(*steps: tuple[int, float], depth: int = 0) -> ReadingCost:
     cost = ReadingCost(most_mixed=63)
     for num_tokens, seconds in steps:
-        cost.observe(num_tokens, seconds)
+        cost.observe(depth, num_tokens, seconds)
     return cost
 
 
 def test_enough_for_a_cheap_step_is_read_where_it_takes_a_little_longer() -> None:
     cost = make((80, 0.4), (40, 0.4), (80, 0.4), (40, 0.4))
-    assert cost.within(0.4, ENDLESS) == pytest.approx(80)
-    assert cost.within(0.32 / 1.2, ENDLESS) == 64
-    assert cost.within(0.2, ENDLESS) == pytest.approx(20)
+    assert cost.within(0.4, ENDLESS, 0) == pytest.approx(80)
+    assert cost.within(0.32 / 1.2, ENDLESS, 0) == 64
+    assert cost.within(0.2, ENDLESS, 0) == pytest.approx(20)
+
+
+def test_also_where_little_was_never_read() -> None:
+    cost = make((64, 0.4), (64, 0.4))
+    assert cost.within(0.39, ENDLESS, 0) == 64
+    assert cost.within(0.2, ENDLESS, 0) == pytest.approx(32)
+
+
+def test_and_where_only_little_was_read_at_that_depth() -> None:
+    cost = make((64, 0.4))
+    cost.observe(1100, 40, 0.6)
+    assert cost.within(0.4, ENDLESS, 1100) == pytest.approx(64)
 
 
 def test_whether_that_is_still_too_dear_is_seen_now_and_then() -> None:
     cost = make((80, 0.4), (80, 0.4), *[(20, 0.2)] * RETRY)
-    assert cost.within(0.2, ENDLESS) == 64
+    assert cost.within(0.2, ENDLESS, 0) == 64
 
 
 def test_what_is_left_of_a_prompt_costs_what_little_does() -> None:
     cost = make((64, 0.5), (40, 0.6), (64, 0.5), (40, 0.6))
-    assert cost.within(0.5, 64) == pytest.approx(64)
-    assert cost.within(0.5, 63) == pytest.approx(100 / 3)
-    assert make((64, 0.5)).within(0.5, 20) == pytest.approx(64), "nothing else is known"
+    assert cost.within(0.5, 64, 0) == pytest.approx(64)
+    assert cost.within(0.5, 63, 0) == pytest.approx(100 / 3)
+    assert make((64, 0.5)).within(0.5, 20, 0) == pytest.approx(64), "nothing else is known"
+
+
+def test_a_model_that_never_reads_much_is_not_pushed() -> None:
+    cost = ReadingCost(most_mixed=512)
+    for _ in range(2 * RETRY):
+        cost.observe(0, 300, 0.5)
+    assert cost.within(0.5, ENDLESS, 0) == pytest.approx(300)
