@@ -35,6 +35,7 @@ PURE = (
     "agent.chat.message_form",
     "agent.chat.notations",
     "agent.chat.parts",
+    "agent.chat.passed_over",
     "agent.chat.reader",
     "agent.chat.reasoning_count",
     "agent.chat.recognition",

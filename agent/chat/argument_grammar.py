@@ -15,6 +15,7 @@ from ...shared.errors import InvalidRequest
 from .call_syntax import Members
 from .calls.gemma_calls import QUOTE
 from .lark import Lark
+from .passed_over import PassedOver
 from .schema import Schema, step
 from .schema_ways import (
     ANNOTATIONS,
@@ -47,7 +48,10 @@ class _Member:
 
 
 class _Arguments(ABC):
-    """Of one function. `schemas` are those that became parts of the grammar as they are."""
+    """Of one function. `schemas` are those that became parts of the grammar as they are.
+
+    `passed_over` are a lenient one's keywords that nothing came of.
+    """
 
     def __init__(self, lark: Lark, schema: Schema) -> None:
         self._lark = lark
@@ -55,6 +59,7 @@ class _Arguments(ABC):
         self._is_lenient = schema.is_lenient
         self._field = schema.field
         self.schemas: list[Schema] = []
+        self.passed_over: list[PassedOver] = []
 
     def write(self) -> str:
         """All of them. Raises `InvalidRequest` for a schema that cannot be served."""
@@ -101,11 +106,14 @@ class _Arguments(ABC):
         return Schema(place, with_definitions(schema, self._root), self._is_lenient)
 
     def _must_not_ignore(self, keywords: Iterable[str], place: str) -> None:
-        if not self._is_lenient and (keyword := next(iter(keywords), None)):
-            raise _cannot(
-                place,
-                f"`{keyword}` cannot be enforced in the notation that this model writes calls in",
-            )
+        for keyword in keywords:
+            if not self._is_lenient:
+                raise _cannot(
+                    place,
+                    f"`{keyword}` cannot be enforced in the notation that this model writes "
+                    "calls in",
+                )
+            self.passed_over.append(PassedOver(place, keyword))
 
     def _members(self, leaf: Mapping[str, Any], place: str) -> list[_Member]:
         self._must_not_ignore((key for key in leaf if key not in _OBJECT_KEYS), place)

@@ -8,6 +8,7 @@ from ...shared.errors import InvalidRequest
 from .argument_grammar import GemmaArguments, MemberArguments
 from .call_syntax import CallSyntax, Members
 from .lark import Lark
+from .passed_over import PassedOver
 from .schema import Schema
 from .tools import Function
 
@@ -16,13 +17,19 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 
 class CallGrammar:
-    """Adds rules to `lark`; `schemas` are those that became parts of the grammar as they are."""
+    """Adds rules to `lark`; `schemas` are those that became parts of the grammar as they are.
+
+    `lenient` are those of functions that are not strict, and `passed_over` what already the
+    notation leaves out of them.
+    """
 
     def __init__(self, lark: Lark, syntax: CallSyntax, functions: Sequence[Function]) -> None:
         """Raises `InvalidRequest` for a function that cannot be called in this notation."""
         self._lark = lark
         self._syntax = syntax
         self.schemas: list[Schema] = []
+        self.lenient = [schema_of(each) for each in functions if not each.is_strict]
+        self.passed_over: list[PassedOver] = []
         self._bodies = [
             (function, f"{self._arguments(function)} {lark.spelled(syntax.end)}")
             for function in functions
@@ -72,6 +79,7 @@ class CallGrammar:
     def _one_by_one(self, arguments: GemmaArguments | MemberArguments) -> str:
         written = arguments.write()
         self.schemas += arguments.schemas
+        self.passed_over += arguments.passed_over
         return self._lark.rule(written)
 
 

@@ -1,20 +1,31 @@
 """From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
 
+from dataclasses import dataclass
+
 from ...shared.errors import InvalidRequest, NotSupported
-from ...shared.inference import GenerateRequest
+from ...shared.inference import GenerateRequest, Notice
 from ..engine.constraint import Constraint, ConstraintError
 from ..engine.grammars import Grammars
 from .grammar import AnswerGrammar, Voice, answer_grammar
+from .passed_over import PassedOver, keywords_in, notice_of, places_of
 from .schema_place import schema_place
 
 _MAX_REASON = 300
 _PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": "grammar.grammar"}
 
 
-def constraint_of(
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What an answer is held to, and what its client should know of it."""
+
+    constraint: Constraint
+    notice: Notice | None
+
+
+def hold_of(
     request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
-) -> Constraint | None:
-    """What the answer is held to; `None` if anything goes.
+) -> Hold | None:
+    """`None` if anything goes.
 
     Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
     """
@@ -26,9 +37,16 @@ def constraint_of(
             f"`{grammar.field}`: this agent cannot constrain answers", field=grammar.field
         )
     try:
-        return grammars.compile(grammar.text)
+        constraint = grammars.compile(grammar.text)
     except ConstraintError as error:
         raise _blamed(grammar, str(error), request, grammars) from error
+    return Hold(constraint, notice_of(_passed_over(grammar, constraint)))
+
+
+def _passed_over(grammar: AnswerGrammar, constraint: Constraint) -> list[PassedOver]:
+    """Each once, by the notation or by the compiler; in the order of their places."""
+    by_compiler = places_of(keywords_in(constraint.warnings), grammar.lenient)
+    return sorted({*grammar.passed_over, *by_compiler})
 
 
 def _blamed(

@@ -23,6 +23,7 @@ from .channels import ENDS
 from .family import Family
 from .gbnf import GbnfError, lark_of
 from .lark import Lark
+from .passed_over import PassedOver
 from .schema import Schema
 from .tools import Function, Tools
 
@@ -31,11 +32,16 @@ _SPACE = r'("\n" | "\n\n")?'
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """`text` is what llguidance takes; `field` is to blame if it cannot, unless a schema is."""
+    """`text` is what llguidance takes; `field` is to blame if it cannot, unless a schema is.
+
+    Of the schemas that are `lenient` some keywords are `passed_over`.
+    """
 
     text: str
     field: str
     schemas: tuple[Schema, ...]
+    lenient: tuple[Schema, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,13 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
     if request.grammar is not None and not is_forced:
         ways.append(writer.content(request.grammar))
     blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
-    return AnswerGrammar(writer.finish(ways), blamed, tuple(writer.schemas))
+    return AnswerGrammar(
+        writer.finish(ways),
+        blamed,
+        tuple(writer.schemas),
+        tuple(writer.lenient),
+        tuple(writer.passed_over),
+    )
 
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
@@ -124,6 +136,8 @@ class _Writer:
         self._voice = voice
         self._lark = Lark(voice.control if voice else {})
         self.schemas: list[Schema] = []
+        self.lenient: list[Schema] = []
+        self.passed_over: list[PassedOver] = []
 
     def finish(self, ways: Sequence[str]) -> str:
         return self._lark.grammar(f"{self._reasoning()} ({' | '.join(ways)})")
@@ -142,6 +156,8 @@ class _Writer:
         """Calls, or one call; if it may be text, also text, or text and then calls."""
         grammar = CallGrammar(self._lark, syntax, functions)
         self.schemas += grammar.schemas
+        self.lenient += grammar.lenient
+        self.passed_over += grammar.passed_over
         calls = grammar.calls(are_many=are_many)
         if not may_be_text:
             return f"{_SPACE} {calls}"

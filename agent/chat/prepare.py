@@ -18,7 +18,7 @@ from ..engine.prompt_store import Ignored, PromptStore, ignored
 from ..engine.sequence import ContextShift
 from ..engine.stored_prompt import StoredPrompt
 from .choices import Chooser
-from .constrain import constraint_of
+from .constrain import Hold, hold_of
 from .families import family_named
 from .family import ChatFamily, Family
 from .grammar import Voice, must_call
@@ -82,6 +82,7 @@ class Preparer:
         prompt = self._prompt(request, text)
         sampling = self._chooser.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
+        held = hold_of(request, self._voice(request, text), self._grammars)
         return Prepared(
             prompt=prompt,
             sampling=sampling,
@@ -89,9 +90,9 @@ class Preparer:
             stop=request.stop,
             shift=self._shift(request, prompt),
             stored=None if isinstance(loaded, Ignored) else loaded,
-            notices=self._notices(request, loaded),
+            notices=self._notices(request, loaded, held),
             reading=self._reading(request, text),
-            constraint=constraint_of(request, self._voice(request, text), self._grammars),
+            constraint=held.constraint if held else None,
             echo=_echo(request),
         )
 
@@ -111,12 +112,14 @@ class Preparer:
         return loaded
 
     def _notices(
-        self, request: GenerateRequest, loaded: StoredPrompt | Ignored | None
+        self, request: GenerateRequest, loaded: StoredPrompt | Ignored | None, held: Hold | None
     ) -> tuple[Notice, ...]:
         notices = [loaded.notice] if isinstance(loaded, Ignored) else []
         # A forced call is made all the same: the grammar knows the tools.
         if _tools(request) and not must_call(request) and (told := self._templates.tools_notice):
             notices.append(told)
+        if held and held.notice:
+            notices.append(held.notice)
         return tuple(notices)
 
     def _voice(self, request: GenerateRequest, text: str) -> Voice | None:

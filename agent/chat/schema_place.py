@@ -32,7 +32,7 @@ def schema_place(schema: Schema, complaint: Complaint) -> tuple[str, str] | None
     is_found = True
     while is_found:
         is_found = False
-        for way, child in _children(part):
+        for way, child in children(part):
             num_tries += 1
             if num_tries > MAX_TRIES:
                 break
@@ -46,7 +46,8 @@ def _grammar(part: Mapping[str, Any], schema: Schema) -> str:
     return json.dumps({"grammars": [json_part(part, is_lenient=schema.is_lenient)]})
 
 
-def _children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The schemas directly within `part`, each with what leads on to it in a field."""
     for key in _MAPS:
         children = part.get(key)
         if isinstance(children, Mapping):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.constrain import constraint_of
+from arriero.agent.chat.constrain import hold_of
 from arriero.agent.chat.families import family_named
 from arriero.agent.chat.grammar import Voice
 from arriero.agent.engine.constraint import Constraint
@@ -32,7 +32,8 @@ def schema_grammar(schema: dict[str, Any]) -> JsonSchemaGrammar:
 
 
 def constrained(grammar: Grammar | None) -> Constraint | None:
-    return constraint_of(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
+    held = hold_of(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
+    return held.constraint if held else None
 
 
 def refusal(grammar: Grammar) -> InvalidRequest:
@@ -88,14 +89,14 @@ def test_a_tools_schema_is_told_by_its_tool() -> None:
     messages = (ChatMessage(role="user", content="hi"),)
     request = GenerateRequest(messages=messages, tools=tools, tool_choice="required")
     with pytest.raises(InvalidRequest) as caught:
-        constraint_of(request, VOICE, demo_grammars())
+        hold_of(request, VOICE, demo_grammars())
     assert caught.value.field == "tools[1].parameters.properties.a"
 
 
 def test_without_a_vocabulary_nothing_is_constrained() -> None:
     request = GenerateRequest(prompt="x", grammar=RegexGrammar(type="regex", pattern="a"))
     with pytest.raises(NotSupported) as caught:
-        constraint_of(request, None, None)
+        hold_of(request, None, None)
     assert caught.value.field == "grammar"
 
 
@@ -111,3 +112,21 @@ def test_whatever_is_said_under_a_schema_is_valid(schema: dict[str, Any], seed: 
     assert said.failure is None
     if said.is_whole:
         jsonschema.validate(json.loads(said.text), schema)
+
+
+@pytest.mark.parametrize("template", ["", "<function="])
+def test_what_calls_are_not_held_to_is_told(template: str) -> None:
+    text = {"type": "string", "not": {"const": "x"}}
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"a": text, "b": text}}}
+    request = GenerateRequest(
+        messages=(ChatMessage(role="user", content="hi"),), tools=(tool,), tool_choice="required"
+    )
+    voice = Voice(
+        family=family_named("qwen"), template=template, is_thinking=False, may_think=False
+    )
+    held = hold_of(request, voice, demo_grammars())
+    assert held is not None
+    assert held.notice is not None
+    assert held.notice.message.startswith(
+        "`tools[0].parameters.properties.a`: `not` is not enforced, and 1 more are not"
+    )
