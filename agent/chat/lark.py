@@ -146,4 +146,5 @@ def _in_regex(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    # The one character that JSON leaves as it is, and llguidance does not take so.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

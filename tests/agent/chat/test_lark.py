@@ -20,6 +20,12 @@ def test_literals_hold_text_and_control_tokens() -> None:
     assert not fits(constraint, 'say "a\\b"\n<|im_start|>é')
 
 
+def test_a_literal_may_have_any_character() -> None:
+    lark = Lark({})
+    characters = "".join(chr(code) for code in (*range(0x300), 0x2028, 0xFEFF, 0xFFFD, 0x10FFFF))
+    assert fits(compiled(lark, lark.literal(characters)), characters)
+
+
 def test_a_literal_without_control_tokens_is_text() -> None:
     lark = Lark({})
     assert not fits(compiled(lark, lark.literal("<|im_start|>")), "<|im_start|>")
