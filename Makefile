@@ -1,4 +1,4 @@
-.PHONY: help install demo test check format bench bench-setup bench-peer bench-soak
+.PHONY: help install demo test check search format bench bench-setup bench-peer bench-soak
 
 python := .venv/bin/python
 
@@ -6,6 +6,7 @@ help:
 	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"
 	@echo "make test    everything: format, lint, types, tests, the real daemons"
 	@echo "make check   format, lint, types and the tests of the parts, in seconds"
+	@echo "make search  the tests of the parts with examples drawn anew, to look for what fails"
 	@echo "make format  formats the code"
 	@echo "make bench   continuous batching against static; a table, and JSON in bench/results"
 	@echo "make bench-setup  once: models and llama.cpp's own server for the next two, in a cache folder"
@@ -28,6 +29,9 @@ check: lint
 
 test: lint
 	$(python) -m pytest
+
+search: install
+	$(python) -m pytest -q tests --hypothesis-profile searching
 
 format: install
 	$(python) -m ruff format

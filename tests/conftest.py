@@ -1,12 +1,18 @@
-"""How property tests run: on machines of any speed, so never against the clock."""
+"""How property tests run: on machines of any speed, so never against the clock.
+
+Where the same code is to be judged alike each time they take the same examples each time, other
+ones after every change of a test; `make search` looks among all for what fails.
+"""
 
 import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any speed")
+searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("searching", searching)
+settings.register_profile("repeatable", searching, derandomize=True)
+settings.load_profile("repeatable")
 
 
 @pytest.hookimpl(trylast=True)
