@@ -47,6 +47,11 @@ class FairOrder:
         self._forget_those_through(wants)
         return shares
 
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` unless as much is ahead as behind, which is the invariant."""
+        if abs(total := sum(self._ahead.values())) > len(self._ahead) * 10**-_DIGITS:
+            raise RuntimeError(f"fair order out of order: {total} tokens ahead on the whole")
+
     def _left(self, wants: Mapping[SequenceId, int]) -> dict[SequenceId, float]:
         """What would be left of each at one pace, in the order in which they would be through."""
         left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}

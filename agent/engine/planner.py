@@ -99,7 +99,7 @@ class Planner:
             (generating if one.is_generating else reading)[slot] = one
         wants = self._wants(reading, awaited)
         num_wanted = sum(wants.values())
-        budget = self._readable(len(generating), reading, wants)
+        budget = self._readable(len(generating), reading, wants, num_wanted)
         match self._mixing.next(len(generating), min(budget, num_wanted)):
             case "generate":
                 num_wanted = budget = 0
@@ -126,14 +126,17 @@ class Planner:
         )
 
     def _readable(
-        self, num_generating: int, reading: dict[int, Progress], wants: dict[SequenceId, int]
+        self,
+        num_generating: int,
+        reading: dict[int, Progress],
+        wants: dict[SequenceId, int],
+        num_wanted: int,
     ) -> int:
         """Most prompt tokens that time and cells allow."""
         if not wants:
             return 0
         first = self._order.first(wants)
         depth = next(one.num_computed for one in reading.values() if one.id == first)
-        num_wanted = sum(wants.values())
         most = self._budget.prompt_tokens(num_generating, num_wanted, depth=depth)
         most = min(most, self._memory.num_available - num_generating)
         # Of several prompts the next one fills what the first leaves over.

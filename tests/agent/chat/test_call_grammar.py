@@ -15,6 +15,7 @@ from arriero.agent.chat.grammar import Voice, answer_grammar
 from arriero.agent.chat.tools import Tools
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, GenerateRequest, NamedTool
+from tests.agent.chat.enforced import NOTATIONS
 from tests.agent.chat.schemas import SCHEMAS
 from tests.agent.chat.telling import pieces_of, segments_of
 from tests.agent.chat.walking import walk
@@ -22,42 +23,6 @@ from tests.agent.saying import demo_grammars, demo_vocab
 
 (CONTROL,) = demo_vocab().tokenize("<|im_start|>", add_special=False, parse_special=True)
 MESSAGES = (ChatMessage(role="user", content="hi"),)
-NOTATIONS: list[tuple[FamilyName, str]] = [
-    ("qwen", "<function="),
-    ("glm", ""),
-    ("gemma", ""),
-    ("qwen", ""),
-    ("llama", ""),
-    ("llama4", ""),
-    ("mistral", "[TOOL_CALLS]"),
-    ("mistral", "[TOOL_CALLS][ARGS]"),
-    ("deepseek", ""),
-    ("deepseek", "```json"),
-    ("kimi", ""),
-    ("command-r", "<|START_ACTION|>"),
-    ("command-r", ""),
-    ("granite", "<|tool_call|>"),
-    ("granite", ""),
-    ("phi", ""),
-    ("gpt-oss", ""),
-    ("minimax", ""),
-    ("minimax-m1", ""),
-    ("dsml", "function_calls>"),
-    ("dsml", "tool_calls>"),
-    ("kimi-k3", ""),
-    ("seed", ""),
-    ("nemotron", ""),
-    ("lfm", ""),
-    ("apertus", ""),
-    ("apriel", ""),
-    ("hunyuan", ""),
-    ("solar", ""),
-    ("gigachat", "<|function_call|>"),
-    ("gigachat", ""),
-    ("minicpm", ""),
-    ("functionary", ""),
-    ("functionary-v3.2", ""),
-]
 
 NAMES = st.sampled_from(["a", "b", "Name", "of-it", "é"])
 PARAMETERS = st.dictionaries(NAMES, SCHEMAS, max_size=4).flatmap(

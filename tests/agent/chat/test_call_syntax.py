@@ -11,33 +11,15 @@ from arriero.agent.chat.family import FamilyName
 from arriero.agent.chat.segmenter import Segmenter
 from arriero.agent.chat.segments import CallBegan, Said
 from arriero.agent.chat.tools import Tools
+from tests.agent.chat.enforced import NOTATIONS
 
 TOOLS = Tools([{"function": {"name": name}} for name in ("now", "list_agents")])
 FIRST, SECOND = '{"a": "}<>"}', '{"b": [1, {}]}'
 
-CASES: list[tuple[FamilyName, str]] = [
-    ("qwen", ""),
-    ("llama", ""),
-    ("mistral", "[TOOL_CALLS]"),
-    ("mistral", "[TOOL_CALLS][ARGS]"),
-    ("deepseek", ""),
-    ("deepseek", "```json"),
-    ("kimi", ""),
-    ("command-r", "<|START_ACTION|>"),
-    ("command-r", ""),
-    ("granite", "<|tool_call|>"),
-    ("granite", ""),
-    ("phi", ""),
-    ("gpt-oss", ""),
-    ("minimax-m1", ""),
-    ("nemotron", ""),
-    ("apertus", ""),
-    ("apriel", ""),
-    ("solar", ""),
-    ("gigachat", "<|function_call|>"),
-    ("gigachat", ""),
-    ("functionary", ""),
-    ("functionary-v3.2", ""),
+CASES = [
+    (family, template)
+    for family, template in NOTATIONS
+    if (syntax := call_syntax(family, template)) and syntax.arguments == "json"
 ]
 
 
