@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup(settings.log_format, settings.log_level)
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
-        from .supervisor import main  # late, so that --help and a wrong flag answer at once
+        from .supervision.supervisor import main  # late: --help and a wrong flag answer at once
 
         return await main(settings, shutdown)
 

@@ -17,29 +17,29 @@ from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
-from .chat.prepare import Preparer
-from .chat.template import TemplateError
-from .chat.templates import given_template
-from .chat.text_desk import TextDesk
-from .engine.embedder import Embedder
+from .chat.templates.chat_template import TemplateError
+from .chat.templates.chat_templates import given_template
+from .engine.embedding.embedder import Embedder
+from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel, ModelError
-from .engine.origin import origin_of
-from .engine.prompt_store import PromptStore
+from .engine.prompt_store.model_identity import origin_of
+from .engine.prompt_store.prompt_store import PromptStore
+from .engine.prompt_store.writers import Writers
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import EngineStatistics
-from .engine.turns import Turns
 from .engine.worker import Worker
-from .engine.writers import Writers
-from .lifeline import Lifeline, Loaded, Ready
-from .link.clerk import Clerk
+from .generation.preparation import Preparation
+from .generation.preparer import Preparer
+from .generation.text_queries import TextQueries
 from .link.connection import Connection
 from .link.queries import Queries
+from .link.query_executor import QueryExecutor
 from .link.reporter import Reporter
 from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
-from .link.workshop import Workshop
 from .settings import AgentSettings
+from .supervision.supervisor_protocol import Loaded, Ready, SupervisorChannel
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 class EngineWorker(Protocol):
     """What the daemon needs of the engine; see `engine.worker.Worker`."""
 
-    turns: Turns
+    lock: FairLock
 
     def start(self) -> LoadedModel: ...
     def stop(self) -> None: ...
@@ -80,12 +80,12 @@ class MakeWorker(Protocol):
 async def main(
     settings: AgentSettings,
     shutdown: Shutdown,
-    lifeline: Lifeline,
+    channel: SupervisorChannel,
     *,
     make_worker: MakeWorker = Worker,
 ) -> None:
     """Serve until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
-    await _Agent(settings, shutdown, lifeline, make_worker).run()
+    await _Agent(settings, shutdown, channel, make_worker).run()
 
 
 class _Agent:
@@ -93,14 +93,14 @@ class _Agent:
         self,
         settings: AgentSettings,
         shutdown: Shutdown,
-        lifeline: Lifeline,
+        channel: SupervisorChannel,
         make_worker: MakeWorker,
     ) -> None:
         if settings.model is None:
             raise StartupError("no model to serve: name a GGUF file with --model FILE")
         self._settings = settings
         self._shutdown = shutdown
-        self._lifeline = lifeline
+        self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
@@ -136,8 +136,8 @@ class _Agent:
             raise StartupError(str(error)) from error
         try:
             store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
-            self._lifeline.report(Loaded())
-            issues = await self._lifeline.issues.get()
+            self._channel.report(Loaded())
+            issues = await self._channel.issues.get()
             if not self._shutdown.requested.is_set():
                 await self._serve(model, store, issues)
         finally:
@@ -158,11 +158,11 @@ class _Agent:
     ) -> None:
         self._preparer = preparer = _preparer(self._settings, model, store)
         lasting = _lasting_issues(preparer) if _generates(model) else ()
-        workshop = Workshop(preparer, self._worker, store)
-        clerk = Clerk(TextDesk(model.vocab, preparer), self._embedder(model))
+        preparation = Preparation(preparer, self._worker, store)
+        executor = QueryExecutor(TextQueries(model.vocab, preparer), self._embedder(model))
         self._slots = Slots(self._settings.slots if _generates(model) else 0)
         try:
-            self._connections = self._connect(model, lasting + issues, workshop, clerk)
+            self._connections = self._connect(model, lasting + issues, preparation, executor)
             self._reporter.look()
             async with asyncio.TaskGroup() as group:
                 helpers = [
@@ -181,8 +181,8 @@ class _Agent:
                     helper.cancel()
         finally:
             self._reporter.stop()
-            workshop.close()
-            await self._loop.run_in_executor(None, clerk.close)
+            preparation.close()
+            await self._loop.run_in_executor(None, executor.close)
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
@@ -190,16 +190,20 @@ class _Agent:
         if model.embedding is None:
             return None
         stall = self._settings.max_stall
-        return Embedder(model.embedding, model.vocab, self._worker.turns, max_stall=stall)
+        return Embedder(model.embedding, model.vocab, self._worker.lock, max_stall=stall)
 
     def _connect(
-        self, model: LoadedModel, issues: tuple[Issue, ...], workshop: Workshop, clerk: Clerk
+        self,
+        model: LoadedModel,
+        issues: tuple[Issue, ...],
+        preparation: Preparation,
+        executor: QueryExecutor,
     ) -> list[Connection]:
         settings = self._settings
         slots = self._slots.total
         hello = Hello(
             protocol=PROTOCOL_VERSION,
-            agent_id=self._lifeline.agent_id,
+            agent_id=self._channel.agent_id,
             name=settings.name,
             version=version("arriero"),
             slots=slots,
@@ -220,8 +224,8 @@ class _Agent:
             return Connection(
                 url,
                 session,
-                workshop,
-                clerk,
+                preparation,
+                executor,
                 on_connected=lambda: self._ready(model),
                 on_change=self._slots_changed,
             )
@@ -237,7 +241,7 @@ class _Agent:
 
     async def _tell(self, lasting: tuple[Issue, ...]) -> None:
         while True:
-            issues = lasting + await self._lifeline.issues.get()
+            issues = lasting + await self._channel.issues.get()
             for connection in self._connections:
                 connection.tell(issues)
 
@@ -269,7 +273,7 @@ class _Agent:
     def _ready(self, model: LoadedModel) -> None:
         if not self._is_ready:
             self._is_ready = True
-            self._lifeline.report(Ready(model=model.info.name))
+            self._channel.report(Ready(model=model.info.name))
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, Shown
-from .chat.family import ChatFamily, FamilyName
-from .cores import default_threads
+from .chat.families.family import ChatFamily, FamilyName
+from .cpu_cores import default_threads
 
 MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""

@@ -13,11 +13,11 @@ from ..shared import lifecycle
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
-from .doors.app import inference_app
-from .doors.openai.responses.store import ResponseStore
+from .api.app import inference_app
+from .api.openai.responses.store import ResponseStore
 from .fleet.fleet import Fleet
 from .fleet.limits import Limits
-from .fleet.switchboard import Switchboard
+from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.metrics import Metrics
 from .management.routes import management_app
@@ -33,18 +33,18 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
     metrics = Metrics()
     fleet = Fleet(limits_of(settings), version=version("arriero"))
-    switchboard = Switchboard(fleet, recorder=metrics)
-    hub = EventHub(switchboard)
-    metrics.collect_fleet(switchboard.view, lambda: hub.num_subscribers)
+    runtime = FleetRuntime(fleet, recorder=metrics)
+    hub = EventHub(runtime)
+    metrics.collect_fleet(runtime.view, lambda: hub.num_subscribers)
     responses = ResponseStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
     metrics.collect_responses(lambda: len(responses), lambda: responses.num_bytes)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(switchboard.run()), tasks.create_task(hub.run())]
+        running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
         apps = {
-            "inference": (settings.inference_addr, inference_app(switchboard, responses)),
-            "management": (settings.management_addr, management_app(switchboard, hub, metrics)),
+            "inference": (settings.inference_addr, inference_app(runtime, responses)),
+            "management": (settings.management_addr, management_app(runtime, hub, metrics)),
         }
         addresses = {
             name: await ports.enter_async_context(serve(app, address, f"--{name}-addr"))
@@ -52,7 +52,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         }
         _announce(addresses)
         await shutdown.requested.wait()
-        await _drain(switchboard, hub, settings.drain_timeout)
+        await _drain(runtime, hub, settings.drain_timeout)
         for task in running:
             task.cancel()
 
@@ -106,10 +106,10 @@ def _announce(addresses: Mapping[str, Address]) -> None:
     lifecycle.ready("balancer", **addresses)
 
 
-async def _drain(switchboard: Switchboard, hub: EventHub, within: float) -> None:
-    view = switchboard.view()
+async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:
+    view = runtime.view()
     logger.info("draining: %d requests may finish within %g s", len(view.requests), within)
-    await switchboard.drain(within)
+    await runtime.drain(within)
     hub.close()
-    switchboard.goodbye()
+    runtime.goodbye()
     logger.info("drained")

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
-from .doors.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
+from .api.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
 

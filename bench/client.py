@@ -18,7 +18,7 @@ DEADLINE = 300.0
 """Seconds after which an answer that has not ended is cut off, which is a failure."""
 
 
-class Exchange(asyncio.Protocol):
+class RequestLifecycle(asyncio.Protocol):
     """One request on a connection of its own.
 
     `underway` is done when bytes have come `underway_after` times, `ended` when the answer or the
@@ -76,24 +76,24 @@ class Client:
         """
         sent_at = time.perf_counter()
         try:
-            exchange = await self._send(wish, underway_after)
+            lifecycle = await self._send(wish, underway_after)
         except OSError as error:
             return Sample(sent_at=sent_at, ended_at=time.perf_counter(), failure=repr(error))
         if underway is not None:
-            await exchange.underway
+            await lifecycle.underway
             underway.set()
-        ended_at = await exchange.ended
+        ended_at = await lifecycle.ended
         return read_answer(
-            exchange.arrivals, self._dialect, wish, sent_at=sent_at, ended_at=ended_at
+            lifecycle.arrivals, self._dialect, wish, sent_at=sent_at, ended_at=ended_at
         )
 
-    async def _send(self, wish: Wish, underway_after: int) -> Exchange:
+    async def _send(self, wish: Wish, underway_after: int) -> RequestLifecycle:
         loop = asyncio.get_running_loop()
         request = self._request(wish)
-        _, exchange = await loop.create_connection(
-            lambda: Exchange(request, underway_after), self._host, self._port
+        _, lifecycle = await loop.create_connection(
+            lambda: RequestLifecycle(request, underway_after), self._host, self._port
         )
-        return exchange
+        return lifecycle
 
     def _request(self, wish: Wish) -> bytes:
         body = json.dumps(self._dialect.body(wish)).encode()

@@ -17,10 +17,10 @@ from time import perf_counter
 import numpy as np
 from rich.table import Table
 
-from arriero.agent.chat.gbnf import lark_of
-from arriero.agent.chat.lark import Lark
-from arriero.agent.engine.constraint import look
-from arriero.agent.engine.grammars import Grammars
+from arriero.agent.chat.grammar.gbnf import lark_of
+from arriero.agent.chat.grammar.lark import Lark
+from arriero.agent.engine.grammar.constraint import look
+from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.sequence import SequenceId

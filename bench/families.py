@@ -19,12 +19,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.family import Family
-from arriero.agent.chat.recognition import family_of
-from arriero.agent.chat.segmenter import Segmenter
-from arriero.agent.chat.segments import CallBegan, Said
-from arriero.agent.chat.template import ChatTemplate
-from arriero.agent.chat.tools import Tools
+from arriero.agent.chat.calls.segments import CallBegan, Said
+from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.family import Family
+from arriero.agent.chat.families.recognition import family_of
+from arriero.agent.chat.parsing.segmenter import Segmenter
+from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
 from bench.conversations import TOOLS
@@ -119,10 +119,10 @@ def _compared(
     thought: str | None,
     said: str | None,
 ) -> str:
-    chance = random.Random(written)
+    rng = random.Random(written)
     thoughts = family.thoughts
     is_thinking = bool(thoughts and before.rstrip().endswith(thoughts.opening))
-    answers = [_read(family, written, is_thinking, chance) for _ in range(NUM_CUTS)]
+    answers = [_read(family, written, is_thinking, rng) for _ in range(NUM_CUTS)]
     read = answers[0]
     wrong = []
     if any(answer != read for answer in answers):
@@ -136,9 +136,9 @@ def _compared(
     return f"differs, {'; '.join(wrong)}" if wrong else "equal"
 
 
-def _read(family: Family, written: str, is_thinking: bool, chance: random.Random) -> Answer:
+def _read(family: Family, written: str, is_thinking: bool, rng: random.Random) -> Answer:
     segmenter = Segmenter(family, is_thinking=is_thinking, tools=Tools(TOOLS))
-    places = sorted(chance.sample(range(len(written)), min(20, len(written))))
+    places = sorted(rng.sample(range(len(written)), min(20, len(written))))
     segments = []
     for begin, end in zip([0, *places], [*places, len(written)], strict=True):
         segments += segmenter.push(written[begin:end])

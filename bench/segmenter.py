@@ -16,11 +16,11 @@ from time import perf_counter_ns
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.families import family_named
-from arriero.agent.chat.prepared import Reading
-from arriero.agent.chat.tools import Tools
-from arriero.agent.chat.transcript import Transcript
-from arriero.agent.link.utterance import Utterance
+from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.output.transcript import Transcript
+from arriero.agent.generation.prepared import Reading
+from arriero.agent.generation.utterance import Utterance
 from arriero.shared.inference import RequestId
 from bench.arguments import at_least
 from bench.prompts import text

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from arriero.agent.chat.recognition import family_of
-from arriero.agent.chat.template import ChatTemplate
+from arriero.agent.chat.families.recognition import family_of
+from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import Messages
 from bench.conversations import CONVERSATIONS, Conversation, Message

@@ -12,7 +12,7 @@ from anthropic.types import Message
 
 from integration_tests.corpus import Case, cases, plain_cases
 from integration_tests.daemons import Fleet
-from tests.balancer.doors.anthropic.strict import checked_event, checked_message
+from tests.balancer.api.anthropic.strict import checked_event, checked_message
 
 MODEL = "arriero-demo"
 

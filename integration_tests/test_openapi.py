@@ -21,8 +21,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from arriero.balancer.doors.inference_api import inference_document
-from arriero.balancer.management.api import management_json
+from arriero.balancer.api.document import inference_document
+from arriero.balancer.management.operations import management_json
 from integration_tests.daemons import Fleet
 
 DOCUMENTS = {"inference": inference_document("0"), "management": json.loads(management_json("0"))}
@@ -115,7 +115,7 @@ def ask_anything(url: str, operation: APIOperation, mode: GenerationMode) -> set
     def ask(case: schemathesis.Case) -> None:
         make_answerable(case.body)
         if mode is GenerationMode.POSITIVE:
-            give_question(operation.path, case.body)
+            give_query(operation.path, case.body)
         for _ in range(NUM_TRIES):
             response = case.call(base_url=url, timeout=TIMEOUT)
             status = response.status_code
@@ -146,7 +146,7 @@ def make_answerable(body: Any) -> None:
         make_answerable(request)
 
 
-def give_question(path: str, body: Any) -> None:
+def give_query(path: str, body: Any) -> None:
     """What has to be there in one form or another, which a schema leaves open; and a short end."""
     if path in RESPONSES:
         body["input"] = body.get("input") or QUESTION

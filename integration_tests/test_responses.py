@@ -12,7 +12,7 @@ from openai.types.responses import Response
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
 from integration_tests.daemons import Fleet
-from tests.balancer.doors.openai.responses.strict import checked_event, checked_response
+from tests.balancer.api.openai.responses.strict import checked_event, checked_response
 
 MODEL = "arriero-demo"
 

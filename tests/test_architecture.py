@@ -2,8 +2,10 @@
 
 import ast
 import importlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,152 +14,151 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard")
 
 PURE = (
-    "agent.chat.argument_grammar",
-    "agent.chat.attribution",
-    "agent.chat.breakers",
-    "agent.chat.call_grammar",
-    "agent.chat.call_syntax",
+    "agent.chat.grammar.argument_grammar",
+    "agent.chat.output.attribution",
+    "agent.engine.sampling.breakers",
+    "agent.chat.grammar.call_grammar",
+    "agent.chat.families.call_syntax",
     "agent.chat.calls.gemma_calls",
     "agent.chat.calls.json_calls",
     "agent.chat.calls.literals",
     "agent.chat.calls.named_calls",
     "agent.chat.calls.python_calls",
     "agent.chat.calls.tagged_calls",
-    "agent.chat.channels",
-    "agent.chat.choices",
-    "agent.chat.echo",
-    "agent.chat.families",
-    "agent.chat.family",
-    "agent.chat.gbnf",
-    "agent.chat.gbnf_words",
-    "agent.chat.grammar",
-    "agent.chat.lark",
-    "agent.chat.message_form",
-    "agent.chat.notations",
-    "agent.chat.parts",
-    "agent.chat.passed_over",
-    "agent.chat.reader",
-    "agent.chat.reasoning_count",
-    "agent.chat.recognition",
-    "agent.chat.sandbox",
-    "agent.chat.schema",
-    "agent.chat.schema_check",
-    "agent.chat.schema_place",
-    "agent.chat.schema_ways",
-    "agent.chat.segmenter",
-    "agent.chat.segments",
-    "agent.chat.stop_strings",
-    "agent.chat.tag_notations",
-    "agent.chat.template",
-    "agent.chat.tools",
-    "agent.chat.transcript",
-    "agent.engine.accounting",
-    "agent.engine.candidates",
-    "agent.engine.admission",
+    "agent.chat.parsing.harmony",
+    "agent.generation.sampling_resolver",
+    "agent.chat.output.echo",
+    "agent.chat.families.families",
+    "agent.chat.families.family",
+    "agent.chat.grammar.gbnf",
+    "agent.chat.grammar.gbnf_words",
+    "agent.chat.grammar.grammar",
+    "agent.chat.grammar.lark",
+    "agent.chat.templates.message_form",
+    "agent.chat.families.notations",
+    "agent.chat.parsing.marker_parser",
+    "agent.chat.grammar.unenforced",
+    "agent.chat.calls.reader",
+    "agent.chat.output.reasoning_count",
+    "agent.chat.families.recognition",
+    "agent.chat.templates.sandbox",
+    "agent.chat.grammar.schema",
+    "agent.chat.calls.schema_check",
+    "agent.chat.grammar.schema_place",
+    "agent.chat.grammar.schema_ways",
+    "agent.chat.parsing.segmenter",
+    "agent.chat.calls.segments",
+    "agent.chat.output.stop_strings",
+    "agent.chat.families.tag_notations",
+    "agent.chat.templates.chat_template",
+    "agent.chat.calls.tools",
+    "agent.chat.output.transcript",
+    "agent.engine.scheduling.accounting",
+    "agent.engine.sampling.filters",
+    "agent.engine.scheduling.admission",
     "agent.engine.capacity",
-    "agent.engine.cells",
-    "agent.engine.chance",
-    "agent.engine.confidence",
-    "agent.engine.chunk_size",
-    "agent.engine.detokenizer",
-    "agent.engine.embedding_plan",
-    "agent.engine.fair_split",
-    "agent.engine.line",
-    "agent.engine.log_probs",
-    "agent.engine.memory",
-    "agent.engine.mirostat",
-    "agent.engine.planner",
-    "agent.engine.prefix_cache",
-    "agent.engine.progress",
-    "agent.engine.prompt_budget",
-    "agent.engine.recovery",
-    "agent.engine.recurrence",
-    "agent.engine.refusal",
-    "agent.engine.repetition",
-    "agent.engine.roster",
-    "agent.engine.sampling",
-    "agent.engine.scheduler",
+    "agent.engine.kv_cache.cells",
+    "agent.engine.sampling.mt19937",
+    "agent.engine.speculation.acceptance",
+    "agent.engine.embedding.chunk_size",
+    "agent.chat.output.detokenizer",
+    "agent.engine.embedding.embedding_plan",
+    "agent.engine.cost.linear_cost",
+    "agent.engine.sampling.log_probs",
+    "agent.engine.kv_cache.memory",
+    "agent.engine.sampling.mirostat",
+    "agent.engine.scheduling.planner",
+    "agent.engine.kv_cache.prefix_tree",
+    "agent.engine.scheduling.progress",
+    "agent.engine.scheduling.prefill_budget",
+    "agent.engine.scheduling.recovery",
+    "agent.engine.speculation.prompt_lookup",
+    "agent.engine.scheduling.refusal",
+    "agent.engine.sampling.dry",
+    "agent.engine.scheduling.queue",
+    "agent.engine.sampling.sampling",
+    "agent.engine.scheduling.scheduler",
     "agent.engine.sequence",
-    "agent.engine.speculation",
+    "agent.engine.speculation.speculation",
     "agent.engine.statistics",
     "agent.engine.step",
-    "agent.engine.mixing",
-    "agent.engine.shelf",
-    "agent.engine.step_cost",
-    "agent.engine.stored_prompt",
-    "agent.engine.writers",
-    "agent.engine.window",
+    "agent.engine.scheduling.step_mode",
+    "agent.engine.kv_cache.residency",
+    "agent.engine.cost.step_cost",
+    "agent.engine.prompt_store.stored_prompt",
+    "agent.engine.prompt_store.writers",
+    "agent.engine.scheduling.context_shift",
     "agent.link.active_request",
-    "agent.link.answer",
+    "agent.generation.answer",
     "agent.link.decisions",
     "agent.link.reporter",
     "agent.link.queries",
     "agent.link.requests",
     "agent.link.session",
     "agent.link.slots",
-    "agent.link.utterance",
-    "agent.restarts",
-    "balancer.doors.anthropic.api",
-    "balancer.doors.anthropic.blocks",
-    "balancer.doors.anthropic.errors",
-    "balancer.doors.anthropic.events",
-    "balancer.doors.anthropic.requests",
-    "balancer.doors.collected",
-    "balancer.doors.log_probs",
-    "balancer.doors.field_names",
-    "balancer.doors.given",
-    "balancer.doors.embed_inputs",
-    "balancer.doors.inference_api",
-    "balancer.doors.native_api",
-    "balancer.doors.native_events",
-    "balancer.doors.native_questions",
-    "balancer.doors.native_requests",
-    "balancer.doors.openai.answers",
-    "balancer.doors.openai.api",
-    "balancer.doors.openai.embeddings",
-    "balancer.doors.openai.errors",
-    "balancer.doors.openai.formats",
-    "balancer.doors.openai.log_probs",
-    "balancer.doors.openai.reasoning",
-    "balancer.doors.openai.requests",
-    "balancer.doors.openai.responses.api",
-    "balancer.doors.openai.responses.events",
-    "balancer.doors.openai.responses.items",
-    "balancer.doors.openai.responses.listing",
-    "balancer.doors.openai.responses.requests",
-    "balancer.doors.openai.responses.store",
-    "balancer.doors.openai.rerank",
-    "balancer.doors.openapi.bodies",
-    "balancer.doors.openapi.document",
-    "balancer.doors.openapi.schemas",
-    "balancer.doors.parts",
-    "balancer.doors.rpc",
-    "balancer.doors.vectors",
-    "balancer.fleet.abilities",
-    "balancer.fleet.alarms",
-    "balancer.fleet.asked",
+    "agent.generation.utterance",
+    "agent.supervision.restarts",
+    "balancer.api.anthropic.operations",
+    "balancer.api.anthropic.blocks",
+    "balancer.api.anthropic.errors",
+    "balancer.api.anthropic.events",
+    "balancer.api.anthropic.requests",
+    "balancer.api.common.accumulator",
+    "balancer.api.common.log_probs",
+    "balancer.api.common.field_names",
+    "balancer.api.common.body_fields",
+    "balancer.api.common.embed_inputs",
+    "balancer.api.document",
+    "balancer.api.native.operations",
+    "balancer.api.native.events",
+    "balancer.api.native.queries",
+    "balancer.api.native.requests",
+    "balancer.api.openai.answers",
+    "balancer.api.openai.operations",
+    "balancer.api.openai.embeddings",
+    "balancer.api.openai.errors",
+    "balancer.api.openai.formats",
+    "balancer.api.openai.log_probs",
+    "balancer.api.openai.reasoning",
+    "balancer.api.openai.requests",
+    "balancer.api.openai.responses.operations",
+    "balancer.api.openai.responses.events",
+    "balancer.api.openai.responses.items",
+    "balancer.api.openai.responses.listing",
+    "balancer.api.openai.responses.requests",
+    "balancer.api.openai.responses.store",
+    "balancer.api.openai.rerank",
+    "balancer.api.openapi.bodies",
+    "balancer.api.openapi.document",
+    "balancer.api.openapi.schemas",
+    "balancer.api.common.parts",
+    "balancer.api.native.rpc",
+    "balancer.api.common.vectors",
+    "balancer.fleet.model_registry",
+    "balancer.fleet.deadlines",
+    "balancer.fleet.queries.query",
     "balancer.fleet.decisions",
-    "balancer.fleet.desk",
-    "balancer.fleet.dispatch",
-    "balancer.fleet.exchange",
+    "balancer.fleet.queries.query_dispatcher",
+    "balancer.fleet.requests.dispatch",
+    "balancer.fleet.requests.request_lifecycle",
     "balancer.fleet.fleet",
-    "balancer.fleet.lane",
+    "balancer.fleet.queries.query_queue",
     "balancer.fleet.limits",
-    "balancer.fleet.matching",
-    "balancer.fleet.ranking",
-    "balancer.fleet.readable",
+    "balancer.fleet.requests.matching",
+    "balancer.fleet.priority_queue",
+    "balancer.fleet.runtime.readable",
     "balancer.fleet.recorder",
-    "balancer.fleet.requests",
-    "balancer.fleet.roster",
+    "balancer.fleet.requests.requests",
+    "balancer.fleet.registry",
     "balancer.fleet.tally",
     "balancer.fleet.view",
-    "balancer.management.api",
-    "balancer.management.shapes",
+    "balancer.management.operations",
+    "balancer.management.serializers",
     "balancer.management.throughput",
     "shared.errors",
     "shared.inference",
     "shared.messages",
-    "shared.pulse",
+    "shared.heartbeat",
     "shared.quantities",
     "shared.sampling",
     "shared.queries",
@@ -172,19 +173,109 @@ IMPURE = {
     *("time", "random", "logging", "socket", "threading"),
 }
 
-MAY_IMPORT = {
-    "shared": ("shared",),
-    "agent": ("agent", "shared"),
-    "agent.engine": ("agent.engine", "shared"),
-    "agent.chat": ("agent.chat", "agent.engine", "shared"),
-    "agent.link": ("agent.link", "agent.chat", "agent.engine", "shared"),
-    "balancer": ("balancer", "shared"),
-    "balancer.fleet": ("balancer.fleet", "shared"),
-    "balancer.doors": ("balancer.doors", "balancer.fleet", "shared"),
-    "balancer.management": ("balancer.management", "balancer.doors", "balancer.fleet", "shared"),
-    "dashboard": (),
+VOCABULARY = {
+    "agent.engine": (
+        "agent.engine.sampling",
+        "agent.engine.grammar",
+        "agent.engine.prompt_store",
+        "agent.engine.embedding",
+    ),
+    "balancer.fleet": (),
 }
-"""Which parts a part may know; the longest name that fits a module decides."""
+"""Rooms whose own files are words that the rooms below them share, and what those words need."""
+
+ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
+FLEET = ("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.queries")
+API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
+APIS = (
+    *("balancer.api.native", "balancer.api.anthropic"),
+    *("balancer.api.openai", "balancer.api.openai.responses"),
+)
+RUNTIME = ("balancer.fleet", "balancer.fleet.queries", "balancer.fleet.runtime")
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "shared": (),
+    "dashboard": (),
+    # ---- the engine, from the bottom up
+    "agent.engine.sampling": (),
+    "agent.engine.grammar": ("agent.engine.sampling",),
+    "agent.engine.prompt_store": (),
+    "agent.engine.embedding": (),
+    **VOCABULARY,
+    "agent.engine.sampling.breakers": ENGINE,
+    "agent.engine.sampling.sampler": ENGINE,
+    "agent.engine.embedding.embedder": ENGINE,
+    "agent.engine.cost": (),
+    "agent.engine.kv_cache": ENGINE,
+    "agent.engine.speculation": ("agent.engine.cost",),
+    "agent.engine.scheduling": (
+        *ENGINE,
+        "agent.engine.cost",
+        "agent.engine.kv_cache",
+        "agent.engine.speculation",
+    ),
+    "agent.engine.llama": (*ENGINE, "agent.engine.sampling.sampler"),
+    "agent.engine.worker": (*ENGINE, "agent.engine.scheduling", "agent.engine.llama"),
+    # ---- what a model speaks
+    "agent.chat.templates": ENGINE,
+    "agent.chat.calls": (),
+    "agent.chat.families": ("agent.chat.calls",),
+    "agent.chat.parsing": ("agent.chat.calls", "agent.chat.families"),
+    "agent.chat.grammar": (
+        "agent.chat.calls",
+        "agent.chat.families",
+        "agent.chat.parsing",
+        "agent.engine.grammar",
+    ),
+    "agent.chat.output": ("agent.engine.sampling",),
+    # ---- an agent
+    "agent.generation": ("agent.chat", *ENGINE, "agent.engine.sampling.breakers"),
+    "agent.link": ("agent.generation", *ENGINE, "agent.engine.embedding.embedder"),
+    "agent.cpu_cores": (),
+    "agent.settings": ("agent.cpu_cores", "agent.chat.families"),
+    "agent.supervision.supervisor_protocol": ("agent.settings",),
+    "agent.daemon": (
+        *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
+        *("agent.generation", "agent.chat.templates", *ENGINE),
+        *("agent.engine.embedding.embedder", "agent.engine.worker"),
+    ),
+    "agent.supervision": (
+        *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
+        *("agent.link", "agent.generation", *ENGINE, "agent.engine.llama"),
+    ),
+    "agent.__main__": ("agent.settings", "agent.supervision"),
+    # ---- a balancer
+    "balancer.fleet.requests": ("balancer.fleet",),
+    "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
+    "balancer.fleet.fleet": FLEET,
+    "balancer.fleet.runtime": (*FLEET, "balancer.fleet.fleet"),
+    "balancer.api.transport": (),
+    "balancer.api.openapi": (),
+    "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
+    "balancer.api.native": (*API, *RUNTIME),
+    "balancer.api.anthropic": (*API, *RUNTIME),
+    "balancer.api.openai": (*API, *RUNTIME, "balancer.api.anthropic"),
+    "balancer.api.openai.responses": (*API, *RUNTIME, "balancer.api.openai"),
+    "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document"),
+    "balancer.api.document": (*API, *APIS),
+    "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
+    "balancer.settings": ("balancer.api.openai.responses",),
+    "balancer.daemon": (
+        *("balancer.settings", "balancer.api.app", "balancer.management"),
+        "balancer.api.openai.responses",
+        *(*RUNTIME, "balancer.fleet.fleet"),
+    ),
+    "balancer.__main__": ("balancer.settings", "balancer.daemon"),
+}
+"""Which rooms a room may import besides itself and `shared`; `a.b` stands for `a.b` and all in it.
+
+The longest name that fits a module decides which room it is in. A file named here is a room of its
+own: it stands above or below the others in its folder.
+"""
+
+MOST_FILES = 14
+LARGER_ROOMS: dict[str, str] = {}
+"""Rooms with more files, and why."""
 
 
 def name_of(path: Path) -> str:
@@ -259,14 +350,90 @@ def test_a_pure_module_never_waits(name: str) -> None:
     assert not [node.lineno for node in ast.walk(tree) if isinstance(node, waits)]
 
 
+def room_of(name: str) -> str | None:
+    """The room that `name` is in; none for a package that only holds rooms."""
+    return max((room for room in MAY_IMPORT if is_within(name, room)), key=len, default=None)
+
+
+def rooms_in(allowed: str) -> set[str]:
+    """The room `allowed` and, if it is only a folder of rooms, all of them.
+
+    What is named alone (`agent.engine.sampling.sampler` beside `agent.engine.sampling`) has to be
+    allowed by name.
+    """
+    if allowed in MAY_IMPORT:
+        return {allowed}
+    return {room for room in MAY_IMPORT if is_within(room, allowed)}
+
+
+def allowed_for(room: str) -> set[str]:
+    known = {each for allowed in MAY_IMPORT[room] for each in rooms_in(allowed)}
+    return known | {room, "shared"}
+
+
+def strangers(name: str, imported: Iterable[str]) -> list[str]:
+    """What of `imported` the module `name` may not know, each with the rule that it breaks."""
+    room = room_of(name)
+    if room is None:
+        return []
+    allowed = allowed_for(room)
+    found = [
+        (each, other)
+        for each in imported
+        if each in FILES and FILES[each].name != "__init__.py"
+        if (other := room_of(each)) not in allowed
+    ]
+    rule = f"{room} may import {', '.join(sorted(allowed - {room}))}"
+    return [f"{name} imports {each}, which is in {other}; {rule}" for each, other in found]
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_a_module_knows_only_what_its_part_may_know(name: str) -> None:
-    part = max((part for part in MAY_IMPORT if is_within(name, part)), key=len)
-    ours = {each for each in imports(name) if each in FILES}
-    strangers = {
-        each for each in ours if not any(is_within(each, known) for known in MAY_IMPORT[part])
+def test_a_module_imports_only_what_its_room_may_import(name: str) -> None:
+    findings = strangers(name, imports(name))
+    assert not findings, "\n".join(findings)
+
+
+def test_an_import_against_an_arrow_is_named_with_its_rule() -> None:
+    [finding] = strangers("agent.chat.calls.tools", ["agent.engine.step", "shared.errors"])
+    assert finding.startswith("agent.chat.calls.tools imports agent.engine.step, which is in")
+    assert finding.endswith("; agent.chat.calls may import shared")
+    assert strangers("balancer.fleet.requests.dispatch", ["balancer.api.native.rpc"])
+
+
+def test_every_module_is_in_a_room() -> None:
+    homeless = [name for name in FILES if FILES[name].name != "__init__.py" and not room_of(name)]
+    assert not homeless, f"give them a room in MAY_IMPORT: {', '.join(homeless)}"
+
+
+def test_every_room_exists() -> None:
+    named = {*MAY_IMPORT, *(each for allowed in MAY_IMPORT.values() for each in allowed)}
+    gone = [room for room in named if not any(is_within(name, room) for name in FILES)]
+    assert not gone, f"take them off the table: {', '.join(gone)}"
+
+
+def test_arrows_between_rooms_run_one_way() -> None:
+    graph = {room: allowed_for(room) - {room} for room in MAY_IMPORT}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the rooms
+
+
+def test_no_room_is_crowded() -> None:
+    sizes = Counter(path.parent for path in FILES.values() if path.name != "__init__.py")
+    crowded = {
+        room: size
+        for folder, size in sizes.items()
+        if size > MOST_FILES
+        and (room := ".".join(folder.relative_to(ROOT).parts)) not in LARGER_ROOMS
     }
-    assert not strangers
+    assert not crowded, f"at most {MOST_FILES} files a room; split it, or say why in LARGER_ROOMS"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if FILES[name].name == "__init__.py"])
+def test_every_room_introduces_itself(name: str) -> None:
+    docstring = ast.get_docstring(ast.parse(FILES[name].read_text()))
+    assert docstring, "say what lives here, what it may import, and who comes in"
+    if name in MAY_IMPORT and "." in name:
+        assert "May import:" in docstring
+        assert "Comes in:" in docstring
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -6,7 +6,7 @@ from typing import Protocol
 from llguidance import LLTokenizer
 
 from ...shared.messages import ModelInfo
-from .embedding import EmbeddingModel
+from .embedding.embedding import EmbeddingModel
 
 
 class ModelError(Exception):

@@ -9,10 +9,10 @@ from typing import Literal, NewType
 
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
-from .constraint import Constraint
-from .log_probs import LogProbs
-from .sampling import Sampling
-from .stored_prompt import StoredPrompt
+from .grammar.constraint import Constraint
+from .prompt_store.stored_prompt import StoredPrompt
+from .sampling.log_probs import LogProbs
+from .sampling.sampling import Sampling
 
 SequenceId = NewType("SequenceId", int)
 """Unique in one agent process; not llama.cpp's `seq_id`, which is the number of a slot."""

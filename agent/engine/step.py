@@ -6,9 +6,9 @@ Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .log_probs import LogProbs
+from .prompt_store.stored_prompt import StoredPrompt
+from .sampling.log_probs import LogProbs
 from .sequence import SequenceId
-from .stored_prompt import StoredPrompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from queue import SimpleQueue
 
 from ...shared.errors import EngineFailed
 from .engine import Engine, LoadEngine
+from .fair_lock import FairLock
 from .llama.engine import load_engine
 from .loaded_model import LoadedModel
-from .scheduler import Scheduler
+from .prompt_store.stored_prompt import StoredPrompt
+from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
-from .stored_prompt import StoredPrompt
-from .turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Worker:
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
         )
-        self.turns = Turns()
+        self.lock = FairLock()
         """Who else computes with the model's weights takes turns with the steps."""
         self._on_step = on_step
         self._on_crash = on_crash
@@ -141,12 +141,12 @@ class Worker:
         self._publish(scheduler.statistics())
         self._loaded.set_result(engine.model)
         try:
-            _Service(engine, scheduler, self.turns, self._inbox, self._on_step, self._publish).run()
+            _Service(engine, scheduler, self.lock, self._inbox, self._on_step, self._publish).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
             self._on_crash(error)
         finally:
-            self.turns.close()
+            self.lock.close()
             engine.free()
 
 
@@ -157,14 +157,14 @@ class _Service:
         self,
         engine: Engine,
         scheduler: Scheduler,
-        turns: Turns,
+        lock: FairLock,
         inbox: SimpleQueue[_Command],
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         publish: Callable[[EngineStatistics], None],
     ) -> None:
         self._engine = engine
         self._scheduler = scheduler
-        self._turns = turns
+        self._lock = lock
         self._inbox = inbox
         self._on_step = on_step
         self._publish = publish
@@ -202,7 +202,7 @@ class _Service:
         step = self._scheduler.plan()
         if step is None:
             return
-        with self._turns:
+        with self._lock:
             started = time.perf_counter()
             outcome = self._engine.execute(step)
             ended = time.perf_counter()

@@ -1,1 +1,7 @@
-"""The agent's side of the socket to a balancer: a pure session under a thin connection."""
+"""The agent's side of the socket to one balancer: a pure session under a thin connection.
+
+Lives here: the session's decisions, the connection that carries them out, heartbeats, backoff,
+the outbound queue, slots, and queries.
+May import: `generation` and the engine's vocabulary; no template, parser or grammar.
+Comes in: the daemon, and the supervisor's stand-in.
+"""

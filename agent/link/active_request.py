@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import GenerateRequest, Notice, Rates, Usage
 from ...shared.messages import Ended, Item, Refused, Start
-from ..chat.prepared import Prepared
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .answer import Answer, noticed
+from ..generation.answer import Answer, noticed
+from ..generation.prepared import Prepared
 from .decisions import Abandon, Decision, Drop, Finish, Run, Save
 
 _NOT_SAVED = Notice("prompt_cache", "the engine failed before the prompt could be saved")

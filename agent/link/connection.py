@@ -20,9 +20,9 @@ from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.messages import Issue, Statistics, encode_from_agent
 from ...shared.queries import Query, Result
-from ..chat.prepared import Outcome
+from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from ..engine.stored_prompt import StoredPrompt
+from ..generation.prepared import Outcome
 from .backoff import Backoff
 from .decisions import (
     Abandon,
@@ -39,16 +39,16 @@ from .decisions import (
     Save,
     Send,
 )
+from .outbound import Outbound, dial
 from .session import Session
-from .wire import Wire, dial
 
 logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/agent-socket"
 
 
-class Workshop(Protocol):
-    """Who prepares and runs what the session takes on; see `workshop.Workshop`."""
+class Preparation(Protocol):
+    """Who prepares and runs what the session takes on; see `preparation.Preparation`."""
 
     def prepare(
         self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None], /
@@ -62,8 +62,8 @@ class Workshop(Protocol):
     def drop(self, id: SequenceId, /) -> None: ...
 
 
-class Clerk(Protocol):
-    """Who answers queries; see `clerk.Clerk`."""
+class QueryExecutor(Protocol):
+    """Who answers queries; see `query_executor.QueryExecutor`."""
 
     def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None], /) -> None: ...
     def dismiss(self, id: SequenceId, /) -> None: ...
@@ -76,20 +76,20 @@ class Connection:
         self,
         url: str,
         session: Session,
-        workshop: Workshop,
-        clerk: Clerk,
+        preparation: Preparation,
+        executor: QueryExecutor,
         *,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
-        dial: Callable[[str], Awaitable[Wire]] = dial,
+        dial: Callable[[str], Awaitable[Outbound]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """`on_connected`: a balancer let the agent in; `on_change`: slots may have become free."""
         self._url = url
         self._session = session
-        self._workshop = workshop
-        self._clerk = clerk
+        self._preparation = preparation
+        self._executor = executor
         self._on_connected = on_connected
         self._on_change = on_change
         self._dial = dial
@@ -97,7 +97,7 @@ class Connection:
         self._jitter = jitter
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._wire: Wire | None = None
+        self._outbound: Outbound | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._final_word: str | None = None
@@ -120,15 +120,15 @@ class Connection:
             if not self._is_stopping:
                 await asyncio.sleep(self._backoff.next_pause(self._jitter()))
 
-    async def _serve(self, wire: Wire) -> None:
-        self._wire = wire
+    async def _serve(self, outbound: Outbound) -> None:
+        self._outbound = outbound
         try:
             self._carry_out(self._session.connected(self._clock()))
-            await wire.serve(self._take)
+            await outbound.serve(self._take)
         finally:
             self._carry_out(self._session.disconnected())
-            self._wire = None
-        self._report_away("lost the balancer", wire.why_closed)
+            self._outbound = None
+        self._report_away("lost the balancer", outbound.why_closed)
 
     def _take(self, frame: str | bytes) -> None:
         self._carry_out(self._session.read(frame, self._clock()))
@@ -164,7 +164,7 @@ class Connection:
     def _stop(self, decisions: list[Decision]) -> None:
         self._is_stopping = True
         self._carry_out(decisions)
-        if self._wire is None and self._task is not None:
+        if self._outbound is None and self._task is not None:
             self._task.cancel()
 
     def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
@@ -200,21 +200,21 @@ class Connection:
             case MarkConnected():
                 self._mark_connected()
             case Prepare(id, request):
-                self._workshop.prepare(id, request, partial(self._prepared, id))
+                self._preparation.prepare(id, request, partial(self._prepared, id))
             case Abandon(id):
-                self._workshop.abandon(id)
+                self._preparation.abandon(id)
             case Run(sequence):
-                self._workshop.run(sequence)
+                self._preparation.run(sequence)
             case Finish(id):
-                self._workshop.finish(id)
+                self._preparation.finish(id)
             case Drop(id):
-                self._workshop.drop(id)
+                self._preparation.drop(id)
             case Save(id, key, prompt):
-                self._workshop.save(key, prompt, partial(self._saved, id))
+                self._preparation.save(key, prompt, partial(self._saved, id))
             case Consult(id, query):
-                self._clerk.consult(id, query, partial(self._answered, id))
+                self._executor.consult(id, query, partial(self._answered, id))
             case Dismiss(id):
-                self._clerk.dismiss(id)
+                self._executor.dismiss(id)
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):
@@ -224,12 +224,12 @@ class Connection:
                 assert_never(decision)
 
     def _put(self, frame: bytes) -> None:
-        if self._wire is not None:
-            self._wire.put(frame)
+        if self._outbound is not None:
+            self._outbound.put(frame)
 
     def _close(self, reason: str) -> None:
-        if self._wire is not None:
-            self._wire.close(reason)
+        if self._outbound is not None:
+            self._outbound.close(reason)
 
     def _mark_connected(self) -> None:
         self._backoff.reset()

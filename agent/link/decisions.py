@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ...shared.inference import GenerateRequest
 from ...shared.messages import Heartbeat, Hello, Output, Reply, Statistics, Status
 from ...shared.queries import Query
+from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId
-from ..engine.stored_prompt import StoredPrompt
 
 
 @dataclass(frozen=True, slots=True)

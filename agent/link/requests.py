@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ...shared.errors import InvalidRequest, RequestError, to_wire
 from ...shared.inference import Notice, RequestId
 from ...shared.messages import Busy, Item, Refused, Start
-from ..chat.prepared import Prepared
+from ..engine.prompt_store.writers import Writers
 from ..engine.sequence import SequenceId, SequenceOutput
-from ..engine.writers import Writers
+from ..generation.prepared import Prepared
 from .active_request import ActiveRequest, Change, saves_as
 from .decisions import Decision, Prepare
 from .slots import Slots

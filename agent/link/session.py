@@ -13,6 +13,7 @@ from typing import Literal, assert_never
 from pydantic import ValidationError
 
 from ...shared.errors import RequestError, ShuttingDown
+from ...shared.heartbeat import HeartbeatMonitor
 from ...shared.inference import Notice
 from ...shared.messages import (
     PROTOCOL_VERSION,
@@ -33,11 +34,10 @@ from ...shared.messages import (
     Withdraw,
     decode_from_balancer,
 )
-from ...shared.pulse import Pulse
 from ...shared.queries import Result
 from ...shared.validation import invalid
-from ..chat.prepared import Prepared
 from ..engine.sequence import SequenceId, SequenceOutput
+from ..generation.prepared import Prepared
 from .active_request import Change
 from .decisions import Close, Decision, GiveUp, MarkConnected, Send
 from .queries import Queries, declined
@@ -60,7 +60,7 @@ class Session:
         self._queries = queries
         self._statistics: Statistics | None = None
         self._state: Literal["offline", "greeting", "live"] = "offline"
-        self._pulse: Pulse | None = None
+        self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
 
     @property
@@ -83,32 +83,32 @@ class Session:
     def connected(self, now: float) -> list[Decision]:
         """There is a new connection."""
         self._state = "greeting"
-        self._pulse = Pulse(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
+        self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
         return [self._send(self._hello, now)]
 
     def disconnected(self) -> list[Decision]:
         """The connection is gone: drop what it asked for."""
         self._state = "offline"
-        self._pulse = None
+        self._heartbeat = None
         return [*self._requests.forget_all(), *self._queries.forget_all()]
 
     def next_deadline(self) -> float | None:
         """When to call `tick`, at the latest."""
-        if self._pulse is None:
+        if self._heartbeat is None:
             return None
-        deadline = self._pulse.next_deadline()
+        deadline = self._heartbeat.next_deadline()
         return deadline if self._drain_deadline is None else min(deadline, self._drain_deadline)
 
     def tick(self, now: float) -> list[Decision]:
         """Time went by."""
-        if self._pulse is None:
+        if self._heartbeat is None:
             return []
-        if self._pulse.is_lost(now):
-            return self._leave(f"the balancer was silent for {self._pulse.timeout:g} s")
+        if self._heartbeat.is_lost(now):
+            return self._leave(f"the balancer was silent for {self._heartbeat.timeout:g} s")
         if self._drain_deadline is not None and now >= self._drain_deadline:
             return self.fail(ShuttingDown("the agent stopped before the answer was complete"), now)
-        self._pulse.look(now)
-        return [self._send(Heartbeat(), now)] if self._pulse.is_due(now) else []
+        self._heartbeat.look(now)
+        return [self._send(Heartbeat(), now)] if self._heartbeat.is_due(now) else []
 
     # ---- what the balancer says
 
@@ -123,9 +123,9 @@ class Session:
 
     def received(self, message: FromBalancer, now: float) -> list[Decision]:
         """The balancer said something; on a connection that is over, nothing comes of it."""
-        if self._pulse is None:
+        if self._heartbeat is None:
             return []
-        self._pulse.heard(now)
+        self._heartbeat.heard(now)
         match message:
             case Welcome():
                 return self._welcomed(message, now)
@@ -156,7 +156,7 @@ class Session:
                 f"agent version {PROTOCOL_VERSION}; install the same release on both"
             )
         self._state = "live"
-        self._pulse = Pulse(
+        self._heartbeat = HeartbeatMonitor(
             now, interval=message.heartbeat_interval, timeout=message.heartbeat_timeout
         )
         decisions: list[Decision] = [MarkConnected()]
@@ -250,8 +250,8 @@ class Session:
         self._queries.check_integrity()
         if self._is_awaited and not self.is_live:
             raise RuntimeError("requests are held without a live connection")
-        if (self._pulse is None) != self.is_offline:
-            raise RuntimeError("a pulse without a connection, or the other way round")
+        if (self._heartbeat is None) != self.is_offline:
+            raise RuntimeError("a heartbeat monitor without a connection, or the other way round")
 
     def _answer(self, change: Change, now: float) -> list[Decision]:
         """Carry a change out; with the last answer, an agent that drains leaves."""
@@ -276,6 +276,6 @@ class Session:
     def _send(
         self, message: Hello | Status | Statistics | Output | Reply | Heartbeat, now: float
     ) -> Send:
-        if self._pulse is not None:
-            self._pulse.sent(now)
+        if self._heartbeat is not None:
+            self._heartbeat.sent(now)
         return Send(message)

@@ -1,1 +1,7 @@
-"""The heart of the balancer: queue, slots, exchanges and agents as pure cores, one shell."""
+"""The heart of the balancer: which request runs where, and what each client hears.
+
+Pure: no clock, socket or task. `fleet` composes `requests` (queue, slots, a request's life) and
+`queries` (embeddings, rankings, tokens) over what all share: agents (`registry`), models
+(`model_registry`), deadlines, limits and views. `runtime` is the shell around it.
+May import: `shared`. Comes in: `api`, `management`, the daemon.
+"""

@@ -1,4 +1,4 @@
-"""What the fleet's core decides, for the switchboard to carry out in this order."""
+"""What the fleet's core decides, for the fleet runtime to carry out in this order."""
 
 from dataclasses import dataclass
 from typing import NewType

@@ -1,6 +1,6 @@
 """The heart of the balancer: every event of clients, agents and time, and what follows from it.
 
-Composes the requests (dispatch and exchanges), the desk with its queries, and the roster. The
+Composes the requests (dispatch and lifecycles), the query dispatcher, and the registry. The
 caller carries the decisions out in their order, and calls `tick` at `next_deadline`.
 
 How races end:
@@ -51,13 +51,13 @@ from ...shared.messages import (
     Status,
     Welcome,
 )
-from .asked import Asked, Question
 from .decisions import Decision, Disconnect, LinkId, Send
-from .desk import Desk
-from .exchange import Exchange
 from .limits import Limits
-from .requests import Requests, refuse
-from .roster import Agent, Roster
+from .queries.query import QueryLifecycle, QueryRequest
+from .queries.query_dispatcher import QueryDispatcher
+from .registry import Agent, Registry
+from .requests.request_lifecycle import RequestLifecycle
+from .requests.requests import Requests, refuse
 from .view import FleetTotals, FleetView
 
 
@@ -71,9 +71,9 @@ class Fleet:
         self.limits = limits
         self.revision = 0
         self._version = version
-        self._roster = Roster(limits)
-        self._requests = Requests(limits, self._roster)
-        self._desk = Desk(limits, self._roster)
+        self._registry = Registry(limits)
+        self._requests = Requests(limits, self._registry)
+        self._dispatcher = QueryDispatcher(limits, self._registry)
         self._drained_at: float | None = None
         self._is_closed = False
         self._tokens_total = 0
@@ -81,16 +81,16 @@ class Fleet:
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
-        return id in self._requests or id in self._desk
+        return id in self._requests or id in self._dispatcher
 
     @property
     def is_idle(self) -> bool:
         """Whether every accepted request has ended."""
-        return len(self._requests) == 0 and len(self._desk) == 0
+        return len(self._requests) == 0 and len(self._dispatcher) == 0
 
     def next_deadline(self) -> float | None:
         """When to call `tick`; it may turn out that nothing was due yet."""
-        cores = (self._requests, self._desk, self._roster)
+        cores = (self._requests, self._dispatcher, self._registry)
         deadlines = [core.next_deadline() for core in cores]
         if not self.is_idle:
             deadlines.append(self._drained_at)
@@ -106,19 +106,19 @@ class Fleet:
         if self._drained_at is not None:
             error = _going_down()
         elif request.model is not None:
-            error = self._desk.abilities.misplaced("generate", request.model)
+            error = self._dispatcher.model_registry.misplaced("generate", request.model)
         if error is None:
             return [*decisions, *self._requests.open(id, request, now)]
-        return [*decisions, *refuse(Exchange(id, request, self.limits, now), error, now)]
+        return [*decisions, *refuse(RequestLifecycle(id, request, self.limits, now), error, now)]
 
-    def ask(self, id: RequestId, question: Question, now: float) -> list[Decision]:
+    def ask(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
         """A client asks something that takes no slot. Accepted as in `open`."""
         decisions = self._due(now)
         self.revision += 1
         if self._drained_at is None:
-            return [*decisions, *self._desk.open(id, question, now)]
-        asked = Asked(id, question, self.limits, now)
-        return [*decisions, *self._desk.refuse(asked, _going_down(), now)]
+            return [*decisions, *self._dispatcher.open(id, query_request, now)]
+        lifecycle = QueryLifecycle(id, query_request, self.limits, now)
+        return [*decisions, *self._dispatcher.refuse(lifecycle, _going_down(), now)]
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client has gone; nothing more is delivered to it."""
@@ -126,19 +126,19 @@ class Fleet:
         if id not in self:
             return decisions
         self.revision += 1
-        if (exchange := self._requests.get(id)) is not None:
-            return [*decisions, *self._requests.close(exchange, now)]
-        return [*decisions, *self._desk.close(id, now)]
+        if (lifecycle := self._requests.get(id)) is not None:
+            return [*decisions, *self._requests.close(lifecycle, now)]
+        return [*decisions, *self._dispatcher.close(id, now)]
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
         """Cancel all of these at once: none of them starts any more."""
         decisions = self._due(now)
         live = [id for id in dict.fromkeys(ids) if id in self]
-        exchanges = [e for id in live if (e := self._requests.get(id)) is not None]
-        queries = [id for id in live if id in self._desk]
+        lifecycles = [e for id in live if (e := self._requests.get(id)) is not None]
+        queries = [id for id in live if id in self._dispatcher]
         self.revision += len(live)
-        cancelled = self._requests.cancel(exchanges, now)
-        return [*decisions, *cancelled, *self._desk.cancel(queries, now)]
+        cancelled = self._requests.cancel(lifecycles, now)
+        return [*decisions, *cancelled, *self._dispatcher.cancel(queries, now)]
 
     # ---- agents
 
@@ -148,22 +148,22 @@ class Fleet:
         if (rejection := self._rejection(hello)) is not None:
             return [*decisions, Send(link, rejection), Disconnect(link, rejection.reason)]
         self.revision += 1
-        old = self._roster.link_of(hello.agent_id)
+        old = self._registry.link_of(hello.agent_id)
         if old is not None:
-            decisions += self._dismiss(self._roster[old], "the agent has dialled again", now)
-        agent = self._roster.joined(link, hello, now)
-        decisions.append(self._roster.send(link, self._welcome(), now))
+            decisions += self._dismiss(self._registry[old], "the agent has dialled again", now)
+        agent = self._registry.joined(link, hello, now)
+        decisions.append(self._registry.send(link, self._welcome(), now))
         decisions += self._requests.agent_joined(agent, now)
-        decisions += self._desk.agent_changed(agent, now)
+        decisions += self._dispatcher.agent_changed(agent, now)
         return [*decisions, *self._end_stranded(now)]
 
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
         """A frame came over a link."""
         decisions = self._due(now)
-        agent = self._roster.get(link)
+        agent = self._registry.get(link)
         if agent is None:
             return decisions
-        agent.pulse.heard(now)
+        agent.heartbeat.heard(now)
         match message:
             case Output():
                 for item in message.items:
@@ -173,7 +173,7 @@ class Fleet:
             case Status():
                 agent.changed(message)
                 decisions += self._requests.agent_changed(agent, now)
-                decisions += self._desk.agent_changed(agent, now)
+                decisions += self._dispatcher.agent_changed(agent, now)
             case Reply():
                 decisions += self._reply(agent, message, now)
             case Statistics():
@@ -188,7 +188,7 @@ class Fleet:
     def agent_left(self, link: LinkId, now: float) -> list[Decision]:
         """A link's socket is closed."""
         decisions = self._due(now)
-        agent = self._roster.get(link)
+        agent = self._registry.get(link)
         if agent is None:
             return decisions
         return [*decisions, *self._lose(agent, now), *self._end_stranded(now)]
@@ -209,8 +209,8 @@ class Fleet:
         """End what has not ended, let every agent go and none in."""
         decisions = self.drain(now, now)
         self._is_closed = True
-        for agent in list(self._roster):
-            decisions.append(self._roster.send(agent.link, Goodbye(), now))
+        for agent in list(self._registry):
+            decisions.append(self._registry.send(agent.link, Goodbye(), now))
             decisions += self._dismiss(agent, "the balancer is going down", now)
         return decisions
 
@@ -220,8 +220,8 @@ class Fleet:
         """The fleet in a few numbers, at a constant cost."""
         dispatch = self._requests.dispatch
         return FleetTotals(
-            num_agents=len(self._roster),
-            is_ready=dispatch.is_ready or self._desk.is_ready,
+            num_agents=len(self._registry),
+            is_ready=dispatch.is_ready or self._dispatcher.is_ready,
             is_draining=self._drained_at is not None,
             queue_depth=dispatch.num_waiting,
             queue_limit=self.limits.max_buffered_requests,
@@ -229,8 +229,8 @@ class Fleet:
             slots_busy=dispatch.num_running,
             tokens_total=self._tokens_total,
             items_ignored=self._items_ignored,
-            parts_waiting=self._desk.num_pending,
-            parts_asked=self._desk.num_asked,
+            parts_waiting=self._dispatcher.num_pending,
+            parts_asked=self._dispatcher.num_asked,
         )
 
     def view(self, now: float) -> FleetView:
@@ -238,8 +238,8 @@ class Fleet:
         num_busy = self._requests.dispatch.num_running_on
         totals = self.totals()
         return FleetView(
-            agents=tuple(agent.view(num_busy(agent.link), now) for agent in self._roster),
-            requests=(*self._requests.views(now), *self._desk.views(now)),
+            agents=tuple(agent.view(num_busy(agent.link), now) for agent in self._registry),
+            requests=(*self._requests.views(now), *self._dispatcher.views(now)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
 
@@ -247,29 +247,29 @@ class Fleet:
 
     def _item(self, agent: Agent, item: Item, now: float) -> Iterable[Decision]:
         requests = self._requests
-        exchange = requests.get(item.id)
-        if exchange is None or exchange.link != agent.link:
+        lifecycle = requests.get(item.id)
+        if lifecycle is None or lifecycle.link != agent.link:
             self._items_ignored += 1
             return ()
         match item:
             case Piece():
                 agent.num_tokens += len(item.tokens)
                 self._tokens_total += len(item.tokens)
-                return requests.gained(exchange, item, now)
+                return requests.gained(lifecycle, item, now)
             case CallStarted() | Called() | Noticed() | PromptRead():
-                return (exchange.told(item),)
+                return (lifecycle.told(item),)
             case Ended():
-                return requests.done(exchange, item, now)
-            case Refused() if item.error.code != ShuttingDown.code or exchange.has_streamed:
-                return requests.fail(exchange, from_wire(item.error), now)
+                return requests.done(lifecycle, item, now)
+            case Refused() if item.error.code != ShuttingDown.code or lifecycle.has_streamed:
+                return requests.fail(lifecycle, from_wire(item.error), now)
             case Refused() | Busy():
-                self._roster.rests(agent, now)
-                return requests.hand_back(exchange, now)
+                self._registry.rests(agent, now)
+                return requests.hand_back(lifecycle, now)
             case _:
                 assert_never(item)
 
     def _reply(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
-        decisions = self._desk.replied(agent, reply, now)
+        decisions = self._dispatcher.replied(agent, reply, now)
         if decisions is None:
             self._items_ignored += 1
             return []
@@ -297,8 +297,8 @@ class Fleet:
 
     def _lose(self, agent: Agent, now: float) -> list[Decision]:
         self.revision += 1
-        self._roster.left(agent.link)
-        return [*self._requests.agent_left(agent, now), *self._desk.agent_left(agent, now)]
+        self._registry.left(agent.link)
+        return [*self._requests.agent_left(agent, now), *self._dispatcher.agent_left(agent, now)]
 
     def _end_stranded(self, now: float) -> list[Decision]:
         """With draining, nobody waits whom no agent can serve."""
@@ -306,7 +306,7 @@ class Fleet:
             return []
         error = ShuttingDown("the balancer is shutting down and no agent can serve this")
         stranded = self._requests.end_stranded(error, now)
-        return [*stranded, *self._desk.end_stranded(error, now)]
+        return [*stranded, *self._dispatcher.end_stranded(error, now)]
 
     def _due(self, now: float) -> list[Decision]:
         """What has come due, in the order that starts nothing in vain."""
@@ -317,16 +317,16 @@ class Fleet:
         if self._drained_at is not None and self._drained_at <= now:
             error = ShuttingDown("the balancer shut down before the request had ended")
             decisions += self._requests.end_all(error, now)
-            decisions += self._desk.end_all(error, now)
-        agents = self._roster.due(now)
-        silent = [agent for agent in agents if agent.pulse.is_lost(now)]
-        heard = [agent for agent in agents if not agent.pulse.is_lost(now)]
+            decisions += self._dispatcher.end_all(error, now)
+        agents = self._registry.due(now)
+        silent = [agent for agent in agents if agent.heartbeat.is_lost(now)]
+        heard = [agent for agent in agents if not agent.heartbeat.is_lost(now)]
         for agent in silent:
             agent.is_accepting = False
             self._requests.agent_changed(agent, now)
-            self._desk.agent_changed(agent, now)
+            self._dispatcher.agent_changed(agent, now)
         decisions += self._requests.due(now)
-        decisions += self._desk.due(now)
+        decisions += self._dispatcher.due(now)
         for agent in silent:
             reason = f"silent for {self.limits.heartbeat_timeout:g} s"
             decisions += self._dismiss(agent, reason, now)
@@ -341,21 +341,21 @@ class Fleet:
         if agent.rested_at is not None and agent.rested_at <= now:
             agent.rested_at = None
             decisions += self._requests.agent_rested(agent, now)
-            decisions += self._desk.agent_changed(agent, now)
+            decisions += self._dispatcher.agent_changed(agent, now)
             self.revision += bool(decisions)
-        agent.pulse.look(now)
-        if agent.pulse.is_due(now):
-            decisions.append(self._roster.send(agent.link, Heartbeat(), now))
-        self._roster.seen_to(agent)
+        agent.heartbeat.look(now)
+        if agent.heartbeat.is_due(now):
+            decisions.append(self._registry.send(agent.link, Heartbeat(), now))
+        self._registry.seen_to(agent)
         return decisions
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        self._roster.check_integrity()
+        self._registry.check_integrity()
         self._requests.check_integrity()
-        self._desk.check_integrity()
+        self._dispatcher.check_integrity()
         if self.totals().num_agents != self._requests.dispatch.num_agents:
-            raise RuntimeError("the roster and dispatch know different agents")
+            raise RuntimeError("the registry and dispatch know different agents")
 
 
 def _going_down() -> ShuttingDown:

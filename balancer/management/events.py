@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
-from ..fleet.switchboard import Switchboard
+from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import FleetView
-from .shapes import Json, dumps, fleet_json, throughput_json
+from .serializers import Json, dumps, fleet_json, throughput_json
 from .throughput import Meter, Throughput
 
 MAX_SUBSCRIBERS = 64
@@ -68,13 +68,13 @@ class EventHub:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        runtime: FleetRuntime,
         *,
         clock: Callable[[], float] = time.monotonic,
         interval: float = THROUGHPUT_INTERVAL,
         max_subscribers: int = MAX_SUBSCRIBERS,
     ) -> None:
-        self._switchboard = switchboard
+        self._runtime = runtime
         self._clock = clock
         self._interval = interval
         self._max_subscribers = max_subscribers
@@ -93,7 +93,7 @@ class EventHub:
         """A mailbox with the whole fleet in it. Raises `RateLimited` or `ShuttingDown`."""
         self._check_open()
         mailbox = Mailbox()
-        mailbox.put("fleet", self._fleet_frame(self._switchboard.view()))
+        mailbox.put("fleet", self._fleet_frame(self._runtime.view()))
         self._mailboxes.add(mailbox)
         self._watched.set()
         self._unwatched.clear()
@@ -134,7 +134,7 @@ class EventHub:
             )
 
     async def _publish_fleet(self) -> None:
-        async for view in self._switchboard.watch():
+        async for view in self._runtime.watch():
             started = self._clock()
             self._publish("fleet", self._fleet_frame(view))
             await asyncio.sleep((self._clock() - started) / RENDER_SHARE)
@@ -142,10 +142,10 @@ class EventHub:
     async def _publish_throughput(self) -> None:
         self._throughput = Throughput()
         meter = Meter()
-        meter.look(self._switchboard.view(), self._clock())
+        meter.look(self._runtime.view(), self._clock())
         while True:
             await asyncio.sleep(self._interval)
-            view = self._switchboard.view()
+            view = self._runtime.view()
             self._throughput = meter.look(view, self._clock())
             frame = _frame("throughput", throughput_json(view, self._throughput))
             self._publish("throughput", frame)

@@ -8,34 +8,34 @@ from aiohttp import hdrs, web
 
 from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
-from ..doors import native_http
-from ..doors.http import MAX_BODY_BYTES, middlewares
-from ..doors.openapi.serve import openapi_routes
-from ..fleet import agent_socket
-from ..fleet.switchboard import Switchboard
+from ..api.native import routes
+from ..api.openapi.serve import openapi_routes
+from ..api.transport.http import MAX_BODY_BYTES, middlewares
+from ..fleet.runtime import agent_socket
+from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView
 from . import page
-from .api import management_json
 from .events import EventHub, stream_events
 from .metrics import Metrics
-from .shapes import Json, agent_json, dumps, request_json
+from .operations import management_json
+from .serializers import Json, agent_json, dumps, request_json
 from .throughput import Meter
 
 PLAYGROUND_PATH = "/api/v1/generate"
 """Of the native door, the path that the dashboard uses; on its own port, so no other origin."""
 
 
-def management_app(switchboard: Switchboard, hub: EventHub, metrics: Metrics) -> web.Application:
+def management_app(runtime: FleetRuntime, hub: EventHub, metrics: Metrics) -> web.Application:
     """Everything that the management port serves."""
     app = web.Application(middlewares=middlewares(), client_max_size=MAX_BODY_BYTES)
     app.on_response_prepare.append(_forbid_sniffing)
     app.add_routes(
         [
             web.get("/health", _health),
-            *_fleet_routes(switchboard),
+            *_fleet_routes(runtime),
             *_watching_routes(hub, metrics),
-            *agent_socket.routes(switchboard),
-            *_playground_routes(switchboard),
+            *agent_socket.routes(runtime),
+            *_playground_routes(runtime),
             *openapi_routes(management_json(version("arriero"))),
             *page.routes(),
         ]
@@ -44,26 +44,26 @@ def management_app(switchboard: Switchboard, hub: EventHub, metrics: Metrics) ->
 
 
 def _fleet_routes(
-    switchboard: Switchboard, clock: Callable[[], float] = time.monotonic
+    runtime: FleetRuntime, clock: Callable[[], float] = time.monotonic
 ) -> list[web.RouteDef]:
     meter = Meter()
 
     async def agents(_request: web.Request) -> web.Response:
-        view = switchboard.view()
+        view = runtime.view()
         throughput = meter.look(view, clock())
         return _json({"agents": [agent_json(agent, throughput) for agent in view.agents]})
 
     async def agent(request: web.Request) -> web.Response:
-        view = switchboard.view()
+        view = runtime.view()
         found = _find(view.agents, AgentId(request.match_info["id"]))
         return _json(agent_json(found, meter.look(view, clock())))
 
     async def requests(_request: web.Request) -> web.Response:
-        return _json({"requests": [request_json(each) for each in switchboard.view().requests]})
+        return _json({"requests": [request_json(each) for each in runtime.view().requests]})
 
     async def cancel(request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
-        if not switchboard.cancel([request_id]):
+        if not runtime.cancel([request_id]):
             raise NotFound(f"no request `{request_id[:100]}` is waiting or running")
         return _json({"id": request_id}, status=202)
 
@@ -89,10 +89,10 @@ def _watching_routes(hub: EventHub, metrics: Metrics) -> list[web.RouteDef]:
     ]
 
 
-def _playground_routes(switchboard: Switchboard) -> list[web.RouteDef]:
+def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
     return [
         route
-        for route in native_http.routes(switchboard)
+        for route in routes.routes(runtime)
         if isinstance(route, web.RouteDef) and route.path == PLAYGROUND_PATH
     ]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
+from arriero.agent.engine.fair_lock import FairLock
 from arriero.agent.engine.loaded_model import FillIn, LoadedModel
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import (
     NewSequence,
     SequenceEnd,
@@ -16,8 +18,6 @@ from arriero.agent.engine.sequence import (
     SequenceStats,
 )
 from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.stored_prompt import StoredPrompt
-from arriero.agent.engine.turns import Turns
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Cancel,
@@ -79,7 +79,7 @@ class FakeWorker:
     def __init__(self, path: Path, **settings: object) -> None:
         self.path = path
         self.settings = settings
-        self.turns = Turns()
+        self.lock = FairLock()
         self.on_step: Callable[[tuple[SequenceOutput, ...]], None] | None = None
         self.on_crash: Callable[[BaseException], None] | None = None
         self.model = byte_model()

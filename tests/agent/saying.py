@@ -9,9 +9,9 @@ from pathlib import Path
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 
-from arriero.agent.engine.constraint import Constraint, Course, Mask
-from arriero.agent.engine.detokenizer import Detokenizer
-from arriero.agent.engine.grammars import Grammars
+from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask
+from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
 from arriero.agent.engine.llama.log import route_log
 from arriero.agent.engine.llama.vocab import LlamaVocab
@@ -73,11 +73,11 @@ def say(
     """What a model says that knows nothing; it likes what ends JSON, to come to an end at all."""
     vocab = demo_vocab()
     course = constraint.begin(at_once)
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     detokenizer = Detokenizer(lambda token: (shown or {}).get(token) or vocab.piece(token))
     text = ""
     for _ in range(max_tokens):
-        row = chance.normal(size=vocab.size).astype(np.float32)
+        row = rng.normal(size=vocab.size).astype(np.float32)
         for token in range(vocab.size):
             if vocab.piece(token) in (b'"', b"}", b"]", b"\n"):
                 row[token] += 3

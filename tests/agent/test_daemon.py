@@ -10,10 +10,10 @@ import pytest
 
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.stored_prompt import StoredPrompt
-from arriero.agent.lifeline import Lifeline, Loaded, Ready, Report
 from arriero.agent.settings import AgentSettings
+from arriero.agent.supervision.supervisor_protocol import Loaded, Ready, Report, SupervisorChannel
 from arriero.shared.inference import AgentId, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import (
@@ -61,8 +61,8 @@ class Agent:
         self.settings = AgentSettings(**{"model": MODEL, "name": "box", **settings})
         self.shutdown = Shutdown()
         self.reports: list[Report] = []
-        self.lifeline = Lifeline(AgentId("a1"), self.reports.append)
-        self.lifeline.issues.put_nowait(())
+        self.channel = SupervisorChannel(AgentId("a1"), self.reports.append)
+        self.channel.issues.put_nowait(())
 
     def make_worker(self, model_path: Path, **settings: Any) -> FakeWorker:
         self.worker.path, self.worker.settings = model_path, settings
@@ -71,7 +71,7 @@ class Agent:
         return self.worker
 
     async def run(self) -> None:
-        await daemon.main(self.settings, self.shutdown, self.lifeline, make_worker=self.make_worker)
+        await daemon.main(self.settings, self.shutdown, self.channel, make_worker=self.make_worker)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -155,29 +155,29 @@ async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
 
 async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None:
     agent = Agent(balancer=(balancer.url,))
-    agent.lifeline.issues.get_nowait()
-    agent.lifeline.report = lambda report: loaded.set_result(report)
+    agent.channel.issues.get_nowait()
+    agent.channel.report = lambda report: loaded.set_result(report)
     loaded: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
     async with agent.running():
         assert await loaded == Loaded()
         assert balancer.paths == []
         agent.shutdown.request("SIGTERM")
-        agent.lifeline.issues.put_nowait(())
+        agent.channel.issues.put_nowait(())
     assert balancer.paths == []
 
 
 async def test_tells_of_crashes_and_when_they_are_forgotten(balancer: FakeBalancer) -> None:
     agent = Agent(balancer=(balancer.url,))
     agent.worker.model = byte_model("{% if %}")
-    agent.lifeline.issues.get_nowait()
-    agent.lifeline.issues.put_nowait((CRASHED,))
+    agent.channel.issues.get_nowait()
+    agent.channel.issues.put_nowait((CRASHED,))
     async with agent.running():
         peer = await balancer.peer()
         status = await peer.next()
         assert isinstance(status, Status)
         template, crash = status.issues
         assert crash == CRASHED
-        agent.lifeline.issues.put_nowait(())
+        agent.channel.issues.put_nowait(())
         status = await peer.next()
         assert isinstance(status, Status)
         assert status.issues == (template,)

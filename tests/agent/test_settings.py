@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.cores import default_threads
+from arriero.agent.cpu_cores import default_threads
 from arriero.agent.settings import AgentSettings
 from arriero.shared.settings.load import load
 from arriero.shared.settings.sources import SettingsError

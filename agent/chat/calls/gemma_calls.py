@@ -2,8 +2,8 @@
 
 import re
 
-from ..reader import Markers, Parse, Reader
 from .literals import as_json, as_text
+from .reader import Markers, Parse, Reader
 
 MAX_DEPTH = 64
 """Objects and lists within each other; what goes deeper is no call any more."""

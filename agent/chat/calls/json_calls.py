@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from ..reader import UNLIMITED, Parse, Reader
+from .reader import UNLIMITED, Parse, Reader
 
 MAX_HELD = 8192
 """Characters of what may be a call and shows no name yet; beyond, it is none."""

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-from ..reader import Parse, Reader
 from .json_calls import json_value
+from .reader import Parse, Reader
 
 MAX_HEADER = 256
 """Characters of a header; what goes on without arguments is no call."""

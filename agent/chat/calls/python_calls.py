@@ -5,8 +5,8 @@ Each argument is held until it is whole, since what is one depends on where it e
 
 import re
 
-from ..reader import Parse, Reader
 from .literals import as_json, as_text
+from .reader import Parse, Reader
 
 MAX_VALUE = 65_536
 """Characters of one argument; what is longer ends the call."""

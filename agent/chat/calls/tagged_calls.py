@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
-from ..reader import Markers, Parse, Reader
-from ..tools import Tools
 from .json_calls import hold, json_value
 from .literals import as_text
+from .reader import Markers, Parse, Reader
+from .tools import Tools
 
 _NAME = re.compile(r"[\w.:-]*")
 _DIGITS = re.compile(r"\d*")

@@ -1,5 +1,7 @@
 """The only place that knows llama.cpp: its low-level calls, one idea a file.
 
+May import: the engine's vocabulary and its sampler. Comes in: the worker, the daemon.
+
 Importing it settles how long llama.cpp's threads spin before they sleep when they wait for each
 other, which happens at every layer. The OpenMP runtime's default is milliseconds: fine on a machine
 of one's own, but where another process (a second agent, say) wants the same cores each step takes

@@ -14,8 +14,8 @@ import numpy as np
 
 from ....shared.errors import EngineFailed
 from ....shared.queries import Pooling
-from ..embedding_plan import Slice
-from ..pooling import Rows
+from ..embedding.embedding_plan import Slice
+from ..embedding.pooling import Rows
 from ..sequence import SequenceId
 from ..step import Run
 from .batch import Batch

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....shared.messages import ModelInfo
-from ..candidates import Row
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
-from ..log_probs import LogProbs
+from ..sampling.filters import Row
+from ..sampling.log_probs import LogProbs
+from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
 from ..step import (
     Aborted,
@@ -49,7 +50,6 @@ from .encoder import EncoderEngine
 from .grammar_tokens import grammar_tokens
 from .log import route_log
 from .model import Model
-from .sampler import Sampler
 
 logger = logging.getLogger(__name__)
 

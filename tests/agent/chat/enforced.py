@@ -1,6 +1,6 @@
 """Notations of calls that answers can be held to: a family, and what its template has in it."""
 
-from arriero.agent.chat.family import FamilyName
+from arriero.agent.chat.families.family import FamilyName
 
 NOTATIONS: list[tuple[FamilyName, str]] = [
     ("qwen", "<function="),

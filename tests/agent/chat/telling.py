@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from arriero.agent.chat.families import family_named
-from arriero.agent.chat.family import Family
-from arriero.agent.chat.reader import Parse, Reader
-from arriero.agent.chat.segmenter import Segmenter
-from arriero.agent.chat.segments import CallBegan, CallEnded, Said, Segment
-from arriero.agent.chat.tools import Tools
+from arriero.agent.chat.calls.reader import Parse, Reader
+from arriero.agent.chat.calls.segments import CallBegan, CallEnded, Said, Segment
+from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.families.family import Family
+from arriero.agent.chat.parsing.segmenter import Segmenter
 
 TOOLS = Tools(
     [

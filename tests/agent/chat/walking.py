@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from arriero.agent.engine.constraint import Constraint
-from arriero.agent.engine.detokenizer import Detokenizer
+from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.engine.grammar.constraint import Constraint
 from tests.agent.saying import at_once, demo_vocab
 
 
@@ -23,7 +23,7 @@ def walk(
     At any place one of `words` may be begun; it is written as far as it is allowed.
     """
     vocab = demo_vocab()
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     spelled = [spelled_out(word, shown) for word in words]
     course = constraint.begin(at_once)
     detokenizer = Detokenizer(lambda token: shown.get(token) or vocab.piece(token))
@@ -34,14 +34,14 @@ def walk(
         assert course.failure is None
         allowed = np.flatnonzero(np.isfinite(row))
         ends = [token for token in allowed if int(token) in vocab.end_tokens]
-        if ends and (len(ends) == len(allowed) or chance.random() < 0.3):
+        if ends and (len(ends) == len(allowed) or rng.random() < 0.3):
             return text + detokenizer.flush()
-        if not planned and chance.random() < 0.6:
-            planned = list(chance.choice(spelled))
+        if not planned and rng.random() < 0.6:
+            planned = list(rng.choice(spelled))
         token = planned.pop(0) if planned else -1
         if token not in allowed or token in ends:
             planned = []
-            token = int(chance.choice([each for each in allowed if each not in ends]))
+            token = int(rng.choice([each for each in allowed if each not in ends]))
         course.accept(token)
         text += detokenizer.push((token,))
     return None

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arriero.agent.engine.embedding_plan import Slice
-from arriero.agent.engine.pooling import Rows
+from arriero.agent.engine.embedding.embedding_plan import Slice
+from arriero.agent.engine.embedding.pooling import Rows
 from arriero.shared.errors import EngineFailed
 from arriero.shared.queries import Pooling
 

@@ -12,7 +12,8 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
-from arriero.agent.engine.log_probs import LogProbs
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Aborted,
@@ -31,7 +32,6 @@ from arriero.agent.engine.step import (
     Run,
     Step,
 )
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.shared.messages import ModelInfo
 
 VOCAB_SIZE = 50

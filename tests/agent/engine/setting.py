@@ -1,18 +1,18 @@
 """The scheduler's parts around one roster and one memory, for tests of one part at a time."""
 
-from arriero.agent.engine.accounting import Accounting
-from arriero.agent.engine.memory import Memory
-from arriero.agent.engine.mixing import Mixing
-from arriero.agent.engine.planner import Planner
-from arriero.agent.engine.progress import Progress
-from arriero.agent.engine.prompt_budget import PromptBudget
-from arriero.agent.engine.recovery import Recovery
-from arriero.agent.engine.roster import Roster
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.accounting import Accounting
+from arriero.agent.engine.scheduling.planner import Planner
+from arriero.agent.engine.scheduling.prefill_budget import PrefillBudget
+from arriero.agent.engine.scheduling.progress import Progress
+from arriero.agent.engine.scheduling.queue import SequenceQueue
+from arriero.agent.engine.scheduling.recovery import Recovery
+from arriero.agent.engine.scheduling.step_mode import StepMode
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.speculation import Speculation
+from arriero.agent.engine.speculation.speculation import Speculation
 from arriero.agent.engine.statistics import Tally
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from tests.agent.engine.fake_engine import END_TOKEN
 
 CEILING = 64
@@ -30,21 +30,21 @@ class Setting:
         max_draft: int = 0,
         most_mixed: int = 64,
     ) -> None:
-        self.roster = Roster(slots)
+        self.queue = SequenceQueue(slots)
         self.memory = Memory(
             slots=slots, holders=8, num_cells=num_cells, can_share=can_share, most_parked=1000
         )
         self.tally = Tally()
-        budget = PromptBudget(batch_size=64, max_stall=0.5)
+        budget = PrefillBudget(batch_size=64, max_stall=0.5)
         end_tokens = frozenset({END_TOKEN})
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
-        mixing = Mixing(most_mixed)
+        step_mode = StepMode(most_mixed)
         self.planner = Planner(
-            self.roster, self.memory, budget, speculation, mixing, self.tally, most_scored=8
+            self.queue, self.memory, budget, speculation, step_mode, self.tally, most_scored=8
         )
-        self.recovery = Recovery(self.roster, self.memory, self.planner, self.tally)
+        self.recovery = Recovery(self.queue, self.memory, self.planner, self.tally)
         self.accounting = Accounting(
-            self.roster,
+            self.queue,
             self.memory,
             budget,
             speculation,
@@ -75,5 +75,5 @@ class Setting:
             scores_prompt=scores_prompt,
         )
         one = Progress(sequence, arrival=number, ceiling=CEILING)
-        self.roster.wait(one)
+        self.queue.wait(one)
         return one

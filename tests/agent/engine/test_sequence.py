@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import (
     NewSequence,
     SequenceEnd,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.loaded_model import ModelError
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone, state_of

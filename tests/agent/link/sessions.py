@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
-from arriero.agent.chat.prepared import Prepared
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.prompt_store.writers import Writers
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import (
     ContextShift,
     SequenceEnd,
@@ -13,7 +13,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.engine.writers import Writers
+from arriero.agent.generation.prepared import Prepared
 from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import Session

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceEnd
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.link.active_request import ActiveRequest, Change
 from arriero.agent.link.decisions import Abandon, Drop, Finish, Run, Save
 from arriero.shared.errors import EngineFailed, to_wire

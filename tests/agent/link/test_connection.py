@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.chat.prepare import Preparer
-from arriero.agent.chat.text_desk import TextDesk
+from arriero.agent.engine.prompt_store.writers import Writers
 from arriero.agent.engine.sequence import SequenceOutput
-from arriero.agent.engine.writers import Writers
-from arriero.agent.link.clerk import Clerk
+from arriero.agent.generation.preparation import Preparation
+from arriero.agent.generation.preparer import Preparer
+from arriero.agent.generation.text_queries import TextQueries
 from arriero.agent.link.connection import Connection
+from arriero.agent.link.outbound import Outbound, dial
+from arriero.agent.link.query_executor import QueryExecutor
 from arriero.agent.link.slots import Slots
-from arriero.agent.link.wire import Wire, dial
-from arriero.agent.link.workshop import Workshop
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import RequestId
 from arriero.shared.lifecycle import StartupError
@@ -46,8 +46,8 @@ class House:
         self.worker = FakeWorker(Path("m.gguf"))
         self.worker.on_step = self.stepped
         preparer = Preparer(byte_model(), 16)
-        self.workshop = Workshop(preparer, self.worker)
-        self.clerk = Clerk(TextDesk(byte_model().vocab, preparer), None)
+        self.preparation = Preparation(preparer, self.worker)
+        self.executor = QueryExecutor(TextQueries(byte_model().vocab, preparer), None)
         self.numbers = numbers()
         self.connections: list[Connection] = []
         self.welcomes: asyncio.Queue[str] = asyncio.Queue()
@@ -64,8 +64,8 @@ class House:
         connection = Connection(
             url,
             session,
-            self.workshop,
-            self.clerk,
+            self.preparation,
+            self.executor,
             on_connected=lambda: self.welcomes.put_nowait(url),
             on_change=self.slots_changed,
             dial=self.dial,
@@ -74,7 +74,7 @@ class House:
         self.connections.append(connection)
         return connection
 
-    async def dial(self, url: str) -> Wire:
+    async def dial(self, url: str) -> Outbound:
         self.dials.put_nowait(url)
         return await dial(url)
 
@@ -110,8 +110,8 @@ async def balancer() -> AsyncIterator[FakeBalancer]:
 async def house() -> AsyncIterator[House]:
     house = House()
     yield house
-    house.workshop.close()
-    house.clerk.close()
+    house.preparation.close()
+    house.executor.close()
 
 
 async def test_hello_goes_to_the_agents_door(house: House, balancer: FakeBalancer) -> None:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from arriero.agent.engine.prompt_store.writers import Writers
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
-from arriero.agent.engine.writers import Writers
 from arriero.agent.link.active_request import Change
 from arriero.agent.link.decisions import Abandon, Drop, Prepare, Run
 from arriero.agent.link.requests import Requests

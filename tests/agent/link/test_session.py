@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
@@ -25,6 +25,7 @@ from arriero.agent.link.decisions import (
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest, ShuttingDown, to_wire
+from arriero.shared.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
@@ -43,7 +44,6 @@ from arriero.shared.messages import (
     Withdraw,
     encode_from_balancer,
 )
-from arriero.shared.pulse import SECOND_LOOK
 from arriero.shared.queries import Declined, Tokenize, Tokenized
 from tests.agent.link.sessions import (
     ENDED,

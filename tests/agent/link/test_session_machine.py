@@ -13,11 +13,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from arriero.agent.chat.prepared import Prepared
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.prompt_store.writers import Writers
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.engine.stored_prompt import StoredPrompt
-from arriero.agent.engine.writers import Writers
+from arriero.agent.generation.prepared import Prepared
 from arriero.agent.link.decisions import (
     Abandon,
     Close,
@@ -35,6 +35,7 @@ from arriero.agent.link.decisions import (
 )
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import (
     Ask,
@@ -54,7 +55,6 @@ from arriero.shared.messages import (
     Statistics,
     Withdraw,
 )
-from arriero.shared.pulse import SECOND_LOOK
 from arriero.shared.queries import Tokenize, Tokenized
 from tests.agent.link.sessions import make_requests, make_session, numbers, welcome
 
@@ -82,7 +82,7 @@ RESULT = Tokenized(tokens=(1,))
 
 
 @dataclass
-class Asked:
+class QueryLifecycle:
     """A request as its balancer knows it: not answered yet. `key`: it is to be saved."""
 
     key: str | None = None
@@ -113,7 +113,7 @@ class Balancer:
             ),
             query_numbers=query_numbers,
         )
-        self.open: dict[RequestId, Asked] = {}
+        self.open: dict[RequestId, QueryLifecycle] = {}
         self.preparing: set[SequenceId] = set()
         self.running: set[SequenceId] = set()
         self.finishing: set[SequenceId] = set()  # of those that run
@@ -210,11 +210,11 @@ class Balancer:
             case Noticed():
                 assert asked.sequence is not None
             case Busy():
-                assert asked == Asked(asked.key)
+                assert asked == QueryLifecycle(asked.key)
                 assert self.drained_at is not None or self.slots.num_free == 0
                 del self.open[item.id]
 
-    def _check_answer(self, asked: Asked, reason: str) -> None:
+    def _check_answer(self, asked: QueryLifecycle, reason: str) -> None:
         given = self.given.get(asked.sequence, []) if asked.sequence else []
         stop = TEXTS.index(STOP)
         taken = given[: given.index(stop) + 1] if stop in given else given
@@ -266,14 +266,14 @@ class Machine(RuleBasedStateMachine):
             taken = {key for each in self.balancers for key in each.keys}
             can_start = self.slots.num_free and balancer.drained_at is None
             request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
-            balancer.open[name] = Asked(key)
+            balancer.open[name] = QueryLifecycle(key)
             self.say(which, Start(id=name, request=request))
             assert (name in balancer.open) == bool(can_start and key not in taken)
 
     @rule(which=st.integers(0, 1), name=NAMES)
     def cancel(self, which: int, name: RequestId) -> None:
         balancer = self.balancers[which]
-        asked = balancer.open.get(name, Asked())
+        asked = balancer.open.get(name, QueryLifecycle())
         is_complete = asked.sequence in balancer.finishing or asked.sequence in balancer.saving
         self.say(which, Cancel(id=name))
         assert (name in balancer.open) == is_complete

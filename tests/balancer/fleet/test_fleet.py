@@ -16,9 +16,10 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.requests import MAX_AGENTS_LOST
-from arriero.balancer.fleet.roster import BUSY_PAUSE
+from arriero.balancer.fleet.registry import BUSY_PAUSE
+from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
+from arriero.shared.heartbeat import SECOND_LOOK
 from arriero.shared.inference import (
     Begun,
     Done,
@@ -45,7 +46,6 @@ from arriero.shared.messages import (
     Statistics,
     Welcome,
 )
-from arriero.shared.pulse import SECOND_LOOK
 from tests.balancer.fleet.builders import (
     busy,
     codes,

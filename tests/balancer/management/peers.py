@@ -1,27 +1,20 @@
-"""Agents as the switchboard knows them, without a socket."""
+"""Agents as the fleet runtime knows them, without a socket."""
 
 import asyncio
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import (
-    PROTOCOL_VERSION,
-    FromBalancer,
-    Hello,
-    Output,
-    Piece,
-    Start,
-)
+from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
 from tests.balancer.management.views import MODEL
 
 
 class Peer:
     """An agent that remembers what it was told and answers when the test says so."""
 
-    def __init__(self, switchboard: Switchboard, name: str, *, slots: int = 2) -> None:
+    def __init__(self, runtime: FleetRuntime, name: str, *, slots: int = 2) -> None:
         self.messages: list[FromBalancer] = []
-        self._switchboard = switchboard
+        self._runtime = runtime
         hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=AgentId(f"id-{name}"),
@@ -30,7 +23,7 @@ class Peer:
             slots=slots,
             model=MODEL,
         )
-        self._link: LinkId = switchboard.agent_joined(self, hello)
+        self._link: LinkId = runtime.agent_joined(self, hello)
 
     def send(self, message: FromBalancer) -> None:
         self.messages.append(message)
@@ -45,10 +38,10 @@ class Peer:
     def generate(self, request: RequestId, num_tokens: int) -> None:
         """Give `request` a piece of text of so many tokens."""
         piece = Piece(id=request, text="word", tokens=tuple(range(num_tokens)))
-        self._switchboard.agent_said(self._link, Output(items=(piece,)))
+        self._runtime.agent_said(self._link, Output(items=(piece,)))
 
     def leave(self) -> None:
-        self._switchboard.agent_left(self._link)
+        self._runtime.agent_left(self._link)
 
 
 class EagerPeer(Peer):

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient
 
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.events import EventHub, Mailbox
 from arriero.balancer.management.metrics import Metrics
@@ -20,7 +20,7 @@ from arriero.shared.inference import GenerateRequest
 from tests.balancer.management.peers import Peer
 
 
-class CountingSwitchboard(Switchboard):
+class CountingFleetRuntime(FleetRuntime):
     """Counts how often the fleet was looked at."""
 
     num_views = 0
@@ -81,30 +81,30 @@ async def test_a_closed_mailbox_has_nothing_more() -> None:
 
 
 async def test_who_subscribes_gets_the_whole_fleet_at_once(
-    switchboard: Switchboard, hub: EventHub
+    runtime: FleetRuntime, hub: EventHub
 ) -> None:
-    Peer(switchboard, "a")
+    Peer(runtime, "a")
     with hub.subscribe() as mailbox:
         ((name, body),) = events(await mailbox.take())
     assert name == "fleet"
     assert [agent["name"] for agent in body["agents"]] == ["a"]
 
 
-async def test_changes_follow(switchboard: Switchboard, hub: EventHub) -> None:
+async def test_changes_follow(runtime: FleetRuntime, hub: EventHub) -> None:
     async with running(hub):
         with hub.subscribe() as mailbox:
             await until(mailbox, "fleet", [])
-            peer = Peer(switchboard, "a")
+            peer = Peer(runtime, "a")
             await until(mailbox, "fleet", ["a"])
             peer.leave()
             await until(mailbox, "fleet", [])
 
 
-async def test_throughput_is_measured_while_somebody_watches(switchboard: Switchboard) -> None:
+async def test_throughput_is_measured_while_somebody_watches(runtime: FleetRuntime) -> None:
     now = [0.0]
-    hub = EventHub(switchboard, clock=lambda: now[0], interval=0.0)
-    peer = Peer(switchboard, "a")
-    stream = switchboard.open(GenerateRequest(prompt="Once"))
+    hub = EventHub(runtime, clock=lambda: now[0], interval=0.0)
+    peer = Peer(runtime, "a")
+    stream = runtime.open(GenerateRequest(prompt="Once"))
     async with running(hub):
         with hub.subscribe() as mailbox:
             while "throughput" not in [name for name, _ in events(await mailbox.take())]:
@@ -122,7 +122,7 @@ async def test_throughput_is_measured_while_somebody_watches(switchboard: Switch
     stream.close()
 
 
-async def test_each_event_is_rendered_once_for_all(switchboard: Switchboard, hub: EventHub) -> None:
+async def test_each_event_is_rendered_once_for_all(runtime: FleetRuntime, hub: EventHub) -> None:
     async with running(hub):
         with hub.subscribe() as first, hub.subscribe() as second:
             await until(first, "fleet", [])
@@ -133,15 +133,15 @@ async def test_each_event_is_rendered_once_for_all(switchboard: Switchboard, hub
 
 
 async def test_nothing_is_rendered_while_nobody_watches() -> None:
-    switchboard = CountingSwitchboard(Fleet(Limits()), recorder=Metrics(), watch_interval=0.0)
-    hub = EventHub(switchboard, interval=0.0)
+    runtime = CountingFleetRuntime(Fleet(Limits()), recorder=Metrics(), watch_interval=0.0)
+    hub = EventHub(runtime, interval=0.0)
 
     async def views_of_ten_rounds() -> int:
-        before = switchboard.num_views
+        before = runtime.num_views
         for number in range(10):
-            Peer(switchboard, f"a{number}").leave()
+            Peer(runtime, f"a{number}").leave()
             await asyncio.sleep(0)
-        return switchboard.num_views - before
+        return runtime.num_views - before
 
     async with running(hub):
         assert await views_of_ten_rounds() == 0
@@ -154,8 +154,8 @@ async def test_nothing_is_rendered_while_nobody_watches() -> None:
             assert await views_of_ten_rounds() > 0
 
 
-async def test_watchers_are_bounded(switchboard: Switchboard) -> None:
-    hub = EventHub(switchboard, max_subscribers=2)
+async def test_watchers_are_bounded(runtime: FleetRuntime) -> None:
+    hub = EventHub(runtime, max_subscribers=2)
     with hub.subscribe(), hub.subscribe():
         assert hub.num_subscribers == 2
         with pytest.raises(RateLimited, match="2 readers"), hub.subscribe():

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient
 
-from arriero.balancer.fleet.switchboard import Switchboard
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics import Metrics
 from arriero.shared.inference import Failed, GenerateRequest
@@ -27,10 +27,10 @@ async def test_health(client: TestClient) -> None:
     assert await get(client, "/health") == (200, {"status": "ok"})
 
 
-async def test_agents(client: TestClient, switchboard: Switchboard) -> None:
+async def test_agents(client: TestClient, runtime: FleetRuntime) -> None:
     assert await get(client, "/api/v1/agents") == (200, {"agents": []})
-    Peer(switchboard, "a")
-    Peer(switchboard, "b")
+    Peer(runtime, "a")
+    Peer(runtime, "b")
     _, body = await get(client, "/api/v1/agents")
     assert [(agent["id"], agent["name"]) for agent in body["agents"]] == [
         ("id-a", "a"),
@@ -40,8 +40,8 @@ async def test_agents(client: TestClient, switchboard: Switchboard) -> None:
     assert body["agents"][0].keys() >= {"download", "throughput"}
 
 
-async def test_one_agent(client: TestClient, switchboard: Switchboard) -> None:
-    Peer(switchboard, "a", slots=3)
+async def test_one_agent(client: TestClient, runtime: FleetRuntime) -> None:
+    Peer(runtime, "a", slots=3)
     status, body = await get(client, "/api/v1/agents/id-a")
     assert (status, body["slots"]) == (200, {"total": 3, "busy": 0})
     status, body = await get(client, "/api/v1/agents/nobody")
@@ -49,9 +49,9 @@ async def test_one_agent(client: TestClient, switchboard: Switchboard) -> None:
     assert "nobody" in body["error"]["message"]
 
 
-async def test_requests_and_cancelling_them(client: TestClient, switchboard: Switchboard) -> None:
-    peer = Peer(switchboard, "a", slots=1)
-    with switchboard.open(REQUEST) as running, switchboard.open(REQUEST) as queued:
+async def test_requests_and_cancelling_them(client: TestClient, runtime: FleetRuntime) -> None:
+    peer = Peer(runtime, "a", slots=1)
+    with runtime.open(REQUEST) as running, runtime.open(REQUEST) as queued:
         _, body = await get(client, "/api/v1/requests")
         assert [(each["id"], each["state"]) for each in body["requests"]] == [
             (running.id, "assigned"),
@@ -72,10 +72,10 @@ async def test_requests_and_cancelling_them(client: TestClient, switchboard: Swi
 
 
 async def test_metrics_show_the_fleet(
-    client: TestClient, switchboard: Switchboard, hub: EventHub, metrics: Metrics
+    client: TestClient, runtime: FleetRuntime, hub: EventHub, metrics: Metrics
 ) -> None:
-    metrics.collect_fleet(switchboard.view, lambda: hub.num_subscribers)
-    Peer(switchboard, "a")
+    metrics.collect_fleet(runtime.view, lambda: hub.num_subscribers)
+    Peer(runtime, "a")
     async with client.get("/metrics") as response:
         assert response.status == 200
         assert response.headers["Content-Type"].startswith("text/plain")
@@ -84,8 +84,8 @@ async def test_metrics_show_the_fleet(
     assert "arriero_queue_limit 256.0" in text
 
 
-async def test_the_playground_streams(client: TestClient, switchboard: Switchboard) -> None:
-    EagerPeer(switchboard, "a")
+async def test_the_playground_streams(client: TestClient, runtime: FleetRuntime) -> None:
+    EagerPeer(runtime, "a")
     async with client.post("/api/v1/generate", json={"prompt": "Once"}) as response:
         assert b'"text":"word"' in await response.content.readline()
 

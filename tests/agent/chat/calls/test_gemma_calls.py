@@ -1,7 +1,7 @@
 import pytest
 
 from arriero.agent.chat.calls.gemma_calls import MAX_DEPTH, gemma_call
-from arriero.agent.chat.reader import Reader
+from arriero.agent.chat.calls.reader import Reader
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import Piece, parsed
 

@@ -3,8 +3,8 @@ import re
 import pytest
 
 from arriero.agent.chat.calls.named_calls import MAX_HEADER, known_call, named_call
-from arriero.agent.chat.reader import Reader
-from arriero.agent.chat.segments import CallBegan
+from arriero.agent.chat.calls.reader import Reader
+from arriero.agent.chat.calls.segments import CallBegan
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import Piece, parsed
 

@@ -2,7 +2,7 @@ import pytest
 
 from arriero.agent.chat.calls import python_calls as module
 from arriero.agent.chat.calls.python_calls import python_calls
-from arriero.agent.chat.reader import Reader
+from arriero.agent.chat.calls.reader import Reader
 from tests.agent.chat.telling import Piece, parsed
 
 

@@ -1,8 +1,8 @@
 import pytest
 
+from arriero.agent.chat.calls.reader import Reader
 from arriero.agent.chat.calls.tagged_calls import Tags, tagged_call
-from arriero.agent.chat.reader import Reader
-from arriero.agent.chat.tools import Tools
+from arriero.agent.chat.calls.tools import Tools
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import Piece, parsed
 

@@ -7,7 +7,7 @@ import gguf
 import numpy as np
 import pytest
 
-from arriero.agent.engine.embedding_plan import Slice
+from arriero.agent.engine.embedding.embedding_plan import Slice
 from arriero.agent.engine.llama.embedding import LlamaEmbedding, LlamaEmbeddingContext
 from arriero.agent.engine.llama.model import Model
 from tests.agent.engine.llama.encoders import write_encoder

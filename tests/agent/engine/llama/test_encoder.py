@@ -5,11 +5,11 @@ from pathlib import Path
 import gguf
 import pytest
 
-from arriero.agent.engine.embedder import Embedder
+from arriero.agent.engine.embedding.embedder import Embedder
 from arriero.agent.engine.llama.encoder import EncoderEngine
 from arriero.agent.engine.llama.engine import load_engine
-from arriero.agent.engine.sampling import Sampling
-from arriero.agent.engine.scheduler import Scheduler
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import Step
 from arriero.agent.engine.worker import Worker
@@ -70,7 +70,7 @@ def test_a_worker_serves_it_and_it_embeds(path: Path) -> None:
     )
     model = worker.start()
     assert model.embedding is not None
-    embedder = Embedder(model.embedding, model.vocab, worker.turns, max_stall=0.5)
+    embedder = Embedder(model.embedding, model.vocab, worker.lock, max_stall=0.5)
     result = embedder.answer(Embed(inputs=("once upon", "a time")), lambda: True)
     assert isinstance(result, Embedded)
     assert [each.num_tokens for each in result.vectors] == [4, 4]

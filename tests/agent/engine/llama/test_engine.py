@@ -10,9 +10,10 @@ from llama_cpp import Llama
 
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
-from arriero.agent.engine.log_probs import LogProbs
-from arriero.agent.engine.sampling import Sampling
-from arriero.agent.engine.scheduler import Scheduler
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import (
@@ -28,7 +29,6 @@ from arriero.agent.engine.step import (
     Run,
     Step,
 )
-from arriero.agent.engine.stored_prompt import StoredPrompt
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from arriero.agent.chat.lark import Lark
-from arriero.agent.engine.grammars import Grammars
+from arriero.agent.chat.grammar.lark import Lark
+from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
 from arriero.agent.engine.llama.vocab import LlamaVocab
-from arriero.agent.engine.sampling import Sampling
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.llama.test_engine import TEXTS, Ended, generate, prompt
 

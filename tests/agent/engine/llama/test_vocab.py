@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.agent.engine.detokenizer import Detokenizer
+from arriero.agent.chat.output.detokenizer import Detokenizer
 from arriero.agent.engine.llama.vocab import LlamaVocab
 
 

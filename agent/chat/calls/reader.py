@@ -1,0 +1,222 @@
+"""Reads text that arrives in pieces: parsers are generators that yield where they need more of it.
+
+A parser reads on from a position; what it has read is held until it is given out as a segment, or
+until the parser goes back to read it in another way. Invariants: every character is given out in
+exactly one segment, in order; where the text is cut changes only into how many segments it falls.
+The cost of a piece grows with the piece and with what is held, not with the whole text.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TypeVar
+
+from ....shared.inference import TokenKind
+from .segments import CallBegan, CallEnded, Said, Segment, SegmentKind
+
+T = TypeVar("T")
+Parse = Generator[None, None, T]
+
+UNLIMITED = 2**40
+"""More characters than an answer has."""
+
+_SPACE = re.compile(r"\s*")
+
+
+class Markers:
+    """Literals to look for; none may begin with another one."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self.literals = tuple(dict.fromkeys(literals))
+        self._pattern = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)")
+        self._longest = max(map(len, self.literals), default=0)
+        self._beginnings = {each[:end] for each in self.literals for end in range(1, len(each))}
+
+    def find(self, text: str, start: int) -> re.Match[str] | None:
+        """The first one in `text` from `start` on."""
+        return self._pattern.search(text, start)
+
+    def num_begun(self, text: str, start: int) -> int:
+        """How many characters at the end of `text`, from `start` on, may begin one."""
+        for length in range(min(self._longest - 1, len(text) - start), 0, -1):
+            if text[-length:] in self._beginnings:
+                return length
+        return 0
+
+
+class Reader:
+    """The text, the position in it, and the segments that were given out and not yet fetched."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._start = 0
+        self._at = 0
+        self._segments: list[Segment] = []
+        self.kind: TokenKind = "content"
+        """What is being read, whether or not anything of it was given out yet."""
+        self.is_over = False
+        """Whether no more text will come."""
+
+    def feed(self, text: str) -> None:
+        """More text came."""
+        self._text = self._text[self._start :] + text
+        self._at -= self._start
+        self._start = 0
+
+    def fetch(self) -> list[Segment]:
+        """The segments that were given out since the last time."""
+        segments, self._segments = self._segments, []
+        return segments
+
+    @property
+    def num_held(self) -> int:
+        """How many characters were read and not given out."""
+        return self._at - self._start
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything was read and nothing more will come."""
+        return self.is_over and self._at == len(self._text)
+
+    # ---- giving out
+
+    def take(self) -> str:
+        """What is held; whoever calls this puts it into a segment."""
+        raw = self._text[self._start : self._at]
+        self._start = self._at
+        return raw
+
+    def give(self, kind: SegmentKind) -> None:
+        """What is held is of this kind as it stands."""
+        if raw := self.take():
+            text = "" if kind == "markup" else raw
+            self._segments.append(Said(kind, text, raw, self.kind == "reasoning"))
+
+    def give_arguments(self, text: str) -> None:
+        """What is held means `text` in a call's arguments."""
+        if text or self.num_held:
+            self._segments.append(Said("tool_call", text, self.take()))
+
+    def give_verbatim(self) -> None:
+        """What is held stands in a call's arguments as it is."""
+        self.give("tool_call")
+
+    def begin_call(self, name: str, id: str | None = None) -> None:
+        """What is held begins a call."""
+        self.kind = "tool_call"
+        self._segments.append(CallBegan(name, id, self.take()))
+
+    def end_call(self) -> None:
+        """What is held ends a call."""
+        self.kind = "content"
+        self._segments.append(CallEnded(self.take()))
+
+    def held_from(self, begin: int) -> str:
+        """What is held, without its first `begin` characters."""
+        return self._text[self._start + begin : self._at]
+
+    def back(self, num_held: int = 0) -> None:
+        """Go back until so much is held; the rest is read again."""
+        self._at = self._start + num_held
+
+    # ---- reading; each waits for as much text as it takes to be sure
+
+    def peek(self) -> Parse[str]:
+        """The next character, not read yet; empty at the end."""
+        while self._at == len(self._text) and not self.is_over:
+            yield
+        return self._text[self._at : self._at + 1]
+
+    def skip(self) -> None:
+        """Read the character that `peek` gave."""
+        self._at += 1
+
+    def space(self) -> Parse[None]:
+        """Read white space."""
+        yield from self.run(_SPACE)
+
+    def literal(self, choices: Sequence[str]) -> Parse[str | None]:
+        """Read one of `choices`, the longest that fits; `None` if none of them comes next."""
+        while True:
+            fitting = [each for each in choices if self._text.startswith(each, self._at)]
+            rest = self._text[self._at :] if len(self._text) - self._at < 64 else None
+            may_fit = rest is not None and any(
+                len(each) > len(rest) and each.startswith(rest) for each in choices
+            )
+            if self.is_over or not may_fit:
+                break
+            yield
+        if not fitting:
+            return None
+        found = max(fitting, key=len)
+        self._at += len(found)
+        return found
+
+    def run(self, pattern: re.Pattern[str], limit: int = UNLIMITED) -> Parse[str]:
+        """Read what `pattern`, a repeated class of characters, matches; at most `limit` of them."""
+        begin = self.num_held
+        while True:
+            end = self._start + begin + limit
+            found = pattern.match(self._text, self._at, end)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._text) or self._at == end or self.is_over:
+                return self.held_from(begin)
+            yield
+
+    def scan(self, pattern: re.Pattern[str], most_held: int = UNLIMITED) -> str:
+        """Read past the next match in what is there and return it; without one, read it all.
+
+        It reads no further than to where `most_held` characters are held.
+        """
+        end = min(len(self._text), self._start + most_held)
+        found = pattern.search(self._text, self._at, end)
+        self._at = found.end() if found else end
+        return found[0] if found else ""
+
+    def translate(self, markers: Markers, translation: Callable[[str], str]) -> Parse[str | None]:
+        """As `until`, for arguments: the text goes through `translation`, as it comes."""
+        while True:
+            found = self._to(markers)
+            self.give_arguments(translation(self.held_from(0)))
+            self._at += len(found or "")
+            if found or self.is_over:
+                return found
+            yield
+
+    def until(self, markers: Markers, kind: TokenKind) -> Parse[str | None]:
+        """Read past the next marker and return it; `None` at the end of the text.
+
+        What comes before it is given out as `kind`, as it comes; the marker is held, and with it
+        the white space before it.
+        """
+        self.kind = kind
+        while True:
+            found = self._to(markers)
+            end = self._at
+            if markers.literals and not (found is None and self.is_over):
+                self._at = self._start + len(self._text[self._start : end].rstrip())
+            self.give(kind)
+            self._at = end + len(found or "")
+            if found or self.is_over:
+                return found
+            yield
+
+    def collect(self, markers: Markers) -> Parse[tuple[str, str | None]]:
+        """The text before the next marker, and the marker; both are held."""
+        begin = self.num_held
+        while True:
+            found = self._to(markers)
+            if found or self.is_over:
+                text = self.held_from(begin)
+                self._at += len(found or "")
+                return text, found
+            yield
+
+    def _to(self, markers: Markers) -> str | None:
+        """Read up to the next marker, or to where one may begin."""
+        found = markers.find(self._text, self._at)
+        if found:
+            self._at = found.start()
+            return found[0]
+        num_begun = 0 if self.is_over else markers.num_begun(self._text, self._at)
+        self._at = len(self._text) - num_begun
+        return None

@@ -1,0 +1,69 @@
+"""From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
+
+from dataclasses import dataclass
+
+from ....shared.errors import InvalidRequest, NotSupported
+from ....shared.inference import GenerateRequest, Notice
+from ...engine.grammar.constraint import Constraint, ConstraintError
+from ...engine.grammar.grammars import Grammars
+from .grammar import AnswerGrammar, Voice, answer_grammar
+from .schema_place import schema_place
+from .unenforced import Unenforced, keywords_in, notice_of, places_of
+
+_MAX_REASON = 300
+_PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": "grammar.grammar"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What an answer is held to, and what its client should know of it."""
+
+    constraint: Constraint
+    notice: Notice | None
+
+
+def hold_of(
+    request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
+) -> Hold | None:
+    """`None` if anything goes.
+
+    Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
+    """
+    grammar = answer_grammar(request, voice)
+    if grammar is None:
+        return None
+    if grammars is None:
+        raise NotSupported(
+            f"`{grammar.field}`: this agent cannot constrain answers", field=grammar.field
+        )
+    try:
+        constraint = grammars.compile(grammar.text)
+    except ConstraintError as error:
+        raise _blamed(grammar, str(error), request, grammars) from error
+    return Hold(constraint, notice_of(_unenforced(grammar, constraint)))
+
+
+def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforced]:
+    """Each once, by the notation or by the compiler; in the order of their places."""
+    by_compiler = places_of(keywords_in(constraint.warnings), grammar.lenient)
+    return sorted({*grammar.unenforced, *by_compiler})
+
+
+def _blamed(
+    grammar: AnswerGrammar, reason: str, request: GenerateRequest, grammars: Grammars
+) -> InvalidRequest:
+    field = grammar.field
+    for schema in grammar.schemas:
+        if found := schema_place(schema, grammars.complaint):
+            field, reason = found
+            break
+    else:
+        if field == "grammar" and request.grammar is not None:
+            field = _PLACES[request.grammar.type]
+    return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
+
+
+def _line(reason: str) -> str:
+    """llguidance shows grammars over several lines; ours is not the client's."""
+    shown = reason.split("\n   1 |")[0]
+    return " ".join(shown.split())[:_MAX_REASON]

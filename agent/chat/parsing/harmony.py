@@ -1,0 +1,72 @@
+"""Reads answers in OpenAI's harmony format: a row of messages with headers.
+
+`<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`
+
+The channel `analysis` is reasoning; a message to somebody is a call, of `NAME` if it goes to
+`functions.NAME`; everything else is content, also what a model says before it calls (`commentary`).
+The prompt ends with `<|start|>assistant`. Text without a header is content.
+"""
+
+import re
+
+from ..calls.json_calls import json_value
+from ..calls.reader import Markers, Parse, Reader
+
+_HEADER_STARTS = ("<|start|>", "<|channel|>", "<|message|>", "to=")
+_HEADER_ENDS = Markers(("<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"))
+ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
+"""What ends a message, or begins the next."""
+_BODY_ENDS = Markers(ENDS)
+_LATER_STARTS = Markers(("<|start|>", "<|channel|>"))
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.:-]+)")
+
+
+def channels(reader: Reader, *, has_calls: bool) -> Parse[None]:
+    """The whole answer. Without `has_calls` messages to functions are content."""
+    while not reader.is_at_end:
+        yield from reader.space()
+        start = yield from reader.literal(_HEADER_STARTS)
+        if start is None:
+            reader.give("content")
+            start = yield from reader.until(_LATER_STARTS, "content")
+        while start is not None:
+            start = yield from _message(reader, start, has_calls=has_calls)
+
+
+def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None]:
+    """The message whose header begins with `start`, which is held; what begins the next header."""
+    header: str
+    end: str | None
+    header, end = "", start
+    if start != "<|message|>":
+        header, end = yield from reader.collect(_HEADER_ENDS)
+    if end != "<|message|>":
+        reader.give("content")
+        return None
+    found = yield from _body(reader, start + header, has_calls=has_calls)
+    if found not in _HEADER_STARTS:
+        reader.give("markup")
+        found = None
+    reader.kind = "content"
+    return found
+
+
+def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
+    """What the message says; what ended it, which is held."""
+    recipient = _RECIPIENT.search(header)
+    if recipient and has_calls:
+        reader.begin_call(recipient[1])
+        if (yield from reader.peek()) == "{":  # JSON may have within what would end anything else
+            yield from json_value(reader, reader.give_verbatim)
+        found = yield from reader.translate(_BODY_ENDS, str)
+        # The end may belong to the next header.
+        reader.back()
+        reader.end_call()
+        yield from reader.literal(_BODY_ENDS.literals)
+        return found
+    channel = _CHANNEL.search(header)
+    is_thought = channel is not None and channel[1] == "analysis"
+    reader.kind = "reasoning" if is_thought else "content"
+    reader.give("markup")
+    return (yield from reader.until(_BODY_ENDS, reader.kind))

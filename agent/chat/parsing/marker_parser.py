@@ -1,0 +1,101 @@
+"""Reads answers whose reasoning and calls stand between markers.
+
+- Reasoning begins where the prompt left it open, or with its marker at the answer's start or right
+  after other reasoning or a call. Anywhere else the marker is text: an answer may be about markers.
+- Calls are looked for if the request has tools. What follows a call's marker and is no call is
+  content. Once its name is known a call stays one, however its arguments go on.
+- White space around reasoning and calls belongs to the markers. At the start of an answer it is
+  content.
+"""
+
+from ..calls.reader import Markers, Parse, Reader
+from ..calls.tools import Tools
+from ..families.family import Calls, Family
+from ..families.notations import Notation
+
+_NO_CALLS = Calls(openings=(), notations=())
+
+
+class MarkerParser:
+    """The parts of one answer. Every method leaves nothing held, unless it says otherwise."""
+
+    def __init__(self, reader: Reader, family: Family, tools: Tools | None) -> None:
+        self._reader = reader
+        self._tools = tools or Tools(())
+        self._calls = family.calls if tools and family.calls else _NO_CALLS
+        self._bare = family.bare if tools else ()
+        self._thoughts = family.thoughts
+        self._wrappers = (*family.wrappers, *self._calls.wrappers)
+        within = (*self._calls.openings, *self._wrappers)
+        self._in_content = Markers(within)
+        thoughts = family.thoughts
+        self._silent = (*self._wrappers, *family.openers)
+        self._at_start = (*within, *family.openers, *((thoughts.opening,) if thoughts else ()))
+        # A call's marker in reasoning may only be talked about, and a forgotten end is rare.
+        self._in_thoughts = Markers((thoughts.closing,) if thoughts else ())
+
+    def read(self, *, is_thinking: bool) -> Parse[None]:
+        """The whole answer."""
+        reader = self._reader
+        if is_thinking:
+            yield from self._reasoning()
+        keeps_space = not is_thinking
+        while not reader.is_at_end:
+            yield from reader.space()
+            if not (self._bare and (yield from self._call(self._bare))):
+                yield from self._up_to_marked(keeps_space=keeps_space)
+            keeps_space = False
+
+    def _up_to_marked(self, *, keeps_space: bool) -> Parse[None]:
+        """Content, as far as something else comes, and that; white space is held."""
+        reader = self._reader
+        found = yield from reader.literal(self._at_start)
+        if found is None:
+            reader.give("content" if keeps_space else "markup")
+            found = yield from reader.until(self._in_content, "content")
+        while found is not None and not (yield from self._marked(found)):
+            found = yield from reader.until(self._in_content, "content")
+
+    def _marked(self, found: str) -> Parse[bool]:
+        """What comes with the marker that is held. False if it is only text."""
+        if found in self._silent:
+            self._reader.give("markup")
+            return True
+        if self._thoughts and found == self._thoughts.opening:
+            yield from self._reasoning()
+            return True
+        if (yield from self._call(self._calls.notations)):
+            return True
+        self._reader.give("content")
+        return False
+
+    def _reasoning(self) -> Parse[None]:
+        """Up to its end; the marker that opened it, if there is one, is held."""
+        reader = self._reader
+        reader.kind = "reasoning"
+        yield from reader.space()
+        reader.give("markup")
+        yield from reader.until(self._in_thoughts, "reasoning")
+        reader.give("markup")
+        reader.kind = "content"
+
+    def _call(self, notations: tuple[Notation, ...]) -> Parse[bool]:
+        """One or more calls. If there is none, the same is held as before."""
+        reader = self._reader
+        mark = reader.num_held
+        for notation in notations:
+            yield from reader.space()
+            if (yield from notation(reader, self._tools)):
+                yield from self._closings()
+                return True
+            reader.back(mark)
+        return False
+
+    def _closings(self) -> Parse[None]:
+        reader = self._reader
+        while True:
+            reader.give("markup")
+            yield from reader.space()
+            if not (yield from reader.literal(self._calls.closings)):
+                break
+        reader.back()

@@ -1,0 +1,170 @@
+"""A chat template: the program that writes a conversation as the text its model was trained on."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import jinja2
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import ChatMessage
+from .message_form import PlainMessage, form_wanted, ignores_tools
+from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
+
+_MISTAKES = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a template's own mistakes raise; anything else is a mistake of ours."""
+
+_GREETING = (ChatMessage(role="user", content="Hi."),)
+
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+"""Stands where an answer goes on; the same as Hugging Face's, which some templates look for."""
+
+
+class TemplateError(Exception):
+    """The template does not compile; the message says where."""
+
+
+class ChatTemplate:
+    """A compiled template. Rendering changes nothing in it, so threads may share it."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        origin: str = "the model's chat template",
+        bos_text: str,
+        eos_text: str,
+        clock: Clock,
+        timer: Timer,
+    ) -> None:
+        """Raises `TemplateError`, which calls the template by its `origin`.
+
+        `clock` gives the local time to templates that ask, `timer` the seconds that the calling
+        thread has computed.
+        """
+        self.origin = origin
+        self._timer = timer
+        self._knows_developers = "developer" in source
+        self._constants = {"bos_token": bos_text, "eos_token": eos_text, "documents": None}
+        try:
+            self._template = Sandbox(clock).compiled(source)
+        except jinja2.TemplateSyntaxError as error:
+            where = f"line {error.lineno}: {error.message}"
+            raise TemplateError(f"{origin} does not compile: {where}") from error
+        except (RecursionError, SyntaxError) as error:  # from Python, which knows no line of ours
+            raise TemplateError(f"{origin} does not compile: {error.args[0]}") from error
+        self._no_tools: dict[str, None] = {"tools": None}
+        self._form = form_wanted(self._attempt)
+        if not self._attempt(self._form.plain(_GREETING), None):
+            self._no_tools = {}  # some go through `tools` without a look at whether there are any
+        self.ignores_tools = ignores_tools(self._attempt, self._form)
+        """Whether it says nothing of tools."""
+
+    def render(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        tools: Sequence[dict[str, Any]] | None,
+        thinking: bool | None,
+        options: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        goes_on: bool = False,
+    ) -> str:
+        """The conversation as text. Raises `InvalidRequest`.
+
+        `options` are more variables for the template. If the answer `goes_on`, the text ends where
+        the last message does.
+        """
+        options = options or {}
+        is_on = options.get("enable_thinking") if thinking is None else thinking
+        if isinstance(is_on, bool):
+            options = {**_switches(is_on), **options}
+        plain = self._form.plain([self._known(message) for message in messages])
+        try:
+            if goes_on:
+                return self._up_to_end(plain, tools, options)
+            return self._rendered(plain, tools, options, add_generation_prompt)
+        except _MISTAKES as error:
+            raise InvalidRequest(self._sentence(error), field="messages") from error
+
+    def _known(self, message: ChatMessage) -> ChatMessage:
+        if message.role == "developer" and not self._knows_developers:
+            # Templates skip roles they do not know, and the instructions would be lost in silence.
+            return replace(message, role="system")
+        return message
+
+    def _rendered(
+        self,
+        messages: list[PlainMessage],
+        tools: Sequence[dict[str, Any]] | None,
+        options: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        variables: dict[str, Any] = {
+            **self._constants,
+            **deepcopy(dict(options or {})),
+            **({"tools": deepcopy(list(tools))} if tools is not None else self._no_tools),
+            "messages": messages,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        return rendered(self._template, variables, self._timer)
+
+    def _attempt(self, messages: list[PlainMessage], tools: list[dict[str, Any]] | None) -> str:
+        try:
+            return self._rendered(messages, tools)
+        except _MISTAKES:
+            return ""
+
+    def _up_to_end(
+        self,
+        messages: list[PlainMessage],
+        tools: Sequence[dict[str, Any]] | None,
+        options: Mapping[str, Any] | None,
+    ) -> str:
+        last = messages[-1]
+        content = last["content"] or ""
+        if isinstance(content, str):
+            last["content"] = content + _TAG
+        else:
+            content[-1]["text"] += _TAG
+        text = self._rendered(messages, tools, options, add_generation_prompt=False)
+        before, tag, after = text.rpartition(_TAG.strip())
+        if not tag:
+            raise Refusal("it does not show the last message, which was to be continued")
+        # A template that strips the message strips the tag's space as well.
+        return before if after.startswith(" ") else before.rstrip()
+
+    def _sentence(self, error: BaseException) -> str:
+        verb = "refuses the messages" if isinstance(error, Refusal) else "failed on the messages"
+        line = _line(error.__traceback__)
+        return f"{self.origin} {verb}{f', line {line}' if line else ''}: {error}"
+
+
+def _switches(thinking: bool) -> dict[str, Any]:
+    """The names by which templates ask whether to think."""
+    return {
+        "enable_thinking": thinking,
+        "thinking": thinking,
+        "thinking_mode": "enabled" if thinking else "disabled",
+    }
+
+
+def _line(traceback: TracebackType | None) -> int | None:
+    """The innermost line of the template; Jinja names its frames `<template>`."""
+    line = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == "<template>":
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line

@@ -1,0 +1,116 @@
+"""The chat templates of one model: its own, the one it has for tools, or the operator's instead."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+from ....shared.errors import NotSupported
+from ....shared.inference import ChatMessage, GenerateRequest, Notice
+from ...engine.loaded_model import LoadedModel
+from .chat_template import ChatTemplate, TemplateError
+from .sandbox import Clock
+
+_FLAG = "--chat-template"
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSource:
+    """Jinja, and what to call it in errors."""
+
+    text: str
+    origin: str = "the model's chat template"
+
+
+def given_template(value: str) -> TemplateSource:
+    """What the operator gave: the source itself, which has braces, or the path of its file.
+
+    Raises `TemplateError`.
+    """
+    if "{" in value or "\n" in value:
+        return TemplateSource(value, f"the template in {_FLAG}")
+    try:
+        with Path(value).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise TemplateError(f"{_FLAG} {value}: more than {_MAX_BYTES} bytes, so no template")
+        return TemplateSource(content.decode(), f"the chat template {value}")
+    except OSError as error:
+        raise TemplateError(f"{_FLAG} {value}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{_FLAG} {value}: not UTF-8 text") from error
+
+
+class ChatTemplates:
+    """Renders conversations. Nothing in it changes, so threads may share it."""
+
+    def __init__(self, model: LoadedModel, given: TemplateSource | None, *, clock: Clock) -> None:
+        """Raises `TemplateError` if the template that is `given` does not compile."""
+        self._model = model
+        self._clock = clock
+        self._general: ChatTemplate | None = None
+        self._for_tools: ChatTemplate | None = None
+        self.issue: str | None = None
+        """Why conversations cannot be served, where they cannot."""
+        if given is not None:
+            self.text = given.text
+            self._general = self._for_tools = self._compiled(given)
+            return
+        self.text = (model.chat_template or "") + (model.tool_template or "")
+        """All source there is: what shows the model's family."""
+        try:
+            self._general = self._own(model.chat_template)
+            self._for_tools = self._own(model.tool_template) or self._general
+        except TemplateError as error:
+            self.issue = str(error)
+        if not self.text:
+            self.issue = "the model has no chat template; send `prompt` instead"
+
+    def render(
+        self,
+        request: GenerateRequest,
+        *,
+        messages: tuple[ChatMessage, ...],
+        tools: tuple[dict[str, Any], ...] | None,
+        add_generation_prompt: bool,
+        goes_on: bool,
+    ) -> str:
+        """`messages` as text, in the way that `request` asks for. Raises `RequestError`."""
+        template = self._for_tools if tools else self._general
+        if template is None:
+            issue = self.issue or "the model has a chat template for tools only; give `tools`"
+            raise NotSupported(f"`messages`: {issue}", field="messages")
+        return template.render(
+            messages,
+            tools=tools,
+            thinking=request.thinking,
+            options=request.chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            goes_on=goes_on,
+        )
+
+    @property
+    def tools_notice(self) -> Notice | None:
+        """What a client should know who gives tools to a template that says nothing of them."""
+        template = self._for_tools
+        if template is None or not template.ignores_tools:
+            return None
+        return Notice(
+            "tools_ignored",
+            f"`tools`: {template.origin} does not show them, so the model never hears of them; "
+            f"this takes a model whose template does, or {_FLAG}",
+        )
+
+    def _own(self, text: str | None) -> ChatTemplate | None:
+        return None if text is None else self._compiled(TemplateSource(text))
+
+    def _compiled(self, source: TemplateSource) -> ChatTemplate:
+        return ChatTemplate(
+            source.text,
+            origin=source.origin,
+            bos_text=self._model.vocab.bos_text,
+            eos_text=self._model.vocab.eos_text,
+            clock=self._clock,
+            timer=thread_time,
+        )

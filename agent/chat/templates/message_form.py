@@ -1,0 +1,141 @@
+"""In which form a template wants messages: what templates disagree about is found by trying.
+
+OpenAI's clients send a call's arguments as JSON text, `null` as the content of a message that only
+calls, and results without their function's name. Most templates were written for arguments that
+are objects, for content that is text, and for results that have names. Some want text for the
+arguments, show calls only beside a content of `none`, or look for content in a list of parts.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ....shared.inference import ChatMessage
+
+PlainMessage = dict[str, Any]
+
+Try = Callable[[list[PlainMessage], list[dict[str, Any]] | None], str]
+"""What the template makes of messages and tools; empty where it refuses them."""
+
+_WORD = "arriero-needle"
+_KEY = "arriero_key"
+_TOOL_NAME = "arriero_tool"
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": _TOOL_NAME,
+        "description": "A tool.",
+        "parameters": {
+            "type": "object",
+            "properties": {_KEY: {"type": "string", "description": "A word."}},
+            "required": [_KEY],
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """`silence` is the content of a message that only calls."""
+
+    has_parts: bool = False
+    has_text_arguments: bool = False
+    silence: str | None = ""
+
+    def plain(self, messages: Sequence[ChatMessage]) -> list[PlainMessage]:
+        """Messages as a template's variables; copies, which it may do with what it likes."""
+        names: dict[str, str] = {}
+        return [self._message(message, names) for message in messages]
+
+    def _message(self, message: ChatMessage, names: dict[str, str]) -> PlainMessage:
+        """`names` are those of the functions that were called so far, by the call's id."""
+        plain: PlainMessage = {"role": message.role, "content": self._content(message)}
+        for key in ("name", "reasoning_content", "tool_call_id"):
+            if (value := getattr(message, key)) is not None:
+                plain[key] = value
+        if message.reasoning_content is not None:
+            plain["thinking"] = message.reasoning_content  # gpt-oss's word for it
+        if message.role == "tool" and (name := names.get(message.tool_call_id or "")):
+            plain.setdefault("name", name)
+        if message.tool_calls is not None:
+            plain["tool_calls"] = [self._call(call, names) for call in message.tool_calls]
+        return plain
+
+    def _content(self, message: ChatMessage) -> object:
+        text = message.text
+        if not text and message.tool_calls:
+            return self.silence
+        return [{"type": "text", "text": text}] if self.has_parts else text
+
+    def _call(self, call: Mapping[str, Any], names: dict[str, str]) -> dict[str, Any]:
+        copy = deepcopy(dict(call))
+        function = copy.get("function")
+        if not isinstance(function, dict):
+            return copy
+        if isinstance(id := copy.get("id"), str) and isinstance(function.get("name"), str):
+            names[id] = function["name"]
+        if "arguments" in function:
+            turned = _as_text if self.has_text_arguments else _as_object
+            function["arguments"] = turned(function["arguments"])
+        return copy
+
+
+def _as_object(arguments: object) -> object:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _as_text(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+# ---- trying
+
+
+def form_wanted(attempt: Try) -> MessageForm:
+    """The form in which the template that `attempt` renders shows all there is to show."""
+    has_parts = _wants_parts(attempt)
+    for has_text_arguments, silence in product((False, True), ("", None)):
+        form = MessageForm(has_parts, has_text_arguments, silence)
+        if _shows_calls(attempt, form):
+            return form
+    return MessageForm(has_parts)
+
+
+def _wants_parts(attempt: Try) -> bool:
+    asks = ChatMessage(role="user", content=_WORD)
+    as_text, as_parts = (MessageForm(each).plain([asks]) for each in (False, True))
+    return _WORD not in attempt(as_text, None) and _WORD in attempt(as_parts, None)
+
+
+def _shows_calls(attempt: Try, form: MessageForm) -> bool:
+    function = {"name": _TOOL_NAME, "arguments": json.dumps({_KEY: _WORD})}
+    call = {"id": "call00001", "type": "function", "function": function}
+    messages = form.plain(
+        [
+            ChatMessage(role="user", content="Use the tool."),
+            ChatMessage(role="assistant", tool_calls=(call,)),
+            ChatMessage(role="tool", content="Done.", tool_call_id="call00001"),
+        ]
+    )
+    text = attempt(messages, [_TOOL])
+    # Neither Python's notation nor JSON within a JSON string is what a model was trained on.
+    return _WORD in text and f"'{_KEY}'" not in text and f'\\"{_KEY}' not in text
+
+
+def ignores_tools(attempt: Try, form: MessageForm) -> bool:
+    """Whether the template says nothing of tools, so that its model never hears of them.
+
+    Some show tools only beside a system's message, and some refuse a system.
+    """
+    user = ChatMessage(role="user", content=_WORD)
+    system = ChatMessage(role="system", content=_WORD)
+    texts = [attempt(form.plain(messages), [_TOOL]) for messages in ([user], [system, user])]
+    return any(texts) and not any(_TOOL_NAME in text for text in texts)

@@ -1,0 +1,96 @@
+"""A straight line through noisy observations, the latest counting most.
+
+seconds = base + slope x count, by least squares on relative errors, neither part ever negative: a
+negative price would make a budget infinite. Where the counts seen are all alike, a choice is left:
+`lean` says which part of the price goes to the slope. All of it makes a line through zero, which
+never promises too much; less of it dares to find out. An observation's weight halves with every
+`log(2) / (1 - forgetting)` after it.
+
+A step that took much longer than was thought tells of a machine that was busy with something else:
+it counts for no more than `MOST_SURPRISE` times that. The second in a row is believed.
+"""
+
+FORGETTING = 0.95
+MOST_SURPRISE = 2.0
+STIFFNESS = 0.02
+"""How much the counts have to vary, against their mean, before they outweigh `lean`. Without it
+noise alone would tilt the line when all counts are nearly the same."""
+
+
+class LinearCost:
+    """Learns from `observe`; until then everything costs nothing."""
+
+    __slots__ = (
+        *("_forgetting", "_lean", "_stiffness", "_was_surprised", "is_known"),
+        *("_sum_w", "_sum_x", "_sum_xx", "_sum_xy", "_sum_y"),
+    )
+
+    def __init__(
+        self, *, forgetting: float = FORGETTING, stiffness: float = STIFFNESS, lean: float = 1.0
+    ) -> None:
+        self.is_known = False
+        self._forgetting = forgetting
+        self._stiffness = stiffness
+        self._lean = lean
+        self._was_surprised = False
+        self._sum_w = self._sum_x = self._sum_xx = self._sum_y = self._sum_xy = 0.0
+
+    def observe(self, count: int, seconds: float) -> None:
+        """`count` took `seconds`."""
+        seconds = self._believed(count, seconds)
+        weight = 1 / (1 + count) ** 2
+        x = weight * count
+        self._sum_w = self._sum_w * self._forgetting + weight
+        self._sum_x = self._sum_x * self._forgetting + x
+        self._sum_xx = self._sum_xx * self._forgetting + x * count
+        self._sum_y = self._sum_y * self._forgetting + weight * seconds
+        self._sum_xy = self._sum_xy * self._forgetting + x * seconds
+        self.is_known = True
+
+    def predict(self, count: int) -> float:
+        """Seconds for `count`."""
+        base, slope = self._fit()
+        return base + slope * count
+
+    def share(self, count: int) -> float:
+        """The part that one more has of the seconds for `count`."""
+        seconds = self.predict(count)
+        return self._fit()[1] / seconds if seconds else 0.0
+
+    def most_within(self, seconds: float) -> float:
+        """The highest count that costs no more than `seconds`; infinite where all are free.
+
+        It is at least half of what a line through zero says: a base that a few slow steps have made
+        out of nothing must not leave room for no count at all.
+        """
+        base, slope = self._fit()
+        if not base and not slope:
+            return float("inf")
+        through_zero = seconds / (base + slope * self._mean_count) * self._mean_count
+        if not slope and seconds >= base:
+            return float("inf")
+        fitting = (seconds - base) / slope if slope else 0.0
+        return max(fitting, through_zero / 2)
+
+    @property
+    def _mean_count(self) -> float:
+        return self._sum_x / self._sum_w
+
+    def _believed(self, count: int, seconds: float) -> float:
+        most = MOST_SURPRISE * self.predict(count)
+        if not most:
+            return seconds
+        was_surprised, self._was_surprised = self._was_surprised, seconds > most
+        return seconds if was_surprised else min(seconds, most)
+
+    def _fit(self) -> tuple[float, float]:
+        """Base and slope."""
+        if not self._sum_x:
+            return 0.0, 0.0
+        mean_x, mean_y = self._sum_x / self._sum_w, self._sum_y / self._sum_w
+        variance = max(0.0, self._sum_xx / self._sum_w - mean_x * mean_x)
+        covariance = self._sum_xy / self._sum_w - mean_x * mean_y
+        stiffness = self._stiffness * mean_x * mean_x
+        slope = (covariance + self._lean * stiffness * mean_y / mean_x) / (variance + stiffness)
+        slope = min(max(slope, 0.0), mean_y / mean_x)
+        return mean_y - slope * mean_x, slope

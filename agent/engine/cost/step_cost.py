@@ -1,0 +1,67 @@
+"""What a step costs, learnt from the steps that were run.
+
+Steps that generate have a line, by their tokens; and so has what prompt tokens take, by theirs, in
+steps of their own or beyond what generating takes (`reading_cost`).
+
+A drafted token costs what another generating sequence's would, or another prompt token. Beside a
+prompt it is computed for what the whole batch costs, so the price of drafts is that without.
+"""
+
+from .linear_cost import LinearCost
+from .prefill_cost import PrefillCost
+
+LEAN = 0.5
+"""The part of a step's price that a drafted token is thought to have for each in the step, as long
+as steps were all of one size. What it really is shows with the first drafts."""
+
+FORGETTING = 0.99
+STIFFNESS = 0.004
+"""What drafts cost is forgotten slowly, so that it is seldom tried again where they are too dear.
+What was seen soon outweighs `LEAN`, for there are many steps to be seen."""
+
+
+class StepCost:
+    """Prices in seconds. Unknown ones are 0."""
+
+    def __init__(self, *, most_mixed: int = 0) -> None:
+        self._generating = LinearCost()
+        self._reading = PrefillCost(most_mixed=most_mixed)
+        self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
+
+    @property
+    def knows_reading(self) -> bool:
+        """Whether a step that reads was seen."""
+        return self._reading.is_known
+
+    def observe(
+        self,
+        *,
+        num_generating: int,
+        num_prompt_tokens: int,
+        depth: int = 0,
+        num_drafted: int = 0,
+        seconds: float,
+    ) -> None:
+        """Learn from a step that took `seconds`, whose prompts were read from `depth` on."""
+        num_tokens = num_generating + num_drafted
+        if num_prompt_tokens:
+            own = max(0.0, seconds - self.generate(num_tokens))
+            self._reading.observe(depth, num_prompt_tokens, own)
+        else:
+            for line in (self._generating, self._drafting):
+                line.observe(num_tokens, seconds)
+
+    def generate(self, num_tokens: int) -> float:
+        """Seconds of a step of nothing but so many generating sequences, or drafted tokens."""
+        return self._generating.predict(num_tokens) if num_tokens else 0.0
+
+    def draft_price(self, num_generating: int) -> float:
+        """What a drafted token adds to a step of so many generating sequences, as a part of it."""
+        return self._drafting.share(num_generating) if self._drafting.is_known else 1.0
+
+    def read_within(self, seconds: float, num_wanted: int, *, depth: int = 0) -> float:
+        """How many of `num_wanted` prompt tokens, from `depth` on, to read in `seconds`.
+
+        It may be a little more; infinite where nothing is known.
+        """
+        return self._reading.within(seconds, num_wanted, depth)

@@ -1,0 +1,58 @@
+"""From the vectors of an input's tokens to the one vector of the input, and its length.
+
+RMS leaves each component about as large as in any other model: the mean of their squares is 1.
+"""
+
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....shared.queries import Norm, Pooling
+
+Rows = NDArray[np.float32]
+"""A vector a row, in the order of the tokens."""
+
+
+class Pool:
+    """Takes an input's tokens in as many parts as they come in; at least one."""
+
+    def __init__(self, pooling: Pooling) -> None:
+        self._pooling = pooling
+        self._first: Rows | None = None
+        self._last: Rows | None = None
+        self._sum: NDArray[np.float64] | None = None
+        self._num_rows = 0
+
+    def add(self, rows: Rows) -> None:
+        """The next tokens' vectors."""
+        if self._first is None:
+            self._first = rows[0].copy()
+            self._sum = np.zeros(rows.shape[1], np.float64)
+        self._last = rows[-1].copy()
+        self._num_rows += len(rows)
+        self._sum += rows.sum(axis=0, dtype=np.float64)
+
+    def vector(self) -> Rows:
+        """What they come to. Raises `ValueError` when nothing was added."""
+        if self._first is None or self._last is None or self._sum is None:
+            raise ValueError("there is nothing to pool")
+        match self._pooling:
+            case "mean":
+                return (self._sum / self._num_rows).astype(np.float32)
+            case "cls":
+                return self._first
+            case "last" | "rank":
+                return self._last
+            case _:
+                assert_never(self._pooling)
+
+
+def normalized(vector: Rows, norm: Norm) -> Rows:
+    """`vector` with the length that `norm` asks for; one without a length stays as it is."""
+    if norm == "none":
+        return vector
+    length = float(np.linalg.norm(vector.astype(np.float64)))
+    if norm == "rms":
+        length /= float(np.sqrt(vector.size))
+    return vector if length == 0 else (vector / length).astype(np.float32)

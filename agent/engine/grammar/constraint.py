@@ -1,0 +1,199 @@
+"""What an answer may be: a compiled grammar, and one sequence's way through it.
+
+llguidance says after each token which may come next. That takes microseconds, in bad cases
+milliseconds, so it is worked out on a thread of its own between one choice and the next, while the
+batch is decoded. A course moves on only with tokens that were chosen: what is computed again after
+a preemption was chosen before.
+
+llguidance is Rust, and where it fails itself ("panics") that comes as an exception that Python
+hardly ever catches. It ends the answer, not the engine, and nobody begins with that grammar again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from llguidance import LLMatcher
+from numpy.typing import NDArray
+
+from ..sampling.filters import Ids, Row
+
+NUM_TRIED = 3
+"""Tokens that are tried before a grammar is taken."""
+
+
+class ConstraintError(Exception):
+    """A grammar and a sequence's tokens no longer fit together, or take too long to compare."""
+
+
+class PanicError(ConstraintError):
+    """llguidance failed itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Which tokens may come next: only `ids`, or with `is_exclusion` all but `ids`."""
+
+    ids: Ids
+    is_exclusion: bool
+
+    @property
+    def first(self) -> int:
+        """The lowest token that may come next."""
+        if not self.is_exclusion:
+            return int(self.ids[0])
+        gaps = np.flatnonzero(self.ids != np.arange(self.ids.size))
+        return int(gaps[0]) if gaps.size else self.ids.size
+
+    def restrict(self, row: Row) -> None:
+        """Leave no chance to the others."""
+        if self.is_exclusion:
+            row[self.ids] = -np.inf
+            return
+        kept = row[self.ids]
+        row.fill(-np.inf)
+        row[self.ids] = kept
+
+
+class Submit(Protocol):
+    """Has a function run on another thread; `Executor.submit` is one."""
+
+    def __call__(self, work: Callable[[], Mask], /) -> "Future[Mask]": ...
+
+
+class Constraint:
+    """A compiled grammar; any number of sequences share it.
+
+    `matcher` is at the beginning and stays there; `warnings` are the compiler's, of what it did not
+    make part of the grammar. Once it `is_broken` nothing can be had of it.
+    Raises `ConstraintError` where already the first few tokens show that it cannot be kept.
+    """
+
+    def __init__(
+        self,
+        matcher: LLMatcher,
+        vocab_size: int,
+        end_tokens: Sequence[int],
+        *,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+        self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
+        self.is_broken = False
+        self.warnings = tuple(warnings)
+        with panics_told():
+            self._first = look(matcher, vocab_size)
+            self._try()
+
+    def begin(self, submit: Submit) -> "Course":
+        """A sequence's own way, from the beginning."""
+        return Course(self._walk(), self._first, self._end, submit)
+
+    def matcher(self) -> LLMatcher:
+        """One of llguidance's, at the beginning."""
+        return self._matcher.deep_copy()
+
+    def _walk(self) -> Callable[[int], Mask]:
+        """Takes token after token, and says what may follow. Raises `ConstraintError`."""
+        matcher: LLMatcher | None = None
+
+        def follow(token: int) -> Mask:
+            nonlocal matcher
+            try:
+                with panics_told():
+                    matcher = matcher or self.matcher()
+                    matcher.consume_token(token)
+                    return look(matcher, self._vocab_size)
+            except PanicError:
+                self.is_broken = True
+                raise
+
+        return follow
+
+    def _try(self) -> None:
+        """Some grammars compile and are too much work from the second token on."""
+        matcher, mask = self.matcher(), self._first
+        for _ in range(NUM_TRIED):
+            matcher.consume_token(mask.first)
+            check(matcher)
+            if matcher.is_stopped():
+                break
+            mask = look(matcher, self._vocab_size)
+
+
+class Course:
+    """One sequence's way: `restrict` and `accept` take turns, on one thread.
+
+    Where the way is lost nothing but the end may follow, and `failure` says why.
+    """
+
+    def __init__(
+        self,
+        follow: Callable[[int], Mask],
+        first: Mask,
+        end: Mask,
+        submit: Submit,
+    ) -> None:
+        self._follow = follow
+        self._end = end
+        self._submit = submit
+        self._next: Future[Mask] = Future()
+        self._next.set_result(first)
+        self.failure: str | None = None
+
+    def restrict(self, row: Row) -> None:
+        """Leave a chance only to what may come next."""
+        try:
+            mask = self._next.result()
+        except ConstraintError as error:
+            self.failure = str(error)
+            mask = self._end
+        mask.restrict(row)
+
+    def accept(self, token: int) -> None:
+        """`token` was chosen; what may follow is worked out meanwhile."""
+        self._next = self._submit(partial(self._follow, token))
+
+
+def look(matcher: LLMatcher, vocab_size: int) -> Mask:
+    """What may come next. Raises `ConstraintError`."""
+    bits = matcher.compute_bitmask()
+    check(matcher)
+    is_allowed = _unpacked(bits, vocab_size)
+    num_allowed = int(np.count_nonzero(is_allowed))
+    if not num_allowed:
+        raise ConstraintError("no token may come next")
+    if 2 * num_allowed > vocab_size:
+        return Mask(np.flatnonzero(~is_allowed), is_exclusion=True)
+    return Mask(np.flatnonzero(is_allowed), is_exclusion=False)
+
+
+@contextmanager
+def panics_told() -> Iterator[None]:
+    """Raises `PanicError` where llguidance panics."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise PanicError(f"llguidance failed: {error}") from error
+
+
+def check(matcher: LLMatcher) -> None:
+    """Raises `ConstraintError` where `matcher` cannot go on."""
+    if not matcher.is_error():
+        return
+    reason = matcher.get_error().removesuffix("<non-verbose/>").strip()
+    if reason.startswith("NoExtension"):
+        reason = "no text can be as it says"
+    raise ConstraintError(reason)
+
+
+def _unpacked(bits: bytes, size: int) -> NDArray[np.bool_]:
+    packed = np.frombuffer(bits, np.uint8)
+    return np.unpackbits(packed, bitorder="little", count=size).view(np.bool_)

@@ -1,0 +1,218 @@
+"""A radix tree over token ids: which holder of cells holds which prefix.
+
+A holder enters with the tokens it has or is going to have. How many of them are computed is known
+elsewhere and given to `find`, so that a prefix can be found that somebody is still computing.
+
+Invariants, checked by `check_integrity`:
+- each node's edge has tokens, and its children begin with different ones;
+- a node knows the holders that have its whole edge; a child's holders are among its parent's;
+- a holder's tokens end where a node ends.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+class _Node:
+    __slots__ = ("children", "edge", "holders", "parent")
+
+    def __init__(self, edge: list[int], parent: "_Node | None", holders: set[int]) -> None:
+        self.edge = edge
+        self.parent = parent
+        self.holders = holders
+        self.children: dict[int, _Node] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The longest prefix that is there: `length` tokens of `source`, if any.
+
+    `promised` tokens, more than `length`, will be there when `promised_by` has computed them.
+    """
+
+    length: int = 0
+    source: int | None = None
+    promised: int = 0
+    promised_by: int | None = None
+
+
+class PrefixTree:
+    """Holders and their tokens."""
+
+    def __init__(self) -> None:
+        self._root = _Node([], None, set())
+        self._ends: dict[int, _Node] = {}
+        self._lengths: dict[int, int] = {}
+
+    def __contains__(self, holder: int) -> bool:
+        return holder in self._ends
+
+    def length(self, holder: int) -> int:
+        """Tokens of `holder`."""
+        return self._lengths[holder]
+
+    def insert(self, holder: int, tokens: Sequence[int]) -> None:
+        """A new holder, which has or will have `tokens`."""
+        if holder in self._ends:
+            raise ValueError(f"holder {holder} is here already")
+        self._root.holders.add(holder)
+        self._ends[holder] = self._root
+        self._lengths[holder] = 0
+        self.extend(holder, tokens)
+
+    def extend(self, holder: int, tokens: Sequence[int]) -> None:
+        """More tokens after those of `holder`."""
+        rest = list(tokens)
+        self._lengths[holder] += len(rest)
+        node = self._ends[holder]
+        while rest:
+            child = node.children.get(rest[0])
+            if child is None:
+                node = self._append(holder, node, rest)
+                break
+            common = _num_common(child.edge, rest, 0)
+            if common < len(child.edge):
+                child = _split(child, common)
+            child.holders.add(holder)
+            rest = rest[common:]
+            node = child
+        self._ends[holder] = node
+
+    def remove(self, holder: int) -> None:
+        """Forget `holder`."""
+        del self._lengths[holder]
+        node: _Node | None = self._ends.pop(holder)
+        while node is not None:
+            node.holders.remove(holder)
+            parent = node.parent
+            if parent is not None and not node.holders:
+                del parent.children[node.edge[0]]
+            else:
+                _merge_with_child(node)
+            node = parent
+
+    def find(
+        self,
+        tokens: Sequence[int],
+        *,
+        most: int,
+        computed: Mapping[int, int],
+        used_at: Mapping[int, int],
+    ) -> Found:
+        """The longest prefix of `tokens`, of at most `most`, that somebody has computed.
+
+        `computed` has the number of computed tokens of each holder. Where several hold it, the one
+        that was used last is the source, by `used_at`.
+        """
+        best, promise = (0, -1, -1), (0, -1, -1)
+        seen: set[int] = set()
+        for node, depth in reversed(list(self._walk(tokens))):
+            reach = min(depth, most)
+            if reach < best[0]:
+                break
+            for holder in node.holders - seen:
+                done = computed[holder]
+                best = max(best, (min(reach, done), used_at[holder], holder))
+                if done < reach:
+                    promise = max(promise, (reach, done, holder))
+            seen |= node.holders
+        found = Found(best[0], best[2]) if best[0] else Found()
+        if promise[0] > best[0]:
+            return Found(found.length, found.source, promise[0], promise[2])
+        return found
+
+    def others_with_all_of(self, holder: int) -> set[int]:
+        """Holders that have every token of `holder`, and maybe more."""
+        return self._ends[holder].holders - {holder}
+
+    def others_within(self, holder: int) -> set[int]:
+        """Holders whose tokens are all the beginning of those of `holder`."""
+        path = set()
+        node: _Node | None = self._ends[holder]
+        while node is not None:
+            path.add(node)
+            node = node.parent
+        return {other for other, end in self._ends.items() if end in path} - {holder}
+
+    def tokens(self, holder: int) -> list[int]:
+        """The tokens of `holder`."""
+        edges = []
+        node: _Node | None = self._ends[holder]
+        while node is not None:
+            edges.append(node.edge)
+            node = node.parent
+        return [token for edge in reversed(edges) for token in edge]
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            for first, child in node.children.items():
+                _check(child.parent is node and child.edge[:1] == [first], "children")
+                _check(bool(child.holders) and child.holders <= node.holders, "holders of nodes")
+                waiting.append(child)
+        for holder, end in self._ends.items():
+            inside = [holder in child.holders for child in end.children.values()]
+            _check(holder in end.holders and not any(inside), f"end of holder {holder}")
+            _check(len(self.tokens(holder)) == self._lengths[holder], f"length of {holder}")
+
+    def _append(self, holder: int, node: _Node, rest: list[int]) -> _Node:
+        is_alone = node.parent is not None and not node.children and len(node.holders) == 1
+        if is_alone:
+            node.edge += rest
+            return node
+        child = node.children[rest[0]] = _Node(rest, node, {holder})
+        return child
+
+    def _walk(self, tokens: Sequence[int]) -> Iterator[tuple[_Node, int]]:
+        """Nodes on the way along `tokens`, each with how many of them it covers."""
+        node: _Node | None = self._root.children.get(tokens[0])
+        depth = 0
+        while node is not None:
+            common = _num_common(node.edge, tokens, depth)
+            depth += common
+            yield node, depth
+            if common < len(node.edge) or depth == len(tokens):
+                return
+            node = node.children.get(tokens[depth])
+
+
+def _num_common(edge: list[int], tokens: Sequence[int], start: int) -> int:
+    """How many tokens of `edge` are those of `tokens` from `start` on."""
+    part = tokens[start : start + len(edge)]
+    if edge == part:
+        return len(edge)
+    for index, (one, other) in enumerate(zip(edge, part, strict=False)):
+        if one != other:
+            return index
+    return len(part)
+
+
+def _split(node: _Node, length: int) -> _Node:
+    """Make the first `length` tokens of `node` a node of their own, its parent."""
+    parent = node.parent
+    if parent is None:
+        raise RuntimeError("the root has no edge to split")
+    first = _Node(node.edge[:length], parent, set(node.holders))
+    parent.children[first.edge[0]] = first
+    del node.edge[:length]
+    node.parent = first
+    first.children[node.edge[0]] = node
+    return first
+
+
+def _merge_with_child(node: _Node) -> None:
+    """Undo a split that nobody needs any more."""
+    if node.parent is None or len(node.children) != 1:
+        return
+    (child,) = node.children.values()
+    if len(child.holders) == len(node.holders):
+        child.edge[:0] = node.edge
+        child.parent = node.parent
+        node.parent.children[child.edge[0]] = child
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"prefix cache out of order: {finding}")

@@ -1,0 +1,4 @@
+"""Prompts that were computed before, on disk by key; and what says that they fit a model.
+
+May import: `shared`. Comes in: the engine's vocabulary, `kv_cache`, `scheduling`, `generation`.
+"""

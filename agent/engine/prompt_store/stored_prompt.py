@@ -1,0 +1,169 @@
+"""A prompt that was computed before, as a file: the tokens, what the cache held of them, checks.
+
+Layout, integers little-endian: magic, version (u16), length of the description (u32), description
+(JSON: key, origin, counts), tokens (i32 each), state, and a BLAKE2b digest of all that precedes.
+Only `Readable.read` touches the outside. Nothing is allocated that the file's size cannot hold.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from ....shared.inference import Count
+from ....shared.strict import STRICT
+
+MAGIC = b"ARRIEROP"
+VERSION = 1
+DIGEST_BYTES = 32
+MAX_DESCRIPTION = 64 * 1024
+"""Bytes; a key of 256 characters and an origin take a few hundred."""
+
+_HEAD = struct.Struct("<8sHI")
+_TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrompt:
+    """`state` is what the engine's KV cache held of `tokens`, in the engine's own format."""
+
+    tokens: tuple[int, ...]
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelIdentity:
+    """`digest` is one of the weights' file, so that two models of one shape differ."""
+
+    __pydantic_config__ = STRICT
+
+    architecture: str
+    parameters: Count
+    size_bytes: Count
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What computed a state: only the same model over the same cache can go on from it.
+
+    `engine` names llama.cpp's version, `cache` how keys and values lie in it.
+    """
+
+    __pydantic_config__ = STRICT
+
+    model: ModelIdentity
+    engine: str
+    cache: str
+
+
+class UnusableFile(Exception):
+    """The file cannot be used; the message says why, after the words "prompt cache file X"."""
+
+
+class Readable(Protocol):
+    """Where a file's bytes come from, in order."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; fewer only at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Description:
+    __pydantic_config__ = STRICT
+
+    key: str
+    origin: Origin
+    num_tokens: Count
+    state_bytes: Count
+
+
+_description: TypeAdapter[_Description] = TypeAdapter(_Description)
+
+
+def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[bytes, ...]:
+    """The parts of the file, to be written one after the other."""
+    description = _description.dump_json(
+        _Description(
+            key=key,
+            origin=origin,
+            num_tokens=len(prompt.tokens),
+            state_bytes=len(prompt.state),
+        )
+    )
+    head = _HEAD.pack(MAGIC, VERSION, len(description)) + description
+    parts = (head + struct.pack(_tokens(len(prompt.tokens)), *prompt.tokens), prompt.state)
+    digest = _new_digest()
+    for part in parts:
+        digest.update(part)
+    return (*parts, digest.digest())
+
+
+def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredPrompt:
+    """What `pack` made of a prompt under `key`, of `size` bytes in all. Raises `UnusableFile`."""
+    source = _Source(file, size)
+    magic, version, length = _HEAD.unpack(source.take(_HEAD.size))
+    if magic != MAGIC:
+        raise UnusableFile("is of another kind")
+    if version != VERSION:
+        raise UnusableFile(f"has format version {version}; this agent reads version {VERSION}")
+    if length > MAX_DESCRIPTION:
+        raise UnusableFile("is damaged: its description is too long")
+    description = _described(source.take(length))
+    _check_belongs(description, key, origin)
+    tokens = source.take(description.num_tokens * _TOKEN_BYTES)
+    state = source.take(description.state_bytes)
+    source.check_end()
+    return StoredPrompt(struct.unpack(_tokens(description.num_tokens), tokens), state)
+
+
+class _Source:
+    """The file, read piece by piece and hashed on the way."""
+
+    def __init__(self, file: Readable, size: int) -> None:
+        self._file = file
+        self._num_left = size - DIGEST_BYTES
+        self._digest = _new_digest()
+
+    def take(self, size: int) -> bytes:
+        data = self._file.read(size) if size <= self._num_left else b""
+        if len(data) != size:
+            raise UnusableFile("is damaged: it ends too early")
+        self._num_left -= size
+        self._digest.update(data)
+        return data
+
+    def check_end(self) -> None:
+        if self._num_left:
+            raise UnusableFile(f"is damaged: {self._num_left} bytes are left over")
+        if self._file.read(DIGEST_BYTES) != self._digest.digest():
+            raise UnusableFile("is damaged: its checksum is wrong")
+
+
+def _described(data: bytes) -> _Description:
+    try:
+        return _description.validate_json(data)
+    except ValidationError:
+        raise UnusableFile("is damaged: its description makes no sense") from None
+
+
+def _check_belongs(description: _Description, key: str, ours: Origin) -> None:
+    theirs = description.origin
+    if description.key != key:
+        raise UnusableFile("belongs to another key")
+    if theirs.model != ours.model:
+        raise UnusableFile(f"was saved with another model ({theirs.model.architecture})")
+    if theirs.engine != ours.engine:
+        raise UnusableFile(f"was saved with another engine ({theirs.engine})")
+    if theirs.cache != ours.cache:
+        raise UnusableFile(f"was saved with another cache layout ({theirs.cache})")
+
+
+def _new_digest() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+
+def _tokens(count: int) -> str:
+    return f"<{count}i"

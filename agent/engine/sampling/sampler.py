@@ -1,0 +1,196 @@
+"""Choosing a sequence's next token from its row of logits.
+
+What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, DRY,
+top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, and the draw by seed; or biases,
+temperature and mirostat. The draws are llama.cpp's too, so the same seed gives the same tokens
+there. As in llama-server the penalties' history begins with the prompt, so a token that the prompt
+repeats is penalised in the answer.
+"""
+
+from collections import Counter, deque
+from typing import Protocol
+
+import numpy as np
+
+from ..grammar.constraint import Course
+from ..sequence import NewSequence
+from .dry import DryPenalty
+from .filters import Ids, Row, candidates, within_deviations, without_top_choices
+from .log_probs import LogProbs, RawRow, log_probs_of
+from .mirostat import Mirostat
+from .mt19937 import Mt19937
+from .sampling import Sampling
+
+_LEAST_TEMPERATURE = np.finfo(np.float32).tiny
+"""What logits can be divided by; from far above it on only the best is ever drawn."""
+
+
+class Vocab(Protocol):
+    """What a sampler has to know of a vocabulary."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def end_tokens(self) -> frozenset[int]: ...
+    @property
+    def suppressed_tokens(self) -> frozenset[int]: ...
+
+
+class Sampler:
+    """Chooses the tokens of one sequence, and remembers what it chose where that matters.
+
+    Who asks for tokens that may not be kept (a guess to be checked) asks row by row, and stops at
+    the first that differs: what was chosen counts as said.
+    """
+
+    def __init__(self, sequence: NewSequence, vocab: Vocab, course: Course | None = None) -> None:
+        self._sampling = sequence.sampling
+        self._course = course
+        biases = _biases(sequence.sampling, vocab)
+        self._biased = np.array(list(biases.keys()), np.intp)
+        self._biases = np.array(list(biases.values()), np.float32)
+        self._histories = _histories(sequence)
+        self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
+        self._rng = Mt19937(sequence.sampling.seed)
+        # XTC has a generator of its own, from the same seed.
+        self._xtc_chance = Mt19937(sequence.sampling.seed) if sequence.sampling.has_xtc else None
+        has_mirostat = sequence.sampling.mirostat > 0
+        self._mirostat = Mirostat(sequence.sampling, self._rng) if has_mirostat else None
+        self._log_probs: list[LogProbs] = []
+
+    @property
+    def failure(self) -> str | None:
+        """Why the sequence's constraint can no longer be kept, where that is so."""
+        return self._course.failure if self._course else None
+
+    def choose(self, row: Row) -> int:
+        """The next token. `row`, the logits of the one before, is overwritten."""
+        if self._sampling.top_log_probs is None:
+            return self._choose(row)
+        raw = RawRow(row, self._sampling.top_log_probs)
+        token = self._choose(row)
+        self._log_probs.append(raw.of(token))
+        return token
+
+    def score(self, row: Row, token: int) -> LogProbs:
+        """What there is to tell of a token of the prompt; `row`, the logits before it, stays."""
+        return log_probs_of(row, token, self._sampling.top_log_probs or 0)
+
+    def take_log_probs(self) -> tuple[LogProbs, ...]:
+        """Of the tokens that were chosen since the last time, where they are asked for."""
+        if not self._log_probs:
+            return ()
+        log_probs = tuple(self._log_probs)
+        self._log_probs.clear()
+        return log_probs
+
+    def _choose(self, row: Row) -> int:
+        with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
+            if self._biased.size:
+                row[self._biased] += self._biases
+            for history in self._histories:
+                history.apply(row)
+            if self._course is not None:
+                self._course.restrict(row)
+            token = self._pick(row)
+            if self._course is not None:
+                self._course.accept(token)
+            for history in self._histories:
+                history.accept(token)
+            return token
+
+    def _pick(self, row: Row) -> int:
+        best = int(row.argmax())
+        sampling = self._sampling
+        # Without a finite highest logit (NaN counts as one) there is nothing to draw from.
+        is_greedy = sampling.temperature <= 0
+        if not np.isfinite(row[best]) or (is_greedy and not sampling.may_pass_over_the_best):
+            return best
+        if self._mirostat is not None:
+            row /= self._temperature
+            return self._mirostat.draw(row)
+        ids = self._candidates(row)
+        logits = row if ids is None else row[ids]
+        place = int(logits.argmax()) if is_greedy else self._draw(logits)
+        return place if ids is None else int(ids[place])
+
+    def _candidates(self, row: Row) -> Ids | None:
+        ids = self._filtered(row)
+        if self._xtc_chance is None or (ids is not None and ids.size < 2):
+            return ids
+        if self._xtc_chance.draw_single() > self._sampling.xtc_probability:
+            return ids
+        return without_top_choices(row, ids, self._sampling.xtc_threshold)
+
+    def _filtered(self, row: Row) -> Ids | None:
+        if self._sampling.top_n_sigma <= 0:
+            return candidates(row, self._sampling)
+        within = within_deviations(row, self._sampling.top_n_sigma)
+        places = candidates(row[within], self._sampling)
+        return within if places is None else within[places]
+
+    def _draw(self, logits: Row) -> int:
+        weights = np.exp((logits - logits.max()) / self._temperature)
+        sums = weights.cumsum(dtype=np.float64)
+        return int(sums.searchsorted(self._rng.draw() * sums[-1]))
+
+
+class _History(Protocol):
+    """What looks at the tokens so far: the prompt's first, then those that were chosen."""
+
+    def apply(self, row: Row) -> None:
+        """Change the logits of what was said."""
+
+    def accept(self, token: int) -> None:
+        """`token` was chosen."""
+
+
+def _histories(sequence: NewSequence) -> tuple[_History, ...]:
+    sampling = sequence.sampling
+    histories: list[_History] = []
+    if sampling.mirostat == 0 and sampling.has_penalties:
+        histories.append(_Penalties(sequence))
+    if sampling.mirostat == 0 and sampling.dry is not None:
+        histories.append(DryPenalty(sampling.dry, sequence.prompt))
+    return tuple(histories)
+
+
+class _Penalties:
+    """llama.cpp's `penalties`: for repetition, presence and frequency among the last tokens."""
+
+    def __init__(self, sequence: NewSequence) -> None:
+        self._sampling = sequence.sampling
+        self._last: deque[int] = deque()
+        self._counts: Counter[int] = Counter()
+        for token in sequence.prompt[-sequence.sampling.penalty_last_n :]:
+            self.accept(token)
+
+    def accept(self, token: int) -> None:
+        if len(self._last) == self._sampling.penalty_last_n:
+            oldest = self._last.popleft()
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
+        self._last.append(token)
+        self._counts[token] += 1
+
+    def apply(self, row: Row) -> None:
+        if not self._counts:
+            return
+        size = len(self._counts)
+        tokens = np.fromiter(self._counts.keys(), np.intp, size)
+        counts = np.fromiter(self._counts.values(), np.float32, size)
+        repeat = np.float32(self._sampling.repeat_penalty)
+        logits = row[tokens]
+        logits = np.where(logits <= 0, logits * repeat, logits / repeat)
+        frequency, presence = self._sampling.frequency_penalty, self._sampling.presence_penalty
+        row[tokens] = logits - (counts * np.float32(frequency) + np.float32(presence))
+
+
+def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
+    """Biases by token; ids outside the vocabulary have nothing to act on."""
+    biases = {token: bias for token, bias in sampling.logit_bias if 0 <= token < vocab.size}
+    never = vocab.suppressed_tokens
+    if sampling.ignore_eos:
+        never = never | vocab.end_tokens
+    return biases | dict.fromkeys(never, -np.inf)

@@ -1,0 +1,162 @@
+"""What a step that worked gave: tokens for each sequence, ends, and what was learnt of its cost."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from ..kv_cache.memory import Memory
+from ..sequence import SequenceOutput
+from ..speculation.speculation import Speculation
+from ..statistics import Tally
+from ..step import Run, Save, Step
+from .prefill_budget import PrefillBudget
+from .progress import Progress
+from .queue import SequenceQueue
+
+
+class Accounting:
+    """Changes the queue and the memory as the step's sequences advance, shift and end.
+
+    `saves` are the states that sequences which ended asked for.
+    """
+
+    def __init__(
+        self,
+        queue: SequenceQueue,
+        memory: Memory,
+        budget: PrefillBudget,
+        speculation: Speculation,
+        tally: Tally,
+        *,
+        end_tokens: frozenset[int],
+        can_shift: bool,
+    ) -> None:
+        self._queue = queue
+        self._memory = memory
+        self._budget = budget
+        self._speculation = speculation
+        self._tally = tally
+        self._end_tokens = end_tokens
+        self._can_shift = can_shift
+        self.saves: list[Save] = []
+
+    def account(
+        self, step: Step, tokens: tuple[int, ...], elapsed: float, last: float
+    ) -> list[SequenceOutput]:
+        """What each sequence gained by `step`, which took `elapsed` seconds; see `Decoded`.
+
+        `last` is when the step before it ended, by the tally's clock.
+        """
+        if step.runs:
+            self._learn(step, elapsed)
+        outputs = []
+        sampled = iter(tokens)
+        for index, run in enumerate(step.runs):
+            one = self._queue.running[run.slot]
+            chosen = _chosen(run, sampled)
+            if index < step.num_generating:
+                self._decoded(step, one, elapsed, last)
+            else:
+                one.read(len(run.tokens), None if step.num_generating else elapsed)
+                one.scored(len(run.scored))
+            output = self._gain(run, one, chosen)
+            if output is not None:
+                outputs.append(output)
+        self._memory.raise_limit(2 * step.size)
+        return outputs
+
+    def leave(self, slot: int) -> None:
+        """Its sequence is over; what it computed stays as long as there is room."""
+        self._queue.leave(slot)
+        self._memory.leave(slot)
+        self._memory.trust()
+
+    def _learn(self, step: Step, elapsed: float) -> None:
+        self._budget.cost.observe(
+            num_generating=step.num_generating,
+            num_prompt_tokens=step.num_prompt_tokens,
+            depth=step.depth,
+            num_drafted=step.num_drafted,
+            seconds=elapsed,
+        )
+        self._tally.computed(
+            num_generating=step.num_generating,
+            num_prompt_tokens=step.num_prompt_tokens,
+            seconds=elapsed,
+        )
+
+    def _decoded(self, step: Step, one: Progress, elapsed: float, last: float) -> None:
+        """It was generating; if it was kept waiting, by others' prompts or for its slot, say so."""
+        one.decode(elapsed)
+        if step.num_prompt_tokens or one.last_token_at != last:
+            own = self._budget.cost.generate(step.num_generating + step.num_drafted)
+            self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
+
+    def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
+        """`one` takes what was `chosen`; the cells of what it does not take are given up."""
+        if run.slot in self._queue.dropped:
+            chosen = ()
+        elif one.is_finishing:
+            chosen = chosen[:1]
+        num_accepted = max(0, len(chosen) - 1)
+        self._memory.grow(run.slot, len(run.tokens) - run.num_drafted + num_accepted)
+        if num_accepted < run.num_drafted:
+            self._memory.sweep(run.slot)
+        self._tally.drafted(run.num_drafted, num_accepted)
+        if chosen:
+            return self._extend(run.slot, one, chosen)
+        if not one.num_pending and run.slot not in self._queue.dropped:
+            return self._end(run.slot, one, "stop")  # it only wanted its prompt computed
+        return None
+
+    def _extend(self, slot: int, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput:
+        """All that is `chosen` but the last was computed already."""
+        for index, token in enumerate(chosen):
+            if index:
+                one.confirm()
+            if one.is_finishing or token in self._end_tokens:
+                return self._end(slot, one, "stop", chosen[:index])
+            self._speculation.said(one, token)
+            one.extend(token, self._tally.now)
+            self._tally.gave(1)
+        if one.is_full:
+            return self._end(slot, one, "length", chosen)
+        if one.must_shift:
+            self._shift(slot, one)
+        return SequenceOutput(one.id, chosen, stats=one.stats())
+
+    def _shift(self, slot: int, one: Progress) -> None:
+        window = one.window
+        if window is None:
+            raise RuntimeError(f"sequence {one.id} has no window to shift")
+        one.shift(window, is_moved=self._can_shift)
+        if self._can_shift:
+            self._memory.discard(slot, window.num_kept, window.num_discarded)
+        elif self._memory.can_share:
+            self._memory.truncate(slot, window.num_kept)
+        else:
+            self._memory.truncate(slot, 0)
+            one.rewind()
+
+    def _end(
+        self,
+        slot: int,
+        one: Progress,
+        reason: Literal["stop", "length"],
+        tokens: tuple[int, ...] = (),
+    ) -> SequenceOutput:
+        if one.save_as is not None:
+            self.saves.append(Save(one.id, slot, tuple(one.history[: one.num_computed])))
+        self.leave(slot)
+        return SequenceOutput(one.id, tokens, one.end(reason))
+
+
+def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:
+    """The tokens of `sampled` that are this run's; see `Decoded`."""
+    if not run.samples:
+        return ()
+    chosen = []
+    for drafted in run.draft:
+        chosen.append(next(sampled))
+        if chosen[-1] != drafted:
+            return tuple(chosen)
+    return (*chosen, next(sampled))

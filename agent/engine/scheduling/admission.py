@@ -1,0 +1,90 @@
+"""Which of the waiting sequences may begin now, and from where.
+
+In order of rank: one that has no room keeps those behind it waiting too, so that the large are not
+passed by for ever. One whose prefix is being computed by somebody else waits for that instead of
+computing it again, and holds up nobody.
+
+Room is more than the next step's: a sequence begins when the rest of its tokens, of those that are
+being read, and some further tokens for everybody fit. So whoever was preempted comes back to get
+somewhere, not to be preempted again after a token.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..kv_cache.memory import Memory
+from ..kv_cache.prefix_tree import Found
+from .progress import Progress
+
+HEADROOM = 16
+"""Tokens that each sequence can gain before anybody has to make room again."""
+
+WORTH_WAITING = 8
+"""Fewer tokens are computed again rather than waited for: that takes no longer than a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """`one` begins with what was `found`, or with `num_loaded` tokens of what is stored."""
+
+    one: Progress
+    found: Found
+    num_loaded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Somebody waits for `slot` to have computed its first `length` tokens."""
+
+    slot: int
+    length: int
+
+
+def admit(
+    waiting: Sequence[Progress], running: Collection[Progress], memory: Memory
+) -> Iterator[Begin | Await]:
+    """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
+
+    Lazy: whoever iterates lets a sequence begin (and run) before asking for the next.
+    """
+    for one in waiting:
+        found = memory.find(one.history, one.most_reused)
+        num_loaded = _num_loadable(one, memory)
+        if num_loaded <= max(found.length, found.promised):
+            num_loaded = 0
+        ready = max(found.length, num_loaded)
+        if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
+            yield Await(found.promised_by, found.promised)
+        elif _has_room(one, found, num_loaded, running, memory):
+            yield Begin(one, found, num_loaded)
+        else:
+            return
+
+
+def _num_loadable(one: Progress, memory: Memory) -> int:
+    """How much of what is stored for `one` it can begin with."""
+    if one.stored is None or len(one.stored.tokens) > memory.num_available:
+        return 0
+    tokens = one.stored.tokens
+    most = min(len(tokens), one.most_reused)
+    common = next((i for i in range(most) if tokens[i] != one.history[i]), most)
+    return common if memory.can_share or common == len(tokens) else 0
+
+
+def _has_room(
+    one: Progress,
+    found: Found,
+    num_loaded: int,
+    running: Collection[Progress],
+    memory: Memory,
+) -> bool:
+    if not running:
+        return True  # alone it fits: what does not is refused before it waits
+    everybody = [one, *running]
+    still_to_read = sum(other.num_pending for other in running)
+    headroom = sum(min(HEADROOM, other.num_left) for other in everybody)
+    if num_loaded and one.stored is not None:
+        needed = max(len(one.history), len(one.stored.tokens))
+    else:
+        needed = memory.num_needed(found, len(one.history))
+    return needed + still_to_read + headroom <= memory.num_available

@@ -1,0 +1,58 @@
+"""Context shift: what a sequence keeps when it reaches the slot's ceiling.
+
+The first tokens stay (the system's head, or at least the few that all attention leans on), and of
+those after them a number goes at a time. Nothing is computed only to be discarded: a prompt that is
+longer than the window loses its oldest part before it is read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....shared.inference import Notice
+from ..sequence import ContextShift
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """At `ceiling` tokens, `num_discarded` go after the first `num_kept`."""
+
+    ceiling: int
+    num_kept: int
+    num_discarded: int
+
+    def fit(self, prompt: Sequence[int]) -> list[int]:
+        """`prompt` as it is computed: with a token of the ceiling left for the answer."""
+        excess = len(prompt) - (self.ceiling - 1)
+        num_gone = -(-max(0, excess) // self.num_discarded) * self.num_discarded
+        return [*prompt[: self.num_kept], *prompt[self.num_kept + num_gone :]]
+
+
+def open_window(
+    shift: ContextShift, ceiling: int, num_tokens: int
+) -> tuple[Window, tuple[Notice, ...]]:
+    """The window of a prompt of `num_tokens`, and what its client should know of it.
+
+    `shift` is clamped: at least half of the window can move, and a token is left after a shift.
+    """
+    num_kept = min(max(1, shift.num_kept), ceiling // 2)
+    most = ceiling - num_kept - 1
+    window = Window(ceiling, num_kept, min(shift.num_discarded, most))
+    notices = []
+    if shift.num_discarded > most:
+        notices.append(
+            Notice(
+                "n_discard_clamped",
+                f"`n_discard`: {shift.num_discarded} is more than can go; of this window of "
+                f"{ceiling} tokens {num_kept} stay, so {most} are discarded at a time",
+            )
+        )
+    if num_tokens >= ceiling:
+        num_left = len(window.fit(range(num_tokens)))
+        notices.append(
+            Notice(
+                "prompt_shifted",
+                f"the prompt has {num_tokens} tokens and the window {ceiling}: "
+                f"{num_tokens - num_left} were discarded after the first {num_kept}",
+            )
+        )
+    return window, tuple(notices)

@@ -1,0 +1,180 @@
+"""What the next step computes: who makes room, who joins, how much of each prompt is read.
+
+Relief comes first: every running sequence must be able to gain a token. Then newcomers join, as far
+as there is room for them. Then the step is composed: a token of each generating sequence, and of
+the prompts what the time and the cells allow, or one of the two (`mixing`). Tokens are drafted only
+into cells that nobody else wants.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from ..kv_cache.memory import Memory
+from ..sequence import SequenceId
+from ..speculation.speculation import Speculation
+from ..statistics import Tally
+from ..step import Run, Step
+from .admission import Await, Begin, admit
+from .fair_order import FairOrder
+from .prefill_budget import PrefillBudget
+from .progress import Progress
+from .queue import SequenceQueue
+from .step_mode import StepMode
+
+
+class Planner:
+    """Changes the queue and the memory as it plans; the step carries that out."""
+
+    def __init__(
+        self,
+        queue: SequenceQueue,
+        memory: Memory,
+        budget: PrefillBudget,
+        speculation: Speculation,
+        step_mode: StepMode,
+        tally: Tally,
+        *,
+        most_scored: int,
+    ) -> None:
+        self._queue = queue
+        self._memory = memory
+        self._budget = budget
+        self._speculation = speculation
+        self._step_mode = step_mode
+        self._tally = tally
+        self._order = FairOrder()
+        self._most_scored = most_scored
+
+    def plan(self) -> Step:
+        """The next step. It fits the free cells."""
+        self._relieve()
+        return self._compose(self._admit())
+
+    def retreat(self, slot: int) -> None:
+        """Its sequence gives up its cells, and waits to compute them again."""
+        self._memory.clear(slot)
+        one = self._queue.leave(slot)
+        one.rewind()
+        self._queue.wait(one)
+
+    def _relieve(self) -> None:
+        """See to it that every running sequence can gain a token."""
+        running = self._queue.running
+        if not running:
+            self._memory.trust()
+        while len(running) > 1 and self._memory.num_available < len(running):
+            self.retreat(self._queue.last())
+            self._tally.preempted()
+
+    def _admit(self) -> dict[int, int]:
+        """Let newcomers begin; by slot, how many computed tokens others wait for."""
+        awaited: dict[int, int] = {}
+        if not self._queue.waiting:
+            return awaited
+        for decision in admit(self._queue.candidates, self._queue.running.values(), self._memory):
+            match decision:
+                case Begin():
+                    self._begin(decision)
+                case Await(slot, length):
+                    awaited[slot] = min(length, awaited.get(slot, length))
+                case _:
+                    assert_never(decision)
+        return awaited
+
+    def _begin(self, decision: Begin) -> None:
+        one = decision.one
+        slot = self._queue.begin(one)
+        if decision.num_loaded and one.stored is not None:
+            self._memory.load(slot, one.history, one.stored, decision.num_loaded)
+            num_shared = decision.num_loaded
+        else:
+            self._memory.enter(slot, one.history, decision.found, most_shared=one.most_shared)
+            num_shared = decision.found.length
+        self._tally.shared(one.start(num_shared))
+
+    def _compose(self, awaited: dict[int, int]) -> Step:
+        generating: dict[int, Progress] = {}
+        reading: dict[int, Progress] = {}
+        for slot, one in self._queue.running.items():
+            (generating if one.is_generating else reading)[slot] = one
+        wants = self._wants(reading, awaited)
+        num_wanted = sum(wants.values())
+        budget = self._readable(len(generating), reading, wants, num_wanted)
+        match self._step_mode.next(len(generating), min(budget, num_wanted)):
+            case "generate":
+                num_wanted = budget = 0
+            case "read":
+                generating = {}
+        drafts = self._draft(generating, num_wanted, budget)
+        num_drafted = sum(map(len, drafts.values()))
+        shares = self._order.share(wants, max(0, budget - num_drafted))
+        num_read = sum(shares.values())
+        self._memory.make_room(len(generating) + num_drafted + num_read)
+        return Step(
+            self._memory.take_edits(),
+            (
+                *(_next(slot, one, drafts.get(slot, ())) for slot, one in generating.items()),
+                *(
+                    _chunk(slot, one, shares[one.id])
+                    for slot, one in reading.items()
+                    if one.id in shares
+                ),
+            ),
+            len(generating),
+            num_read,
+            num_drafted,
+        )
+
+    def _readable(
+        self,
+        num_generating: int,
+        reading: dict[int, Progress],
+        wants: dict[SequenceId, int],
+        num_wanted: int,
+    ) -> int:
+        """Most prompt tokens that time and cells allow."""
+        if not wants:
+            return 0
+        first = self._order.first(wants)
+        depth = next(one.num_computed for one in reading.values() if one.id == first)
+        most = self._budget.prompt_tokens(num_generating, num_wanted, depth=depth)
+        most = min(most, self._memory.num_available - num_generating)
+        # Of several prompts the next one fills what the first leaves over.
+        return self._step_mode.chunk(most, num_wanted) if len(wants) == 1 else most
+
+    def _wants(
+        self, reading: dict[int, Progress], awaited: dict[int, int]
+    ) -> dict[SequenceId, int]:
+        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
+
+        Prompts that are explained share the logits that a step can give.
+        """
+        num_scoring = sum(one.is_scoring for one in reading.values())
+        most = self._most_scored // num_scoring if num_scoring else 0
+        wants = {}
+        for slot, one in reading.items():
+            wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            wants[one.id] = min(wanted, one.num_readable(most)) if one.is_scoring else wanted
+        return wants
+
+    def _draft(
+        self, generating: dict[int, Progress], num_wanted: int, budget: int
+    ) -> dict[int, tuple[int, ...]]:
+        """Drafts take nobody's cells: neither kept ones nor those that prompts could use now."""
+        num_in_time = self._budget.drafted_tokens(len(generating), num_wanted, budget)
+        num_cells = self._memory.num_free - len(generating) - min(budget, num_wanted)
+        return self._speculation.draft(generating, min(num_in_time, num_cells))
+
+
+def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
+    last = one.num_computed
+    return Run(one.id, slot, last, (one.history[last], *draft), True, len(draft))
+
+
+def _chunk(slot: int, one: Progress, count: int) -> Run:
+    samples = count == one.num_pending and not one.prefill_only
+    run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
+    if not one.is_scoring or not (scored := one.to_score(count)):
+        return run
+    tokens = tuple(one.history[scored.start : scored.stop])
+    return replace(run, scored=tokens, first_scored=scored.start - 1 - one.num_computed)

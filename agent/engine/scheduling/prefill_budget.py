@@ -1,0 +1,61 @@
+"""How many prompt tokens a step may have: the promise that a running stream never stalls long.
+
+Beside streams a step reads what is thought to take no longer than `max_stall`, by what reading has
+cost so far. With nothing generating, prompts get the whole batch, as far as that is over in
+`PATIENCE` seconds: nothing can be heard while a step is computed, neither newcomers nor a cancel.
+Nothing is known of the first step of all, so it gets little.
+"""
+
+from math import floor
+
+from ..cost.step_cost import StepCost
+
+MIN_CHUNK = 8
+"""Prompt tokens of a step, however slow the steps are: prompts always advance, in hundreds of steps
+rather than thousands."""
+
+FIRST_CHUNK = 128
+"""Prompt tokens of the first step of all, about whose price nothing is known."""
+
+PATIENCE = 2.0
+"""Seconds for which commands may wait while there is nobody to stall."""
+
+MARGIN = 0.88
+"""The part of the bound that steps are sized for. Steps vary, and they get dearer as a prompt's
+attention reaches back further."""
+
+DRAFTED = 0.25
+"""The part of a step's room for prompts that drafts may take."""
+
+
+class PrefillBudget:
+    """`batch_size` bounds a step's tokens, `max_stall` its seconds."""
+
+    def __init__(self, *, batch_size: int, max_stall: float, most_mixed: int = 0) -> None:
+        self._batch_size = batch_size
+        self._max_stall = max_stall
+        self.cost = StepCost(most_mixed=most_mixed)
+
+    def prompt_tokens(self, num_generating: int, num_pending: int, *, depth: int = 0) -> int:
+        """How many of `num_pending`, the next of which lies at position `depth`; at least one.
+
+        It may be more than `num_pending`, where time allows that.
+        """
+        seconds = self._max_stall if num_generating else max(self._max_stall, PATIENCE)
+        fitting = self.cost.read_within(MARGIN * seconds, num_pending, depth=depth)
+        if not self.cost.knows_reading:
+            fitting = FIRST_CHUNK
+        return floor(min(self._batch_size - num_generating, max(fitting, _least(num_pending))))
+
+    def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
+        """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.
+
+        They give up a part of their `num_prompt_tokens`, and nothing of the least they get.
+        """
+        if not num_pending:
+            return self._batch_size - num_generating
+        return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(num_pending))
+
+
+def _least(num_pending: int) -> int:
+    return min(MIN_CHUNK, num_pending)

@@ -1,0 +1,232 @@
+"""One sequence's way through the engine: what it consists of, how much of it is computed.
+
+Invariant: `num_computed < len(history)` as long as it runs. There is always a token to compute, the
+last one at the least, because the next token is chosen from its logits. A sequence whose cells were
+given up (`rewind`) reads its own tokens again like a prompt, and goes on where it was.
+"""
+
+from typing import Literal
+
+from ....shared.errors import RequestError
+from ..prompt_store.stored_prompt import StoredPrompt
+from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
+from ..speculation.prompt_lookup import PromptLookup
+from .context_shift import Window
+
+_ENDLESS = 2**62
+
+
+class Progress:
+    """`history` is what is left of the prompt and of what was generated since.
+
+    `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
+    unless it has a `window`. One that `is_finishing` takes its next token for the end. Of one for
+    which tokens may be drafted `lookup` knows what it said before.
+    """
+
+    __slots__ = (
+        "_decode_seconds",
+        "_most_generated",
+        "_num_prefilled",
+        "_num_scored",
+        "_prefill_seconds",
+        "_prompt_length",
+        "_was_started",
+        "ceiling",
+        "history",
+        "id",
+        "is_finishing",
+        "last_token_at",
+        "lookup",
+        "num_cached",
+        "num_computed",
+        "num_generated",
+        "prefill_only",
+        "rank",
+        "save_as",
+        "stored",
+        "window",
+    )
+
+    def __init__(
+        self, sequence: NewSequence, *, arrival: int, ceiling: int, window: Window | None = None
+    ) -> None:
+        self.id: SequenceId = sequence.id
+        self.rank = (-sequence.priority, arrival)
+        self.ceiling = ceiling
+        self.window = window
+        self.history = list(sequence.prompt) if window is None else window.fit(sequence.prompt)
+        self.prefill_only = sequence.prefill_only
+        self.stored: StoredPrompt | None = sequence.stored if window is None else None
+        self.save_as = sequence.save_as if window is None else None
+        self.is_finishing = False
+        self.lookup: PromptLookup | None = None
+        self.num_cached = 0
+        self.num_computed = 0
+        self.num_generated = 0
+        self.last_token_at = 0.0
+        self._prompt_length = len(sequence.prompt)
+        # Nothing comes before the first token, so nothing says how likely it was.
+        self._num_scored = 1 if sequence.scores_prompt and window is None else self._prompt_length
+        self._most_generated = self._limit(sequence)
+        self._was_started = False
+        self._num_prefilled = 0
+        self._prefill_seconds: float | None = None
+        self._decode_seconds: float | None = None
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that are not computed yet."""
+        return len(self.history) - self.num_computed
+
+    @property
+    def num_left(self) -> int:
+        """Most tokens that it may still gain."""
+        return self._most_generated - self.num_generated
+
+    @property
+    def most_ahead(self) -> int:
+        """Most tokens that can be drafted beside the last one, all of them and one more gained."""
+        if self.is_finishing:
+            return 0
+        room = self.ceiling - len(self.history)
+        return min(self.num_left, room) - 1
+
+    @property
+    def most_shared(self) -> int | None:
+        """How many of its first tokens others may share, if not all.
+
+        Cells that may have to move are its own: they would move under whoever shares them.
+        """
+        return None if self.window is None else self.window.num_kept
+
+    @property
+    def most_reused(self) -> int:
+        """How many of its first tokens it can begin with if others have computed them.
+
+        Not the last one, which is computed for its logits, and none whose logits say how likely a
+        token of the prompt was.
+        """
+        most = len(self.history) - 1
+        if self.window is not None:
+            most = min(most, self.window.num_kept)
+        return min(most, self._num_scored - 1) if self.is_scoring else most
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether tokens of the prompt still have to be explained."""
+        return self._num_scored < self._prompt_length
+
+    @property
+    def is_generating(self) -> bool:
+        """Whether a step needs exactly its last token; otherwise it is reading."""
+        return self.num_generated > 0 and self.num_computed + 1 == len(self.history)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it may have no further token: its own limit, or the slot's ceiling."""
+        return self.num_left <= 0
+
+    @property
+    def must_shift(self) -> bool:
+        """Whether its window is full."""
+        return self.window is not None and len(self.history) >= self.ceiling
+
+    def next_tokens(self, count: int) -> tuple[int, ...]:
+        """The next `count` tokens to compute."""
+        return tuple(self.history[self.num_computed : self.num_computed + count])
+
+    def to_score(self, count: int) -> range:
+        """Which tokens of the prompt the next `count` tokens to compute explain, by position."""
+        first = max(self._num_scored, self.num_computed + 1)
+        return range(first, min(self._prompt_length, self.num_computed + count + 1))
+
+    def num_readable(self, most_scored: int) -> int:
+        """How many tokens can be computed without explaining more than `most_scored`."""
+        return max(0, self._num_scored - 1 - self.num_computed) + most_scored
+
+    def start(self, num_shared: int) -> int:
+        """It gets a slot, in which its first `num_shared` tokens are computed already.
+
+        How many of them its prompt did not have to compute: none when it only comes back.
+        """
+        self.num_computed = num_shared
+        if self._was_started:
+            return 0
+        self._was_started = True
+        self.num_cached = num_shared
+        return num_shared
+
+    def begin_anew(self) -> int:
+        """What it was to begin with is not there, nor stored: as if it had never begun.
+
+        How many tokens it thought cached.
+        """
+        self.stored = None
+        num_cached, self.num_cached = self.num_cached, 0
+        self._was_started = False
+        return num_cached
+
+    def read(self, count: int, pure_seconds: float | None) -> None:
+        """`count` tokens of the prompt were computed.
+
+        `pure_seconds` is what the step took if it read nothing but prompts; only such steps tell
+        how fast prompts are read.
+        """
+        self._advance(count)
+        if pure_seconds is not None and not self.num_generated:
+            self._num_prefilled += count
+            self._prefill_seconds = (self._prefill_seconds or 0.0) + pure_seconds
+
+    def scored(self, count: int) -> None:
+        """`count` further tokens of the prompt were explained."""
+        self._num_scored += count
+
+    def decode(self, seconds: float) -> None:
+        """Its last token was computed in a step of `seconds`."""
+        self._advance(1)
+        self._decode_seconds = (self._decode_seconds or 0.0) + seconds
+
+    def confirm(self) -> None:
+        """Its last token was drafted, and is computed already."""
+        self._advance(1)
+
+    def extend(self, token: int, now: float) -> None:
+        """`token` was chosen."""
+        self.history.append(token)
+        self.num_generated += 1
+        self.last_token_at = now
+
+    def shift(self, window: Window, *, is_moved: bool) -> None:
+        """The oldest tokens after the head go; what comes after them moved, or is read again."""
+        start = window.num_kept
+        del self.history[start : start + window.num_discarded]
+        self.num_computed = self.num_computed - window.num_discarded if is_moved else start
+
+    def rewind(self) -> None:
+        """Its cells are lost: everything is computed again."""
+        self.num_computed = 0
+
+    def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
+        """The end of it, with its counts so far."""
+        return SequenceEnd(reason, self.stats())
+
+    def stats(self) -> SequenceStats:
+        """Its counts so far."""
+        return SequenceStats(
+            prompt_tokens=self._prompt_length,
+            cached_tokens=self.num_cached,
+            completion_tokens=self.num_generated,
+            prefill_tokens=self._num_prefilled,
+            prefill_seconds=self._prefill_seconds,
+            decode_seconds=self._decode_seconds,
+        )
+
+    def _limit(self, sequence: NewSequence) -> int:
+        own = _ENDLESS if sequence.max_tokens is None else sequence.max_tokens
+        return own if self.window is not None else min(own, self.ceiling - self._prompt_length)
+
+    def _advance(self, count: int) -> None:
+        if count > self.num_pending:
+            raise ValueError(f"{count} tokens computed of {self.num_pending} pending")
+        self.num_computed += count

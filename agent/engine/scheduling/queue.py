@@ -1,0 +1,80 @@
+"""Which sequences wait, by rank, and which run, in which slot.
+
+Invariant: a sequence waits or runs, once; a slot is free or holds one sequence; whoever was dropped
+during a step has its slot until the end of it.
+"""
+
+from bisect import insort
+from operator import attrgetter
+
+from ..sequence import SequenceId
+from .progress import Progress
+
+_rank = attrgetter("rank")
+
+
+class SequenceQueue:
+    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more.
+
+    `dropped` are slots of the step that is being computed whose sequences nobody wants any more.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.running: dict[int, Progress] = {}
+        self.waiting: list[Progress] = []
+        self.dropped: set[int] = set()
+        self._num_slots = slots
+        self._free = list(range(slots))
+
+    @property
+    def candidates(self) -> list[Progress]:
+        """Those who wait and for whom there are slots, best first."""
+        return self.waiting[: len(self._free)]
+
+    def wait(self, one: Progress) -> None:
+        """It waits, behind those of better rank."""
+        insort(self.waiting, one, key=_rank)
+
+    def begin(self, one: Progress) -> int:
+        """It waits no longer and gets a slot, which is the answer."""
+        self.waiting.remove(one)
+        slot = self._free.pop()
+        self.running[slot] = one
+        return slot
+
+    def leave(self, slot: int) -> Progress:
+        """`slot` is free again; the answer is whom it held."""
+        self._free.append(slot)
+        self.dropped.discard(slot)
+        return self.running.pop(slot)
+
+    def slot_of(self, sequence_id: SequenceId) -> int | None:
+        """Where it runs, if it does."""
+        return next((s for s, one in self.running.items() if one.id == sequence_id), None)
+
+    def find(self, sequence_id: SequenceId) -> Progress | None:
+        """The sequence, if it waits or runs."""
+        everybody = (*self.running.values(), *self.waiting)
+        return next((one for one in everybody if one.id == sequence_id), None)
+
+    def stop_waiting(self, sequence_id: SequenceId) -> None:
+        """It waits no longer, if it did."""
+        self.waiting = [one for one in self.waiting if one.id != sequence_id]
+
+    def last(self) -> int:
+        """The slot of the running sequence of the worst rank."""
+        return max(self.running, key=lambda slot: self.running[slot].rank)
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        slots = sorted([*self._free, *self.running])
+        _check(slots == list(range(self._num_slots)), f"slots {slots}")
+        ids = [one.id for one in (*self.running.values(), *self.waiting)]
+        _check(len(set(ids)) == len(ids), f"sequences {ids}")
+        _check(self.dropped <= self.running.keys(), f"dropped {self.dropped}")
+        _check(self.waiting == sorted(self.waiting, key=_rank), "waiting out of order")
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"queue out of order: {finding}")

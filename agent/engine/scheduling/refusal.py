@@ -1,0 +1,17 @@
+"""Which sequences can never run, and what their clients are told."""
+
+from ....shared.errors import InvalidRequest, PromptTooLong, RequestError
+from ..sequence import NewSequence
+
+
+def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
+    """Why `sequence` cannot run in a slot of `ceiling` tokens, even alone; `None` when it can."""
+    num_tokens = len(sequence.prompt)
+    if num_tokens == 0:
+        return InvalidRequest("the prompt has no tokens: give at least one")
+    if num_tokens >= ceiling and sequence.shift is None:
+        return PromptTooLong(
+            f"the prompt has {num_tokens} tokens; this slot holds {ceiling}, one of which is for "
+            "the answer"
+        )
+    return None

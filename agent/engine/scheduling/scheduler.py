@@ -1,0 +1,249 @@
+"""The planner of the engine: what each step computes, and what came of it.
+
+`plan` and `commit` alternate; `add`, `finish` and `drop` may come at any time. A sequence waits
+(best priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
+
+When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
+its cells go, it waits at the head of its rank and is computed again), and newcomers wait.
+
+Invariants, checked by `check_integrity`:
+- a slot has exactly the cells of its sequence's computed tokens, below the ceiling;
+- no step is planned that does not fit the free cells.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from ..capacity import Capacity
+from ..kv_cache.memory import Memory
+from ..sequence import NewSequence, SequenceId, SequenceOutput
+from ..speculation.speculation import Speculation
+from ..statistics import EngineStatistics, Tally
+from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Save, Step
+from .accounting import Accounting
+from .context_shift import open_window
+from .planner import Planner
+from .prefill_budget import PrefillBudget
+from .progress import Progress
+from .queue import SequenceQueue
+from .recovery import Recovery
+from .refusal import refusal
+from .step_mode import StepMode
+
+
+class Scheduler:
+    """Plans steps for `slots` sequences of at most `context_size` tokens each.
+
+    Steps are sized to stay below `max_stall` seconds by what steps have cost so far.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        context_size: int,
+        max_stall: float,
+        end_tokens: frozenset[int],
+        capacity: Capacity,
+    ) -> None:
+        if capacity.batch_size < slots:
+            raise ValueError(
+                f"a batch of {capacity.batch_size} cannot hold a token of each of {slots} slots"
+            )
+        self._ceiling = min(context_size, capacity.num_cells)
+        budget = PrefillBudget(
+            batch_size=capacity.batch_size, max_stall=max_stall, most_mixed=capacity.most_mixed
+        )
+        self._memory = Memory(
+            slots=slots,
+            holders=capacity.num_holders,
+            num_cells=capacity.num_cells,
+            can_share=capacity.can_share,
+            most_parked=capacity.most_parked,
+            is_compact=capacity.is_compact,
+        )
+        self._tally = Tally()
+        self._queue = SequenceQueue(slots)
+        self._running = self._queue.running
+        speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
+        step_mode = StepMode(capacity.most_mixed)
+        self._planner = Planner(
+            self._queue,
+            self._memory,
+            budget,
+            speculation,
+            step_mode,
+            self._tally,
+            most_scored=capacity.most_scored,
+        )
+        self._accounting = Accounting(
+            self._queue,
+            self._memory,
+            budget,
+            speculation,
+            self._tally,
+            end_tokens=end_tokens,
+            can_shift=capacity.can_shift,
+        )
+        self._recovery = Recovery(self._queue, self._memory, self._planner, self._tally)
+        self._ids: set[SequenceId] = set()
+        self._unannounced: list[SequenceOutput] = []
+        self._num_arrived = 0
+        self._planned: Step | None = None
+
+    # ---- what the outside asks
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to plan: no sequence, nothing to announce."""
+        return not (self._running or self._queue.waiting or self._unannounced)
+
+    def statistics(self) -> EngineStatistics:
+        """What was done so far, and how things stand."""
+        return self._tally.summary(
+            num_running=len(self._running),
+            num_waiting=len(self._queue.waiting),
+            num_cells=self._memory.num_cells,
+            used=self._memory.num_used,
+            kept=self._memory.num_kept,
+            parked=self._memory.num_parked,
+        )
+
+    def add(self, sequence: NewSequence) -> None:
+        """Let `sequence` wait for a slot. What can never run ends with the next step."""
+        if sequence.id in self._ids:
+            raise ValueError(f"sequence {sequence.id} is here already")
+        self._ids.add(sequence.id)
+        window = None
+        error = refusal(sequence, self._ceiling)
+        if sequence.shift is not None and error is None:
+            window, notices = open_window(sequence.shift, self._ceiling, len(sequence.prompt))
+            if notices:
+                self._unannounced.append(SequenceOutput(sequence.id, notices=notices))
+        arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
+        one = Progress(sequence, arrival=arrival, ceiling=self._ceiling, window=window)
+        if error is not None:
+            self._unannounced.append(SequenceOutput(one.id, (), one.end(error)))
+        elif one.is_full and not one.prefill_only:
+            self._unannounced.append(SequenceOutput(one.id, (), one.end("length")))
+        else:
+            self._queue.wait(one)
+
+    def finish(self, sequence_id: SequenceId) -> None:
+        """Take a sequence's next token for the end, whatever it is. Unknown ids are ignored."""
+        one = self._queue.find(sequence_id)
+        if one is not None:
+            one.is_finishing = True
+
+    def drop(self, sequence_id: SequenceId) -> None:
+        """Forget a sequence, wherever it is: nothing more comes for it. Unknown ids are ignored."""
+        if sequence_id not in self._ids:
+            return
+        self._ids.remove(sequence_id)
+        self._queue.stop_waiting(sequence_id)
+        self._unannounced = [one for one in self._unannounced if one.id != sequence_id]
+        slot = self._queue.slot_of(sequence_id)
+        if slot is not None:
+            self._queue.dropped.add(slot)
+            if self._planned is None:
+                self._let_go_of_dropped()
+
+    def plan(self) -> Step | None:
+        """The next step, to be carried out and answered with `commit`; `None` when idle."""
+        if self._planned is not None:
+            raise RuntimeError("the last step was not committed")
+        if self.is_idle:
+            return None
+        self._accounting.saves.clear()
+        self._planned = self._planner.plan()
+        return self._planned
+
+    def commit(
+        self, step: Step, outcome: Outcome, elapsed: float, pause: float = 0.0
+    ) -> tuple[SequenceOutput, ...]:
+        """Account for `step`, which took `elapsed` seconds: what each sequence gained.
+
+        `pause` is how long there was something to do before it that was not done, in seconds.
+        Afterwards `saves` says what to hand out with the ends, before the next step.
+        """
+        if step is not self._planned:
+            raise RuntimeError("this is not the step that was planned last")
+        self._planned = None
+        outputs = self._take_unannounced()
+        last = self._tally.now
+        self._tally.passed(pause + elapsed, len(self._running))
+        match outcome:
+            case Decoded(tokens, log_probs, prompt_log_probs):
+                gained = self._accounting.account(step, tokens, elapsed, last)
+                gained = _explained(gained, log_probs) if log_probs else gained
+                outputs += self._scored(gained, prompt_log_probs) if prompt_log_probs else gained
+            case NoRoom():
+                outputs += self._recovery.make_room(step)
+            case Aborted():
+                self._recovery.take_back(step)
+            case NotLoaded(slots):
+                outputs += self._recovery.read_instead(step, slots)
+            case Failed(reason):
+                outputs += self._recovery.fail(step, f"the engine failed: {reason}")
+            case _:
+                assert_never(outcome)
+        self._let_go_of_dropped()
+        self._ids -= {output.id for output in outputs if output.end is not None}
+        return tuple(outputs)
+
+    @property
+    def saves(self) -> tuple[Save, ...]:
+        """States that ended sequences asked for; to be had until the next step is carried out."""
+        return tuple(self._accounting.saves)
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        self._memory.check_integrity()
+        self._queue.check_integrity()
+        everybody = [*self._running.values(), *self._queue.waiting]
+        _check({one.id for one in everybody} <= self._ids, "ids")
+        for one in everybody:
+            _check(0 <= one.num_computed < len(one.history), f"{one.id}: {one.num_computed}")
+            _check(len(one.history) < self._ceiling, f"{one.id}: over the ceiling")
+        for one in self._queue.waiting:
+            _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
+        for slot, one in self._running.items():
+            _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
+
+    def _scored(
+        self, outputs: list[SequenceOutput], prompt_log_probs: Explained
+    ) -> list[SequenceOutput]:
+        """`outputs`, and what was learnt of the prompts of those who are still wanted."""
+        by_id = {output.id: output for output in outputs}
+        for id, log_probs in prompt_log_probs.items():
+            if id in self._ids:
+                output = by_id.get(id, SequenceOutput(id))
+                by_id[id] = replace(output, prompt_log_probs=log_probs)
+        return list(by_id.values())
+
+    def _take_unannounced(self) -> list[SequenceOutput]:
+        outputs, self._unannounced = self._unannounced, []
+        return outputs
+
+    def _let_go_of_dropped(self) -> None:
+        for slot in list(self._queue.dropped):
+            self._accounting.leave(slot)
+
+
+def _explained(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:
+    """`outputs` with what is told of their tokens; not all that was chosen was gained."""
+    return [
+        replace(output, log_probs=log_probs.get(output.id, ())[: _num_chosen(output)])
+        for output in outputs
+    ]
+
+
+def _num_chosen(output: SequenceOutput) -> int:
+    """How many tokens were chosen for it, the one that ended it included."""
+    is_stopped = output.end is not None and output.end.reason == "stop"
+    return len(output.tokens) + is_stopped
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"scheduler out of order: {finding}")

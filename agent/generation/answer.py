@@ -1,0 +1,157 @@
+"""One running request's answer: the engine's outputs in, the messages for the balancer out.
+
+Invariant: `take` and `cancel` give at most one end, and after it they are not called again.
+"""
+
+from collections.abc import Callable
+
+from ...shared.errors import RequestError, to_wire
+from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
+from ...shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+from ..chat.output.attribution import Attribution, with_bytes
+from ..chat.output.echo import EchoWriter
+from ..chat.output.transcript import Transcript
+from ..engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
+from .prepared import Prepared, Reading
+from .utterance import Utterance
+
+
+class Answer:
+    """The answer to the request `id`. `piece` gives a token's bytes."""
+
+    def __init__(self, id: RequestId, prepared: Prepared, piece: Callable[[int], bytes]) -> None:
+        self._id = id
+        self._num_prompt_tokens = len(prepared.prompt)
+        self._stats: SequenceStats | None = None
+        piece = _showing(piece, prepared.reading)
+        self._transcript = Transcript(piece, prepared.stop)
+        is_explained = prepared.sampling.top_log_probs is not None
+        self._attribution = Attribution(piece) if is_explained else None
+        self._echo = _echo_writer(prepared, piece)
+        self._piece = piece
+        self._utterance = Utterance(id, prepared.reading, self._attribution)
+        self._has_begun = False
+        self.is_over = False
+
+    def take(self, output: SequenceOutput) -> list[Item]:
+        """What a step's output means for the balancer."""
+        self._stats = output.end.stats if output.end is not None else output.stats or self._stats
+        items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
+        items += self._echoed(output)
+        items += self._begun(output)
+        gain = self._transcript.push(output.tokens)
+        if self._attribution is not None:
+            self._attribution.push(gain.ends, output.log_probs)
+        items += self._utterance.take(gain)
+        if self._transcript.is_stopped:
+            items += self._utterance.flush()
+            items.append(self._ended("stop", output.end))
+        elif output.end is not None:
+            items += self._end(output.end, output)
+        return items
+
+    def cancel(self) -> Ended:
+        """The end of an answer nobody wants any more; what it gained so far stands."""
+        return self._ended("cancelled", None)
+
+    def _end(self, end: SequenceEnd, output: SequenceOutput) -> list[Item]:
+        if isinstance(end.reason, RequestError):
+            self.is_over = True
+            return [Refused(id=self._id, error=to_wire(end.reason))]
+        items = self._utterance.take(self._transcript.flush())
+        items += self._utterance.flush()
+        if self._transcript.is_stopped:
+            return [*items, self._ended("stop", end)]
+        return [
+            *items,
+            *self._utterance.rest(),
+            *self._end_token(output),
+            self._ended(end.reason, end),
+        ]
+
+    def _begun(self, output: SequenceOutput) -> list[Item]:
+        """How long the prompt is, as soon as the engine says what it began with."""
+        has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
+        if self._has_begun or self._stats is None or has_failed:
+            return []
+        self._has_begun = True
+        return [
+            PromptRead(
+                id=self._id,
+                prompt_tokens=self._num_prompt_tokens,
+                cached_tokens=self._stats.cached_tokens,
+            )
+        ]
+
+    def _echoed(self, output: SequenceOutput) -> list[Item]:
+        part = None if self._echo is None else self._echo.push(output.prompt_log_probs)
+        if part is None:
+            return []
+        return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]
+
+    def _end_token(self, output: SequenceOutput) -> list[Item]:
+        """Beside a prompt that is explained, the token that ended the answer is, too.
+
+        Programs that score texts have one token generated, and take the last value for its.
+        """
+        explained = output.log_probs[len(output.tokens) :]
+        if self._echo is None or not explained:
+            return []
+        told = tuple(with_bytes(each, self._piece) for each in explained)
+        return [Piece(id=self._id, text="", log_probs=told)]
+
+    def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
+        self.is_over = True
+        if reason == "stop" and self._utterance.num_calls:
+            reason = "tool_calls"
+        usage = Usage(
+            prompt_tokens=self._num_prompt_tokens,
+            cached_tokens=0 if self._stats is None else self._stats.cached_tokens,
+            completion_tokens=self._transcript.num_tokens,
+            reasoning_tokens=self._utterance.num_reasoning_tokens,
+        )
+        return Ended(
+            id=self._id,
+            finish_reason=reason,
+            stop_string=self._transcript.stop_string,
+            usage=usage,
+            rates=rates(self._stats, has_end_token=end is not None and end.reason == "stop"),
+        )
+
+
+def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable[[int], bytes]:
+    """`piece`, and also the control tokens that the reading has to see."""
+    if reading is None or not reading.shown:
+        return piece
+    shown = reading.shown
+    return lambda token: shown.get(token) or piece(token)
+
+
+def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWriter | None:
+    return EchoWriter(prepared.prompt, prepared.echo.text, piece) if prepared.echo else None
+
+
+def noticed(id: RequestId, notice: Notice) -> Noticed:
+    """`notice` for the client of the request `id`."""
+    return Noticed(id=id, code=notice.code, message=notice.message)
+
+
+def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
+    """Speeds by the scheduler's clock, of a sequence that may not have said anything yet.
+
+    The first token is the last prefill step's; an end-of-generation token took a step and is not
+    counted.
+    """
+    if stats is None:
+        return Rates()
+    num_unseen = 1 if has_end_token else 0
+    return Rates(
+        prefill_tokens_per_second=_rate(stats.prefill_tokens, stats.prefill_seconds),
+        decode_tokens_per_second=_rate(
+            stats.completion_tokens - 1 + num_unseen, stats.decode_seconds
+        ),
+    )
+
+
+def _rate(num_tokens: int, seconds: float | None) -> float | None:
+    return num_tokens / seconds if seconds and num_tokens > 0 else None

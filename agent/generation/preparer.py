@@ -1,0 +1,268 @@
+"""From a request to tokens: the template, the tokeniser, the ceiling, the sampling asked for.
+
+This takes milliseconds, and with a long text much more, so it runs on a thread of its own: never on
+the event loop, never on the decode thread. A `Preparer` changes nothing after it was made.
+"""
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+
+from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
+from ...shared.inference import GenerateRequest, Notice, Prompt
+from ..chat.calls.tools import Tools
+from ..chat.families.families import family_named
+from ..chat.families.family import ChatFamily, Family
+from ..chat.families.recognition import family_of
+from ..chat.grammar.constrain import Hold, hold_of
+from ..chat.grammar.grammar import Voice, must_call
+from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
+from ..engine.grammar.grammars import Grammars
+from ..engine.loaded_model import LoadedModel
+from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
+from ..engine.prompt_store.stored_prompt import StoredPrompt
+from ..engine.sequence import ContextShift
+from .prepared import Echo, Prepared, Reading
+from .sampling_resolver import SamplingResolver
+
+MIN_KEPT = 4
+"""Tokens that a context shift keeps in any case: attention leans on the first few, whatever they
+say (https://arxiv.org/abs/2309.17453)."""
+
+
+class Preparer:
+    """Prepares requests for one model. `context_size` is each slot's ceiling in tokens."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        context_size: int,
+        *,
+        template: TemplateSource | None = None,
+        family: ChatFamily = "auto",
+        store: PromptStore | None = None,
+        draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
+        clock: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """Raises `TemplateError` if the `template` given in place of the model's is broken."""
+        self._vocab = model.vocab
+        self._context_size = context_size
+        self._store = store
+        self._draw_seed = draw_seed
+        self._resolver = SamplingResolver(model.vocab)
+        self._templates = ChatTemplates(model, template, clock=clock)
+        self._source = self._templates.text
+        self._family = family_of(self._source) if family == "auto" else family_named(family)
+        self._shown = {
+            has_tools: self.markers(self._family, has_tools=has_tools)
+            for has_tools in (False, True)
+        }
+        self._grammars = Grammars(model.grammar_tokens) if model.grammar_tokens else None
+
+    @property
+    def num_grammars(self) -> int:
+        """How many grammars are kept compiled."""
+        return len(self._grammars) if self._grammars else 0
+
+    @property
+    def template_issue(self) -> str | None:
+        """Why conversations cannot be prepared, where they cannot."""
+        return self._templates.issue
+
+    def prepare(self, request: GenerateRequest) -> Prepared:
+        """Raises `RequestError` that names the field and says what would be right."""
+        if request.cache_key is not None and self._store is None:
+            raise NotSupported(
+                "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
+                field="cache_key",
+            )
+        text = self._text(request)
+        prompt = self._prompt(request, text)
+        sampling = self._resolver.sampling(request, self._draw_seed())
+        loaded = self._load(request.cache_key)
+        held = hold_of(request, self._voice(request, text), self._grammars)
+        return Prepared(
+            prompt=prompt,
+            sampling=sampling,
+            max_tokens=request.max_tokens,
+            stop=request.stop,
+            shift=self._shift(request, prompt),
+            stored=None if isinstance(loaded, Ignored) else loaded,
+            notices=self._notices(request, loaded, held),
+            reading=self._reading(request, text),
+            constraint=held.constraint if held else None,
+            echo=_echo(request),
+        )
+
+    def num_tokens(self, request: GenerateRequest) -> int:
+        """How long its prompt is, whether it fits or not. Raises as `prepare` does."""
+        return len(self._tokens(self._text(request)))
+
+    def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
+        if key is None or self._store is None:
+            return None
+        loaded = self._store.load(key)
+        if isinstance(loaded, StoredPrompt) and len(loaded.tokens) > self._context_size:
+            return ignored(
+                f"the prompt that is stored has {len(loaded.tokens)} tokens, more than this "
+                f"agent's context of {self._context_size}; it is ignored"
+            )
+        return loaded
+
+    def _notices(
+        self, request: GenerateRequest, loaded: StoredPrompt | Ignored | None, held: Hold | None
+    ) -> tuple[Notice, ...]:
+        notices = [loaded.notice] if isinstance(loaded, Ignored) else []
+        # A forced call is made all the same: the grammar knows the tools.
+        if _tools(request) and not must_call(request) and (told := self._templates.tools_notice):
+            notices.append(told)
+        if held and held.notice:
+            notices.append(held.notice)
+        return tuple(notices)
+
+    def _voice(self, request: GenerateRequest, text: str) -> Voice | None:
+        if request.messages is None:
+            return None
+        thoughts = self._family.thoughts
+        return Voice(
+            family=self._family,
+            template=self._source,
+            is_thinking=self._is_thinking(text),
+            may_think=thoughts is not None
+            and thoughts.opening in self._source
+            and not request.continue_final_message
+            and not text.rstrip().endswith(thoughts.closing),
+            control={marker.decode(): token for token, marker in self._shown[True].items()},
+        )
+
+    def _is_thinking(self, text: str) -> bool:
+        """Whether the prompt `text` leaves reasoning open."""
+        thoughts = self._family.thoughts
+        return thoughts is not None and text.rstrip().endswith(thoughts.opening)
+
+    def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
+        if request.messages is None or self._family.name == "plain":
+            return None
+        tools = _tools(request)
+        return Reading(
+            family=self._family,
+            is_thinking=self._is_thinking(text),
+            tools=Tools(tools) if tools else None,
+            shown=self._shown[bool(tools)],
+        )
+
+    def markers(self, family: Family, *, has_tools: bool) -> dict[int, bytes]:
+        """The control tokens among a family's markers, which have no text of their own."""
+        shown = {}
+        for marker in family.markers(has_tools=has_tools):
+            tokens = self._vocab.tokenize(marker, add_special=False, parse_special=True)
+            if len(tokens) == 1 and not self._vocab.piece(tokens[0]):
+                shown[tokens[0]] = marker.encode()
+        return shown
+
+    def _prompt(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+        field = "messages" if request.prompt is None else "prompt"
+        tokens = self._prompt_tokens(request, text)
+        if not tokens:
+            raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
+        if len(tokens) >= self._context_size and request.n_discard is None:
+            raise PromptTooLong(
+                f"`{field}`: the prompt is {len(tokens)} tokens long; at most "
+                f"{self._context_size - 1} fit into this agent's context of "
+                f"{self._context_size}, which the answer shares",
+                field=field,
+            )
+        return tokens
+
+    def _text(self, request: GenerateRequest) -> str:
+        if request.prompt is not None:
+            return self._raw(request, request.prompt)
+        return self._templates.render(
+            request,
+            messages=request.messages or (),
+            tools=_tools(request),
+            add_generation_prompt=request.add_generation_prompt,
+            goes_on=request.continue_final_message,
+        )
+
+    @staticmethod
+    def _raw(request: GenerateRequest, prompt: Prompt) -> str:
+        for field in ("tools", "tool_choice", "thinking", "chat_template_kwargs"):
+            if getattr(request, field) is not None:
+                raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
+        return prompt if isinstance(prompt, str) else ""
+
+    def _prompt_tokens(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+        if request.suffix is not None:
+            return self._between(request.prompt or "", request.suffix)
+        if isinstance(request.prompt, tuple):
+            return self._given(request.prompt)
+        return self._tokens(text)
+
+    def _given(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        for place, token in enumerate(tokens):
+            if token >= self._vocab.size:
+                field = f"prompt[{place}]"
+                raise InvalidRequest(
+                    f"`{field}`: there is no token {token}; this model's ids go up to "
+                    f"{self._vocab.size - 1}",
+                    field=field,
+                )
+        return tokens
+
+    def _between(self, prompt: Prompt, suffix: str) -> tuple[int, ...]:
+        """What asks the model for what stands between `prompt` and `suffix`."""
+        fill_in = self._vocab.fill_in
+        if fill_in is None:
+            raise InvalidRequest(
+                "`suffix`: this model has no tokens for filling in the middle", field="suffix"
+            )
+        before, after = (
+            self._vocab.tokenize(part, add_special=False, parse_special=False)
+            if isinstance(part, str)
+            else self._given(part)
+            for part in (prompt, suffix)
+        )
+        first = self._vocab.tokenize("", add_special=True, parse_special=False)
+        return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)
+
+    def _tokens(self, text: str) -> tuple[int, ...]:
+        # Many templates write the beginning-of-sequence token themselves; twice confuses models.
+        begins = bool(self._vocab.bos_text) and text.startswith(self._vocab.bos_text)
+        return self._vocab.tokenize(text, add_special=not begins, parse_special=True)
+
+    def _shift(self, request: GenerateRequest, prompt: tuple[int, ...]) -> ContextShift | None:
+        if request.n_discard is None:
+            return None
+        return ContextShift(max(MIN_KEPT, self._head(request, prompt)), request.n_discard)
+
+    def _head(self, request: GenerateRequest, prompt: tuple[int, ...]) -> int:
+        """How many tokens of `prompt` are the system's, as far as its template tells."""
+        messages = request.messages or ()
+        system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
+        if not system:
+            return 0
+        try:
+            text = self._templates.render(
+                request,
+                messages=system,
+                tools=_tools(request),
+                add_generation_prompt=False,
+                goes_on=False,
+            )
+        except RequestError:  # a template may want a user's message after the system's
+            return 0
+        pairs = zip(self._tokens(text), prompt, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _echo(request: GenerateRequest) -> Echo | None:
+    if not request.prompt_logprobs:
+        return None
+    return Echo(request.prompt if isinstance(request.prompt, str) else None)
+
+
+def _tools(request: GenerateRequest) -> tuple[dict[str, Any], ...] | None:
+    return None if request.tool_choice == "none" else request.tools

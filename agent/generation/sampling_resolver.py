@@ -1,0 +1,65 @@
+"""From what a request says of the choice of tokens to what the engine has to know."""
+
+from typing import Any
+
+from ...shared.errors import InvalidRequest
+from ...shared.inference import GenerateRequest
+from ..engine.loaded_model import Vocab
+from ..engine.sampling.breakers import BreakerFinder
+from ..engine.sampling.sampling import Dry, Sampling
+
+DEFAULT_BREAKERS = ("\n", ":", '"', "*")
+"""llama.cpp's."""
+
+_AS_THEY_ARE = (
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma"),
+    *("xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+)
+
+
+class SamplingResolver:
+    """For the requests to one model."""
+
+    def __init__(self, vocab: Vocab) -> None:
+        self._vocab = vocab
+        self._breakers = BreakerFinder(vocab)
+
+    def sampling(self, request: GenerateRequest, seed: int) -> Sampling:
+        """`seed` is for a request without one. Raises `InvalidRequest` that names the field."""
+        asked = {name: getattr(request, name) for name in _AS_THEY_ARE}
+        asked["penalty_last_n"] = request.repeat_last_n
+        return Sampling(
+            **{name: value for name, value in asked.items() if value is not None},
+            seed=seed if request.seed is None else request.seed,
+            dry=self._dry(request),
+            logit_bias=self._logit_bias(request),
+            ignore_eos=request.ignore_eos,
+            top_log_probs=(request.top_logprobs or 0) if request.logprobs else None,
+        )
+
+    def _dry(self, request: GenerateRequest) -> Dry | None:
+        if not request.dry_multiplier:
+            return None
+        asked: dict[str, Any] = {
+            "base": request.dry_base,
+            "allowed_length": request.dry_allowed_length,
+            "penalty_last_n": request.dry_penalty_last_n,
+        }
+        breakers = request.dry_sequence_breakers
+        return Dry(
+            **{name: value for name, value in asked.items() if value is not None},
+            multiplier=request.dry_multiplier,
+            breakers=self._breakers.find(DEFAULT_BREAKERS if breakers is None else breakers),
+        )
+
+    def _logit_bias(self, request: GenerateRequest) -> tuple[tuple[int, float], ...]:
+        biases = tuple((int(token), bias) for token, bias in (request.logit_bias or {}).items())
+        for token, _ in biases:
+            if token >= self._vocab.size:
+                raise InvalidRequest(
+                    f"`logit_bias`: there is no token {token}; this model's ids go up to "
+                    f"{self._vocab.size - 1}",
+                    field="logit_bias",
+                )
+        return biases

@@ -1,0 +1,120 @@
+"""The process that holds the engine; the agent's supervisor starts it and speaks to it.
+
+It ends on the spot when its supervisor is gone: nobody else could stop it, and whoever starts the
+agent anew needs its memory.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from io import FileIO
+from threading import Thread
+
+from ...shared import lifecycle, log
+from ...shared.lifecycle import Shutdown
+from ..settings import AgentSettings
+from .supervisor_protocol import (
+    Begin,
+    Failed,
+    Order,
+    Report,
+    Stop,
+    SupervisorChannel,
+    Tell,
+    decode_order,
+    encode_report,
+)
+
+logger = logging.getLogger(__name__)
+
+EXIT_ORPHANED = 72
+
+Serve = Callable[[AgentSettings, Shutdown, SupervisorChannel], Awaitable[None]]
+
+
+async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorChannel) -> None:
+    # Late: the engine's libraries take a while to load.
+    from ..daemon import main
+    from ..engine.llama.abort import on_abort
+
+    on_abort(partial(_last_words, channel))
+    await main(settings, shutdown, channel)
+
+
+def _last_words(channel: SupervisorChannel, line: str) -> None:
+    """Native code ends the process."""
+    logger.critical("llama.cpp gives up: %s", line)
+    channel.report(Failed(reason=line))
+
+
+def main(serve: Serve = _serve) -> int:
+    """Serve as the supervisor orders."""
+    # Unbuffered: at exit, Python would wait for the lock of a buffer that a thread reads into.
+    orders = FileIO(sys.stdin.fileno(), closefd=False)
+    report = _reporter()
+    first = orders.readline()
+    if not first:
+        return EXIT_ORPHANED
+    begin = decode_order(first)
+    if not isinstance(begin, Begin):
+        raise ValueError(f"the first order has to be `begin`, not `{begin.type}`")
+    settings = begin.settings
+    log.setup(settings.log_format, settings.log_level)
+
+    async def obeying(shutdown: Shutdown) -> None:
+        channel = SupervisorChannel(begin.agent_id, report)
+        _listen(orders, _obey(channel, shutdown))
+        try:
+            await serve(settings, shutdown, channel)
+        except Exception as error:
+            report(Failed(reason="; ".join(lifecycle.reasons(error))))
+            raise
+
+    return lifecycle.run(settings.program, obeying)
+
+
+def _reporter() -> Callable[[Report], None]:
+    """Reports go where standard output went; what anyone else prints goes to standard error."""
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def report(report: Report) -> None:
+        with suppress(BrokenPipeError):  # the end of the orders will say so too
+            os.write(reports, encode_report(report))
+
+    return report
+
+
+def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], None]:
+    def obey(order: Order) -> None:
+        match order:
+            case Tell(issues=issues):
+                channel.issues.put_nowait(issues)
+            case Stop():
+                shutdown.request("the agent stops")
+            case Begin():
+                raise ValueError("`begin` came twice")
+
+    return obey
+
+
+def _listen(orders: FileIO, obey: Callable[[Order], None]) -> None:
+    """Have every order obeyed on the event loop's thread, and end the process after the last."""
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        # A thread, so that a loop that is stuck cannot keep an orphan alive.
+        for line in orders:
+            with suppress(RuntimeError):  # the loop is closed: the process is ending anyhow
+                loop.call_soon_threadsafe(obey, decode_order(line))
+        os._exit(EXIT_ORPHANED)
+
+    Thread(target=listen, name="orders", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

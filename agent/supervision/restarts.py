@@ -1,0 +1,143 @@
+"""Whether an engine process that ended is started again, when, and what people are told of it.
+
+Pauses double from one failure to the next. After the model has been loaded for a multiple of the
+last pause all is forgotten: a single mishap soon, a host that fails again and again only when it
+has behaved for minutes.
+
+Invariant: people are told of failures exactly as long as there are some to remember.
+"""
+
+import signal
+from dataclasses import dataclass
+
+from ...shared.messages import Issue
+from ...shared.quantities import format_duration
+
+FIRST_PAUSE = 0.5
+LAST_PAUSE = 30.0
+STEADY_PAUSES = 20
+"""Pauses' worth of service after which failures are forgotten: from 10 seconds to 10 minutes."""
+
+ISSUE_CODE = "engine_crashed"
+
+_STOPPED_BY = {-signal.SIGTERM, -signal.SIGINT}
+_HINTS = {signal.SIGKILL: "the system may be short of memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start it again after `pause` seconds."""
+
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """End with this exit code. `complaint` is what nobody has said yet."""
+
+    code: int
+    complaint: str | None = None
+
+
+class Restarts:
+    """The engine processes of one agent, one after the other."""
+
+    def __init__(self, *, first_pause: float = FIRST_PAUSE, last_pause: float = LAST_PAUSE) -> None:
+        """Pauses in seconds."""
+        self._first_pause = first_pause
+        self._last_pause = last_pause
+        self._was_ready = False
+        self._is_loaded = False
+        self._num_failures = 0
+        self._pause = 0.0
+        self._cause = ""
+        self._steady_at: float | None = None
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """What balancers are to be told."""
+        if self._num_failures == 0:
+            return ()
+        times = f"{self._num_failures} times in a row"
+        count = f" ({times})" if self._num_failures > 1 else ""
+        then = (
+            "it was started again"
+            if self._is_loaded
+            else f"it starts again after a pause of {format_duration(self._pause)}"
+        )
+        return (Issue(code=ISSUE_CODE, message=f"the engine process {self._cause}{count}; {then}"),)
+
+    def loaded(self, now: float) -> None:
+        """The process has loaded its model and can serve: `issues` may have changed."""
+        self._is_loaded = True
+        if self._num_failures:
+            self._steady_at = now + STEADY_PAUSES * self._pause
+
+    def ready(self) -> bool:
+        """A balancer has let the process in. Answers whether that is news to people."""
+        is_news, self._was_ready = not self._was_ready, True
+        return is_news
+
+    def ended(self, code: int, reason: str | None, *, is_stopping: bool) -> Restart | Quit:
+        """The process ended: by signal `-code`, or with exit code `code` and its last words.
+
+        An agent that never worked and says why not is not started again, nor is one that stopped
+        as it was asked to.
+        """
+        self._is_loaded = False
+        self._steady_at = None
+        if is_stopping:
+            return _stopped(code, reason)
+        if code == 0 or (code > 0 and not self._was_ready):
+            return Quit(code)
+        self._num_failures += 1
+        self._pause = min(self._pause * 2 or self._first_pause, self._last_pause)
+        self._cause = _cause(code, reason)
+        return Restart(self._pause)
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick`."""
+        return self._steady_at
+
+    def tick(self, now: float) -> None:
+        """Time went by: `issues` may have changed."""
+        if self._steady_at is not None and now >= self._steady_at:
+            self._steady_at = None
+            self._num_failures = 0
+            self._pause = 0.0
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if bool(self._num_failures) != bool(self._pause):
+            raise RuntimeError("failures without a pause, or the other way round")
+        if self._steady_at is not None and not (self._is_loaded and self._num_failures):
+            raise RuntimeError("nothing can become steady")
+        if self._is_loaded and self._num_failures and self._steady_at is None:
+            raise RuntimeError("failures would never be forgotten")
+
+
+def _stopped(code: int, reason: str | None) -> Quit:
+    """A signal to the whole service may have ended it before it could listen: that is a stop."""
+    if code in _STOPPED_BY:
+        return Quit(0)
+    if code < 0:
+        return Quit(128 - code, f"while stopping, the engine process {_cause(code, reason)}")
+    return Quit(code)
+
+
+def _cause(code: int, reason: str | None) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}" + (f": {reason}" if reason else "")
+    return f"was ended by {_signal_name(-code)}" + (f": {reason}" if reason else _hint(-code))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _hint(number: int) -> str:
+    hint = next((text for known, text in _HINTS.items() if known == number), None)
+    return f" ({hint})" if hint else ""

@@ -1,0 +1,127 @@
+"""Keeps an agent in its balancers' sight while it has no engine process: no slots, an issue.
+
+It is the same agent to them. So whoever dials as that agent next takes its place, and it must
+have left before.
+"""
+
+import asyncio
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import count
+from typing import NoReturn
+
+from ...shared.errors import ShuttingDown, to_wire
+from ...shared.inference import AgentId, GenerateRequest, Notice
+from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ...shared.queries import Declined, Query, Result
+from ..engine.prompt_store.stored_prompt import StoredPrompt
+from ..engine.prompt_store.writers import Writers
+from ..engine.sequence import NewSequence, SequenceId
+from ..generation.prepared import Outcome
+from ..link.connection import Connection
+from ..link.queries import Queries
+from ..link.requests import Requests
+from ..link.session import Session
+from ..link.slots import Slots
+from ..settings import AgentSettings
+
+
+class Standby:
+    """The connections of an agent without slots. They run as tasks of `group`."""
+
+    def __init__(
+        self, settings: AgentSettings, agent_id: AgentId, group: asyncio.TaskGroup
+    ) -> None:
+        self._balancers = settings.balancer
+        self._hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=agent_id,
+            name=settings.name,
+            version=version("arriero"),
+            slots=0,
+        )
+        self._group = group
+        self._connections: list[Connection] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def show(self, issues: tuple[Issue, ...]) -> None:
+        """Be there, with these issues."""
+        if self._connections:
+            for connection in self._connections:
+                connection.tell(issues)
+            return
+        self._connections = [self._connection(url, issues) for url in self._balancers]
+        self._tasks = [self._group.create_task(each.run()) for each in self._connections]
+
+    async def leave(self) -> None:
+        """Be gone, for every balancer that can be reached."""
+        for connection in self._connections:
+            connection.drain(0.0)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._connections, self._tasks = [], []
+
+    def _connection(self, url: str, issues: tuple[Issue, ...]) -> Connection:
+        numbers = map(SequenceId, count(1))
+        requests = Requests(
+            slots=Slots(0),
+            writers=Writers(),
+            sequence_ids=numbers,
+            piece=_no_engine,
+        )
+        status = Status(slots=0, accepting=True, issues=issues)
+        session = Session(
+            hello=self._hello, status=status, requests=requests, queries=Queries(numbers)
+        )
+        return Connection(
+            url,
+            session,
+            _NoPreparation(),
+            _NoQueryExecutor(),
+            on_connected=_nothing,
+            on_change=_nothing,
+        )
+
+
+class _NoPreparation:
+    """Without slots a session takes nothing on, so none of this is called."""
+
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+    ) -> NoReturn:
+        _no_engine(id)
+
+    def abandon(self, id: SequenceId) -> NoReturn:
+        _no_engine(id)
+
+    def run(self, sequence: NewSequence) -> NoReturn:
+        _no_engine(sequence)
+
+    def finish(self, id: SequenceId) -> NoReturn:
+        _no_engine(id)
+
+    def save(
+        self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]
+    ) -> NoReturn:
+        _no_engine(key)
+
+    def drop(self, id: SequenceId) -> NoReturn:
+        _no_engine(id)
+
+
+class _NoQueryExecutor:
+    """Without a model there is nothing to answer from; a balancer that asks is declined."""
+
+    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None]) -> None:
+        reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
+
+    def dismiss(self, id: SequenceId) -> None:
+        """It was answered when it was asked."""
+
+
+def _no_engine(what: object) -> NoReturn:
+    raise RuntimeError(f"{what} came to an agent without slots")
+
+
+def _nothing() -> None:
+    """Nobody else needs to know."""

@@ -1,0 +1,115 @@
+"""What an agent's supervisor and its engine process say to each other: JSON, one message a line.
+
+The supervisor writes orders to the engine process's standard input, `Begin` first; the engine
+process writes reports to its standard output. The end of the orders means that the supervisor is
+gone, whatever became of it, and the engine process must end on the spot.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from ...shared.inference import AgentId
+from ...shared.messages import Issue
+from ...shared.strict import STRICT
+from ..settings import AgentSettings
+
+# ---- orders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Load the model. Every engine process of an agent is the same agent to its balancers."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["begin"] = "begin"
+    agent_id: AgentId
+    settings: AgentSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Tell balancers these issues from now on. Only after the first of these, dial them."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tell"] = "tell"
+    issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Finish what runs, then end."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["stop"] = "stop"
+
+
+# ---- reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The model is there; waiting for `Tell` before any balancer is dialled."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["loaded"] = "loaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A balancer has let the agent in; `model` is the model's name."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["ready"] = "ready"
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The last words before the end: why it cannot go on, in one line."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["failed"] = "failed"
+    reason: str
+
+
+Order = Annotated[Begin | Tell | Stop, Field(discriminator="type")]
+Report = Annotated[Loaded | Ready | Failed, Field(discriminator="type")]
+
+_order: TypeAdapter[Order] = TypeAdapter(Order)
+_report: TypeAdapter[Report] = TypeAdapter(Report)
+
+
+def encode_order(order: Order) -> bytes:
+    """`order` as one line."""
+    return _order.dump_json(order) + b"\n"
+
+
+def encode_report(report: Report) -> bytes:
+    """`report` as one line."""
+    return _report.dump_json(report) + b"\n"
+
+
+def decode_order(line: bytes) -> Order:
+    """The order in `line`. Raises `pydantic.ValidationError`."""
+    return _order.validate_json(line)
+
+
+def decode_report(line: bytes) -> Report:
+    """The report in `line`. Raises `pydantic.ValidationError`."""
+    return _report.validate_json(line)
+
+
+class SupervisorChannel:
+    """The engine process's end: who it is, what it is to tell, and where to report.
+
+    `issues` holds the issues of each `Tell` that was not attended to yet.
+    """
+
+    def __init__(self, agent_id: AgentId, report: Callable[[Report], None]) -> None:
+        self.agent_id = agent_id
+        self.report = report
+        self.issues: asyncio.Queue[tuple[Issue, ...]] = asyncio.Queue()

@@ -1,0 +1,6 @@
+"""What clients call: each API turns its own words into the neutral request and back.
+
+One room an API (`native`, `openai`, `anthropic`), what they share (`common`), HTTP itself
+(`transport`), and how the APIs are described (`openapi`).
+May import: `fleet`. Comes in: the daemon; `management` for transport and descriptions.
+"""

@@ -1,0 +1,234 @@
+"""The neutral events of one request as the events of a message, and the message itself.
+
+Invariants: `message_start` comes first, `message_stop` or `error` last; one block is open at most,
+and every block that started is stopped before the next one and before the end; the events add up
+to `MessageEvents.message`, which is also what a client gets that does not stream.
+
+Nothing here is signed, and a block of thinking says so.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from pydantic_core import from_json
+
+from ....shared.errors import RequestError
+from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
+from ..common.event_stream import HOLE, Deltas, EventRenderer
+from .blocks import Json
+from .errors import anthropic_error
+
+SIGNATURE = "unsigned"
+"""Clients send thinking back only with a signature; nobody looks at it here."""
+
+
+class MessageEvents(EventRenderer):
+    """One message as it grows."""
+
+    def __init__(self, id: str, *, model: str, max_tokens: int | None) -> None:
+        """`id` without its prefix."""
+        self._id = id
+        self._max_tokens = max_tokens
+        self._open: _Block | None = None
+        self._deltas: Deltas | None = None
+        self.message: Json = {
+            "id": f"msg_{id}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(Usage()),
+        }
+        """All that is known of it so far."""
+
+    def begin(self) -> list[Json]:
+        """The events before anything was said."""
+        message = {**self.message, "content": []}
+        return [{"type": "message_start", "message": message}, {"type": "ping"}]
+
+    def _begun(self, begun: Begun) -> None:
+        usage = Usage(prompt_tokens=begun.prompt_tokens, cached_tokens=begun.cached_tokens)
+        self.message["usage"] = _usage(usage)
+
+    # ---- blocks
+
+    @property
+    def _index(self) -> int:
+        return len(self.message["content"])
+
+    def _start(self, block: "_Block") -> Iterator[Json]:
+        yield from self._stop()
+        self._open = block
+        self._deltas = Deltas(self._delta(block.delta(HOLE)))
+        opening = {"type": "content_block_start", "index": self._index}
+        yield {**opening, "content_block": block.opening()}
+
+    def _said(self, token: Token) -> Iterator[Json]:
+        block = self._open
+        if block is None or block.kind != token.kind:
+            block = _new_block(token)
+            yield from self._start(block)
+        yield self._delta(block.delta(block.add(token.text)))
+
+    def _called(self, call: ToolCallStarted) -> Iterator[Json]:
+        yield from self._start(_ToolUse(call))
+
+    def _go_on(self, token: Token) -> bytes | None:
+        block, deltas = self._open, self._deltas
+        if block is None or deltas is None or block.kind != token.kind or not token.text:
+            return None
+        return deltas.write(block.add(token.text))
+
+    def _delta(self, delta: Json) -> Json:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _stop(self) -> Iterator[Json]:
+        block, self._open = self._open, None
+        if block is None:
+            return
+        if (last := block.last_delta()) is not None:
+            yield self._delta(last)
+        yield {"type": "content_block_stop", "index": self._index}
+        self.message["content"].append(block.whole())
+
+    # ---- the end
+
+    def _done(self, done: Done) -> Iterator[Json]:
+        yield from self._stop()
+        end = {
+            "stop_reason": self._stop_reason(done),
+            "stop_sequence": done.stop_string if done.finish_reason == "stop" else None,
+        }
+        usage = _usage(done.usage)
+        self.message |= {**end, "usage": usage}
+        yield {"type": "message_delta", "delta": end, "usage": usage}
+        yield {"type": "message_stop"}
+
+    def _stop_reason(self, done: Done) -> str:
+        match done.finish_reason:
+            case "stop":
+                return "end_turn" if done.stop_string is None else "stop_sequence"
+            case "length":
+                is_all = done.usage.completion_tokens == self._max_tokens
+                return "max_tokens" if is_all else "model_context_window_exceeded"
+            case "tool_calls":
+                return "tool_use"
+            case "cancelled":
+                return "end_turn"
+
+    def _failed(self, error: RequestError) -> Iterator[Json]:
+        yield from self._stop()
+        yield anthropic_error(error, self._id)
+
+
+# ---- kinds of blocks
+
+
+class _Block(ABC):
+    """One block as it grows."""
+
+    kind: TokenKind
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> str:
+        """More of it, which is also the answer."""
+        self._texts.append(text)
+        return text
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self._texts)
+
+    @abstractmethod
+    def opening(self) -> Json:
+        """The block before there is anything in it."""
+
+    @abstractmethod
+    def delta(self, text: str) -> Json:
+        """How `text` is told."""
+
+    def last_delta(self) -> Json | None:
+        """What is told at its end, if there is something."""
+        return None
+
+    @abstractmethod
+    def whole(self) -> Json:
+        """The block with all that is in it."""
+
+
+def _new_block(token: Token) -> _Block:
+    if token.kind == "content":
+        return _Text()
+    if token.kind == "reasoning":
+        return _Thinking()
+    raise RuntimeError(f"{token.kind} came where there can be none")
+
+
+class _Text(_Block):
+    kind = "content"
+
+    def opening(self) -> Json:
+        return {"type": "text", "text": ""}
+
+    def delta(self, text: str) -> Json:
+        return {"type": "text_delta", "text": text}
+
+    def whole(self) -> Json:
+        return {"type": "text", "text": self.text}
+
+
+class _Thinking(_Block):
+    kind = "reasoning"
+
+    def opening(self) -> Json:
+        return {"type": "thinking", "thinking": "", "signature": ""}
+
+    def delta(self, text: str) -> Json:
+        return {"type": "thinking_delta", "thinking": text}
+
+    def last_delta(self) -> Json | None:
+        return {"type": "signature_delta", "signature": SIGNATURE}
+
+    def whole(self) -> Json:
+        return {"type": "thinking", "thinking": self.text, "signature": SIGNATURE}
+
+
+class _ToolUse(_Block):
+    kind = "tool_call"
+
+    def __init__(self, call: ToolCallStarted) -> None:
+        super().__init__()
+        self._call = call
+
+    def opening(self) -> Json:
+        return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": {}}
+
+    def delta(self, text: str) -> Json:
+        return {"type": "input_json_delta", "partial_json": text}
+
+    def whole(self) -> Json:
+        return {**self.opening(), "input": _input(self.text)}
+
+
+def _input(arguments: str) -> Json:
+    """What `arguments` say. An answer that was cut off has those that are whole."""
+    try:
+        value = from_json(arguments, allow_partial=True)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }

@@ -1,0 +1,220 @@
+"""The body of `/v1/messages` to a neutral request; what cannot be served is refused by name.
+
+`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. As at
+Anthropic's, a model thinks only if it is asked to, where its template can be told so; `adaptive`
+leaves that to the template. `budget_tokens` is taken and bounds nothing: thinking counts against
+`max_tokens` like everything else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    TO_GO_ON,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    MaxTokens,
+    NamedTool,
+    ToolChoice,
+    can_go_on,
+)
+from ....shared.sampling import StopStrings, Temperature, TopK, TopP
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ..common.body_fields import fields_given
+from ..common.field_names import FieldNames
+from ..openapi.bodies import Body
+from .blocks import AssistantMessage, Json, Message, Text, to_messages
+
+IGNORED = frozenset(
+    {"cache_control", "diagnostics", "inference_geo", "metadata", "service_tier", "speed"}
+    | {"user_profile_id", "workspace_id"}
+)
+
+_REFUSED: Mapping[str, frozenset[bytes]] = {
+    "container": frozenset(),
+    "context_management": frozenset(),
+    "mcp_servers": frozenset(),
+}
+
+FIELD_NAMES = FieldNames(
+    {
+        "tools[].function.parameters": "tools[].input_schema",
+        "grammar": "output_config.format",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    }
+)
+"""What the fields of the neutral request are called here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tool:
+    __pydantic_config__ = STRICT
+
+    type: Literal["custom"] | None = None
+    name: Annotated[str, StringConstraints(min_length=1)]
+    description: str | None = None
+    input_schema: Json
+    strict: bool | None = None
+    cache_control: Json | None = None
+    eager_input_streaming: bool | None = None
+    input_examples: list[Any] | None = None
+
+    def neutral(self) -> Json:
+        function: Json = {"name": self.name}
+        if self.description is not None:
+            function["description"] = self.description
+        function["parameters"] = self.input_schema
+        if self.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    __pydantic_config__ = STRICT
+
+    type: Literal["auto", "any", "none"] = "auto"
+    disable_parallel_tool_use: bool | None = None
+
+    def neutral(self) -> ToolChoice:
+        return "required" if self.type == "any" else self.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedChoice:
+    __pydantic_config__ = STRICT
+
+    type: Literal["tool"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    disable_parallel_tool_use: bool | None = None
+
+    def neutral(self) -> ToolChoice:
+        return NamedTool(name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    schema: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutputOptions:
+    __pydantic_config__ = STRICT
+
+    format: _Format | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ThinkingOptions:
+    __pydantic_config__ = STRICT
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Annotated[int, Field(ge=1)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    __pydantic_config__ = STRICT
+
+    model: str | None = None
+    max_tokens: MaxTokens | None = None
+    messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: str | tuple[Text, ...] | None = None
+    stream: bool = False
+    stop_sequences: StopStrings = ()
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    thinking: _ThinkingOptions | None = None
+    tools: Annotated[tuple[_Tool, ...], Field(max_length=MAX_TOOLS)] = ()
+    tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
+    output_config: _OutputOptions = _OutputOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MessagesBody(_Body):
+    max_tokens: MaxTokens
+
+
+_messages_body = TypeAdapter(_MessagesBody)
+_count_body = TypeAdapter(_Body)
+
+MESSAGES_BODY = Body(name="MessagesBody", adapter=_messages_body, ignored=IGNORED, refused=_REFUSED)
+COUNT_BODY = Body(name="CountMessagesBody", adapter=_count_body, ignored=IGNORED, refused=_REFUSED)
+
+
+def parse_messages(body: bytes) -> GenerateRequest:
+    """The body of `/v1/messages`. Raises `InvalidRequest`."""
+    return _neutral(parse_json(_messages_body, _given(body)))
+
+
+def parse_count(body: bytes) -> GenerateRequest:
+    """The body of `/v1/messages/count_tokens`: the same, and needs no `max_tokens`."""
+    return _neutral(parse_json(_count_body, _given(body)))
+
+
+def _given(body: bytes) -> bytes:
+    return to_json(fields_given(body, refused=_REFUSED, ignored=IGNORED))
+
+
+def _neutral(parsed: _Body) -> GenerateRequest:
+    if parsed.tool_choice.type in ("any", "tool") and not parsed.tools:
+        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
+    messages = to_messages(parsed.system, parsed.messages)
+    if len(messages) > MAX_MESSAGES:
+        raise InvalidRequest(
+            f"`messages`: with each tool's result they are {len(messages)}; at most "
+            f"{MAX_MESSAGES} are taken",
+            field="messages",
+        )
+    is_begun = isinstance(parsed.messages[-1], AssistantMessage)
+    if is_begun and not can_go_on(messages):
+        raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
+    return GenerateRequest(
+        messages=messages,
+        model=parsed.model,
+        stream=parsed.stream,
+        max_tokens=parsed.max_tokens,
+        stop=parsed.stop_sequences,
+        temperature=parsed.temperature,
+        top_p=parsed.top_p,
+        top_k=parsed.top_k,
+        thinking=_thinking(parsed.thinking),
+        tools=tuple(tool.neutral() for tool in parsed.tools) or None,
+        tool_choice=parsed.tool_choice.neutral() if parsed.tools else None,
+        parallel_tool_calls=not parsed.tool_choice.disable_parallel_tool_use,
+        grammar=_grammar(parsed.output_config),
+        chat_template_kwargs=_variables(parsed.output_config),
+        continue_final_message=is_begun,
+    )
+
+
+def _grammar(options: _OutputOptions) -> Grammar | None:
+    if options.format is None:
+        return None
+    return JsonSchemaGrammar(type="json_schema", schema=options.format.schema)
+
+
+def _variables(options: _OutputOptions) -> Json | None:
+    """Some templates know degrees of effort, by OpenAI's name for them."""
+    return None if options.effort is None else {"reasoning_effort": options.effort}
+
+
+def _thinking(options: _ThinkingOptions | None) -> bool | None:
+    if options is None:
+        return False
+    return {"enabled": True, "disabled": False, "adaptive": None}[options.type]

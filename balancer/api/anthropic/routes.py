@@ -1,0 +1,68 @@
+"""The Messages API over HTTP: `/v1/messages` and `/v1/messages/count_tokens`.
+
+`anthropic-version`, `anthropic-beta` and `x-api-key` may be sent and change nothing. Every answer
+has an id in its headers, and every error in its body, too; that of a message is its request's.
+"""
+
+from aiohttp import web
+
+from ....shared.errors import RequestError
+from ....shared.inference import GenerateRequest, RequestId
+from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
+from ..common.counting import count_tokens
+from ..common.event_stream import listen, narrate
+from ..transport.http import error_response, read_json_body
+from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .errors import anthropic_error, anthropic_status
+from .events import MessageEvents
+from .requests import FIELD_NAMES, parse_count, parse_messages
+
+
+def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/messages`."""
+
+    async def create(request: web.Request) -> web.StreamResponse:
+        id = new_request_id()
+        try:
+            wanted = parse_messages(await read_json_body(request))
+            return await _answer(runtime, request, wanted, id)
+        except RequestError as error:
+            return error_answer(error, id)
+
+    async def count(request: web.Request) -> web.Response:
+        wanted = parse_count(await read_json_body(request))
+        num_tokens = await count_tokens(runtime, wanted, FIELD_NAMES)
+        return web.json_response({"input_tokens": num_tokens}, headers=_headers(new_request_id()))
+
+    return [web.post("/v1/messages", create), web.post("/v1/messages/count_tokens", count)]
+
+
+def error_answer(error: RequestError, id: RequestId | None = None) -> web.Response:
+    """`error` as Anthropic answers it; `id` is that of the request, where it has one."""
+    given = new_request_id() if id is None else id
+    response = error_response(
+        error, lambda each: anthropic_error(each, given), status=anthropic_status(error)
+    )
+    response.headers.update(_headers(given))
+    return response
+
+
+async def _answer(
+    runtime: FleetRuntime, request: web.Request, wanted: GenerateRequest, id: RequestId
+) -> web.StreamResponse:
+    with runtime.open(wanted, id) as stream:
+        model = runtime.view().served_name if wanted.model is None else wanted.model
+        message = MessageEvents(id, model=model, max_tokens=wanted.max_tokens)
+        if wanted.stream:
+            return await send_stream(
+                request,
+                narrate(stream, message, FIELD_NAMES),
+                content_type=EVENT_STREAM,
+                headers=_headers(id),
+            )
+        await listen(stream, message, FIELD_NAMES)
+        return web.json_response(message.message, headers=_headers(id))
+
+
+def _headers(id: RequestId) -> dict[str, str]:
+    return {"request-id": id, REQUEST_ID: id}

@@ -1,0 +1,77 @@
+"""The inference port: every door over one fleet runtime."""
+
+from importlib.metadata import version
+
+from aiohttp import web
+
+from ...shared.errors import RequestError
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from .anthropic import routes as anthropic_routes
+from .common import models
+from .document import inference_json
+from .native import routes
+from .native.web_socket import NativeSocket
+from .openai import query_routes
+from .openai import routes as openai_routes
+from .openai.errors import openai_error
+from .openai.responses import routes as responses_routes
+from .openai.responses.store import ResponseStore
+from .openapi.serve import openapi_routes
+from .transport.http import ErrorAnswer, error_response, middlewares
+
+
+def inference_app(runtime: FleetRuntime, responses: ResponseStore | None = None) -> web.Application:
+    """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
+
+    `responses` keeps answers for later ones, with default limits unless one is given. The app's
+    shutdown closes the open WebSockets; requests should have been drained before.
+    """
+    socket = NativeSocket(runtime)
+
+    async def close_sockets(_app: web.Application) -> None:
+        await socket.close()
+
+    app = web.Application(middlewares=middlewares(_error_answer))
+    app.add_routes(_health_routes(runtime))
+    app.add_routes(openapi_routes(inference_json(version("arriero"))))
+    app.add_routes(routes.routes(runtime))
+    app.add_routes(socket.routes())
+    app.add_routes(models.routes(runtime))
+    app.add_routes(openai_routes.routes(runtime))
+    app.add_routes(query_routes.routes(runtime))
+    kept = ResponseStore() if responses is None else responses
+    app.add_routes(responses_routes.routes(runtime, kept))
+    app.add_routes(anthropic_routes.routes(runtime))
+    app.on_shutdown.append(close_sockets)
+    return app
+
+
+def _error_answer(request: web.Request) -> ErrorAnswer:
+    path = request.path
+    is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
+    if is_anthropics or _is_under(path, "/v1/messages"):
+        return anthropic_routes.error_answer
+    return _openai_error_answer if _is_under(path, "/v1") else error_response
+
+
+def _openai_error_answer(error: RequestError) -> web.Response:
+    return error_response(error, openai_error)
+
+
+def _is_under(path: str, root: str) -> bool:
+    return f"{path}/".startswith(f"{root}/")
+
+
+def _health_routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+    async def health(_request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def ready(_request: web.Request) -> web.Response:
+        totals = runtime.totals()
+        is_ready = totals.is_ready and not totals.is_draining
+        slots = {"total": totals.slots_total, "busy": totals.slots_busy}
+        return web.json_response(
+            {"ready": is_ready, "slots": slots}, status=200 if is_ready else 503
+        )
+
+    return [web.get("/health", health), web.get("/ready", ready)]

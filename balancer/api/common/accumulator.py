@@ -1,0 +1,70 @@
+"""One request's events gathered, for the doors that answer in one piece."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from ....shared.inference import (
+    Begun,
+    Done,
+    EndEvent,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    TokenKind,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+)
+
+
+class Accumulator:
+    """Takes a request's events; texts are kept by kind."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self.calls: list[ToolCall] = []
+        self._texts: dict[TokenKind, list[str]] = {}
+        self._log_probs: dict[TokenKind, list[TokenLogProbs]] = {}
+        self._end: EndEvent | None = None
+
+    def add(self, event: Event) -> None:
+        """Takes the request's next event. Raises `RuntimeError` after the end."""
+        if self._end is not None:
+            raise RuntimeError(f"{event} came after the end")
+        match event:
+            case Token():
+                self._texts.setdefault(event.kind, []).append(event.text)
+                if event.log_probs:
+                    self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
+            case ToolCallStarted() | Begun():
+                pass  # what is gathered is the whole call, and the end counts the prompt
+            case ToolCall():
+                self.calls.append(event)
+            case Notice():
+                self.notices.append(event)
+            case Done() | Failed():
+                self._end = event
+            case _:
+                assert_never(event)
+
+    def text(self, kind: TokenKind = "content") -> str:
+        """All text of `kind` so far."""
+        return "".join(self._texts.get(kind, ()))
+
+    def log_probs(self, kind: TokenKind = "content") -> Sequence[TokenLogProbs]:
+        """Those of the tokens of `kind` so far, where they were asked for."""
+        return self._log_probs.get(kind, ())
+
+    @property
+    def end(self) -> EndEvent:
+        """The last event. Raises `RuntimeError` while there is none."""
+        if self._end is None:
+            raise RuntimeError("the request has not ended")
+        return self._end
+
+    def done(self) -> Done:
+        """The end, if it was a good one; otherwise raises the error."""
+        if isinstance(self.end, Failed):
+            raise self.end.error
+        return self.end

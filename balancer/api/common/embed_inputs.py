@@ -1,0 +1,44 @@
+"""What clients may give to be embedded: a text, a list of texts, token ids, or a list of those."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from ....shared.errors import RequestError
+from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling
+from ...fleet.queries.query import QueryRequest
+from ..openapi.bodies import Body
+from .parts import Faulty, in_parts
+
+Inputs = Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
+
+
+def embed_body(name: str, adapter: TypeAdapter[Any], ignored: frozenset[str] = frozenset()) -> Body:
+    """A body with an `input` that went through `listed` before `adapter` checked it."""
+    return Body(
+        name=name, adapter=adapter, ignored=ignored, also={"input": _one_input.json_schema()}
+    )
+
+
+def embed_query(
+    inputs: Sequence[EmbedInput],
+    *,
+    model: str | None,
+    pooling: Pooling | None = None,
+    normalize: Norm = "l2",
+    dimensions: Dimensions | None = None,
+) -> QueryRequest:
+    """The question by which an agent, or several, embed `inputs`."""
+    parts = tuple(
+        Embed(inputs=part, pooling=pooling, normalize=normalize, dimensions=dimensions)
+        for part in in_parts(inputs)
+    )
+    return QueryRequest(kind="embed", parts=parts, model=model)
+
+
+def named(fault: Faulty, place: str) -> RequestError:
+    """The error of one of several inputs, for those who want all or nothing."""
+    message = f"`{place}`: {fault.error.message}"
+    return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)

@@ -1,0 +1,148 @@
+"""One request's events told in an API's own words: as named server-sent events, or as a whole.
+
+For APIs whose stream adds up to the very answer that a client gets in one piece.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, assert_never
+
+from pydantic_core import to_json
+
+from ....shared.errors import RequestError
+from ....shared.inference import (
+    Begun,
+    Done,
+    Event,
+    Failed,
+    Notice,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+)
+from .field_names import FieldNames
+
+Json = dict[str, Any]
+
+
+class EventRenderer(ABC):
+    """Turns neutral events into an API's; each has a `type`, which is also its name.
+
+    What an API does not tell of are notices, the end of a call, whose arguments have been said,
+    and tokens that show nothing.
+    """
+
+    @abstractmethod
+    def begin(self) -> list[Json]:
+        """What is told before anything was said; a `Begun` was taken before that."""
+
+    def take(self, event: Event) -> list[Json]:
+        """What `event` means."""
+        return list(self._told(event))
+
+    def write(self, event: Event) -> bytes:
+        """Likewise, as server-sent events."""
+        if isinstance(event, Token) and (written := self._go_on(event)) is not None:
+            return written
+        return frames(self.take(event))
+
+    def _told(self, event: Event) -> Iterator[Json]:
+        match event:
+            case Token():
+                if event.text:
+                    yield from self._said(event)
+            case ToolCallStarted():
+                yield from self._called(event)
+            case Begun():
+                self._begun(event)
+            case ToolCall() | Notice():
+                return
+            case Done():
+                yield from self._done(event)
+            case Failed():
+                yield from self._failed(event.error)
+            case _:
+                assert_never(event)
+
+    @abstractmethod
+    def _begun(self, begun: Begun) -> None:
+        """The prompt is counted. Nothing is told of that by itself."""
+
+    @abstractmethod
+    def _go_on(self, token: Token) -> bytes | None:
+        """The frame of a token that only adds to what is open; `None` if there is more to it.
+
+        Nearly all tokens do, so this is what a token costs: see `Deltas`.
+        """
+
+    @abstractmethod
+    def _said(self, token: Token) -> Iterator[Json]:
+        """Some text, of whatever kind."""
+
+    @abstractmethod
+    def _called(self, call: ToolCallStarted) -> Iterator[Json]:
+        """A call begins."""
+
+    @abstractmethod
+    def _done(self, done: Done) -> Iterator[Json]:
+        """It ended well."""
+
+    @abstractmethod
+    def _failed(self, error: RequestError) -> Iterator[Json]:
+        """It ended with `error`."""
+
+
+HOLE = "\0"
+_HOLE = to_json(HOLE)
+
+
+class Deltas:
+    """Frames of events that differ in one text, made once but for that."""
+
+    def __init__(self, event: Json) -> None:
+        """The text's place in `event` is taken by `HOLE`, which no other text in it may be."""
+        self._start, end = _frame(event).split(_HOLE)
+        self._end = end.removesuffix(b"}\n\n")
+
+    def write(self, text: str, members: bytes = b"") -> bytes:
+        """The event with `text`, and with further members of its object."""
+        return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
+
+
+async def narrate(
+    events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
+) -> AsyncIterator[bytes]:
+    """Server-sent events. Raises an error that comes before any event: it can be a status.
+
+    So nothing is told before the first token. Clients repeat a request for its status, and do not
+    for an event that says the same. Errors name fields as `names` has them.
+    """
+    has_begun = False
+    async for event in events:
+        opening = b""
+        if isinstance(event, Failed):
+            event = Failed(names.told(event.error))
+            if not has_begun:
+                raise event.error
+        elif not has_begun and not isinstance(event, Begun | Notice):
+            has_begun = True
+            opening = frames(renderer.begin())
+        if told := opening + renderer.write(event):
+            yield told
+
+
+async def listen(events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames) -> None:
+    """Has all of it told to nobody, for the sake of what it adds up to. Raises its error."""
+    async for event in events:
+        if isinstance(event, Failed):
+            raise names.told(event.error)
+        renderer.take(event)
+
+
+def frames(events: list[Json]) -> bytes:
+    """`events` as server-sent events."""
+    return b"".join(map(_frame, events))
+
+
+def _frame(event: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))

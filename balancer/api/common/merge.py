@@ -1,0 +1,137 @@
+"""Several streams read as one, in the order their events come.
+
+A stream is read ahead by one event at most, so a slow reader is still the streams' matter: they
+merge what piles up.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from ....shared.errors import RequestError
+from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId
+from .accumulator import Accumulator
+
+
+class EventStream(Protocol):
+    """What is read here: events, of which the last one is the end."""
+
+    @property
+    def id(self) -> RequestId | None: ...
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    def close(self) -> None: ...
+
+
+class RefusedStream:
+    """A request that was not accepted, in the place of its stream."""
+
+    id = None
+
+    def __init__(self, error: RequestError) -> None:
+        self._error = error
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        yield Failed(self._error)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+AnyStream = TypeVar("AnyStream", bound=EventStream)
+
+
+def open_all(
+    open_one: Callable[[GenerateRequest], AnyStream], requests: Iterable[GenerateRequest]
+) -> list[AnyStream]:
+    """A stream for each request, in order. If one cannot be opened, none is left open."""
+    with ExitStack() as opened:
+        streams = []
+        for request in requests:
+            streams.append(open_one(request))
+            opened.callback(streams[-1].close)
+        opened.pop_all()
+        return streams
+
+
+def or_refusal(
+    open_one: Callable[[GenerateRequest], EventStream],
+) -> Callable[[GenerateRequest], EventStream]:
+    """As `open_one`, but a request that is refused has its refusal for a stream."""
+
+    def open_or_refuse(request: GenerateRequest) -> EventStream:
+        try:
+            return open_one(request)
+        except RequestError as error:
+            return RefusedStream(error)
+
+    return open_or_refuse
+
+
+class Merged:
+    """Opened streams as one: `async with` it, and it closes them all whatever happens.
+
+    Iterating yields lists of `(number of the stream, event)`: all that is ready, never empty,
+    in order for each stream. It stops after every stream's end.
+    """
+
+    def __init__(self, streams: Sequence[EventStream]) -> None:
+        self._streams = streams
+        self._ready: asyncio.Queue[tuple[int, Event]] = asyncio.Queue(maxsize=len(streams))
+        self._pumps: list[asyncio.Task[None]] = []
+        self._group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        if len(self._streams) > 1:
+            self._pumps = [
+                self._group.create_task(self._pump(number, stream))
+                for number, stream in enumerate(self._streams)
+            ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for stream in self._streams:
+            stream.close()
+        for pump in self._pumps:
+            pump.cancel()
+        # The group hears nothing of the caller's error: it would wrap it in a group of its own.
+        await self._group.__aexit__(None, None, None)
+
+    async def __aiter__(self) -> AsyncIterator[list[tuple[int, Event]]]:
+        if len(self._streams) == 1:
+            async for event in self._streams[0]:
+                yield [(0, event)]
+            return
+        num_running = len(self._streams)
+        while num_running:
+            events = [await self._ready.get()]
+            while not self._ready.empty():
+                events.append(self._ready.get_nowait())
+            num_running -= sum(isinstance(event, Done | Failed) for _, event in events)
+            yield events
+
+    async def collect(self, *, all_or_nothing: bool = False) -> list[Accumulator]:
+        """Everything that each stream answered, in the streams' order, once all have ended.
+
+        With `all_or_nothing` the first error of a stream is raised, without waiting for the rest.
+        """
+        answers = [Accumulator() for _ in self._streams]
+        async for events in self:
+            for number, event in events:
+                if all_or_nothing and isinstance(event, Failed):
+                    raise event.error
+                answers[number].add(event)
+        return answers
+
+    async def _pump(self, number: int, stream: EventStream) -> None:
+        async for event in stream:
+            await self._ready.put((number, event))

@@ -1,0 +1,178 @@
+"""Bodies of the native calls that take no slot to questions, and their results to answers.
+
+| call | body | answer |
+| --- | --- | --- |
+| `embed` | `input`, `pooling`, `normalize`, `dimensions`, `encoding` | `embeddings`, `usage` |
+| `tokenize` | `text`, `add_special`, `parse_special` | `tokens`, `num_tokens` |
+| `detokenize` | `tokens` | `text`, and `bytes` where the tokens are no whole UTF-8 |
+| `count_tokens` | as for `generate` | `num_tokens` |
+
+Each takes a `model`. An input that cannot be embedded has an `error` in its place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import from_wire, public_body
+from ....shared.queries import (
+    Counted,
+    CountTokens,
+    Detokenizable,
+    Detokenize,
+    Detokenized,
+    Dimensions,
+    Norm,
+    PlainText,
+    Pooling,
+    Result,
+    Tokenize,
+    Tokenized,
+    Vector,
+)
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ...fleet.queries.query import QueryRequest
+from ..common.body_fields import fields_given, listed
+from ..common.embed_inputs import Inputs, embed_body, embed_query
+from ..common.parts import only, vectors_of
+from ..common.vectors import Encoding, encoded
+from ..openapi.bodies import Body
+from .requests import GENERATE_BODY, parse_generate
+
+Answer = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCall:
+    """A question, and what its results are to the client; for `answering.written`."""
+
+    query_request: QueryRequest
+    answer: Callable[[Sequence[Result]], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EmbedBody:
+    __pydantic_config__ = STRICT
+
+    input: Inputs
+    model: str | None = None
+    pooling: Pooling | None = None
+    normalize: Norm = "l2"
+    dimensions: Dimensions | None = None
+    encoding: Encoding = "float"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TokenizeBody:
+    __pydantic_config__ = STRICT
+
+    text: PlainText
+    model: str | None = None
+    add_special: bool = False
+    parse_special: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DetokenizeBody:
+    __pydantic_config__ = STRICT
+
+    tokens: Detokenizable
+    model: str | None = None
+
+
+_embed = TypeAdapter(_EmbedBody)
+_tokenize = TypeAdapter(_TokenizeBody)
+_detokenize = TypeAdapter(_DetokenizeBody)
+
+
+def embed(body: bytes) -> QueryCall:
+    """Raises `InvalidRequest`, as the others do."""
+    given = fields_given(body, refused={})
+    if "input" in given:
+        given["input"] = listed(given["input"])
+    parsed = parse_json(_embed, to_json(given))
+    query_request = embed_query(
+        parsed.input,
+        model=parsed.model,
+        pooling=parsed.pooling,
+        normalize=parsed.normalize,
+        dimensions=parsed.dimensions,
+    )
+
+    def answer(results: Sequence[Result]) -> Answer:
+        vectors = vectors_of(results)
+        return {
+            "embeddings": (_embedding(*each, parsed.encoding) for each in enumerate(vectors)),
+            "usage": {"prompt_tokens": sum(each.num_tokens for each in vectors)},
+        }
+
+    return QueryCall(query_request, answer)
+
+
+def tokenize(body: bytes) -> QueryCall:
+    """See `embed`."""
+    parsed = parse_json(_tokenize, body)
+    query = Tokenize(
+        text=parsed.text, add_special=parsed.add_special, parse_special=parsed.parse_special
+    )
+
+    def answer(results: Sequence[Result]) -> Answer:
+        tokens = only(results, Tokenized).tokens
+        return {"tokens": tokens, "num_tokens": len(tokens)}
+
+    return QueryCall(QueryRequest(kind="text", parts=(query,), model=parsed.model), answer)
+
+
+def detokenize(body: bytes) -> QueryCall:
+    """See `embed`."""
+    parsed = parse_json(_detokenize, body)
+
+    def answer(results: Sequence[Result]) -> Answer:
+        result = only(results, Detokenized)
+        if result.bytes_base64 is None:
+            return {"text": result.text}
+        return {"text": result.text, "bytes": result.bytes_base64}
+
+    query = Detokenize(tokens=parsed.tokens)
+    return QueryCall(QueryRequest(kind="text", parts=(query,), model=parsed.model), answer)
+
+
+def count_tokens(body: bytes) -> QueryCall:
+    """See `embed`."""
+    request = parse_generate(body)
+
+    def answer(results: Sequence[Result]) -> Answer:
+        return {"num_tokens": only(results, Counted).num_tokens}
+
+    query = CountTokens(request=request)
+    return QueryCall(QueryRequest(kind="text", parts=(query,), model=request.model), answer)
+
+
+CALLS: dict[str, Callable[[bytes], QueryCall]] = {
+    "embed": embed,
+    "tokenize": tokenize,
+    "detokenize": detokenize,
+    "count_tokens": count_tokens,
+}
+"""By the names that the paths end with and the WebSocket's methods have."""
+
+BODIES: dict[str, Body] = {
+    "embed": embed_body("EmbedBody", _embed),
+    "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
+    "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
+    "count_tokens": GENERATE_BODY,
+}
+
+
+def _embedding(index: int, vector: Vector, encoding: Literal["float", "base64"]) -> Answer:
+    if vector.error is not None:
+        return {"index": index, "error": public_body(from_wire(vector.error))}
+    return {
+        "index": index,
+        "embedding": encoded(vector, encoding),
+        "num_tokens": vector.num_tokens,
+    }

@@ -1,0 +1,100 @@
+"""Bodies of the native API to neutral requests; what is wrong is named.
+
+The HTTP and the WebSocket door take the same bodies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import GenerateRequest
+from ....shared.validation import parse_json
+from ..openapi.bodies import Body
+
+MAX_BATCH_REQUESTS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchEntry(GenerateRequest):
+    """One request of a batch. Without an `id` it goes by its position, as in `"0"`."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+    def without_id(self) -> GenerateRequest:
+        """What goes on to an agent."""
+        values = {field.name: getattr(self, field.name) for field in fields(GenerateRequest)}
+        return GenerateRequest(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BatchBody:
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    requests: Annotated[tuple[BatchEntry, ...], Field(min_length=1, max_length=MAX_BATCH_REQUESTS)]
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`ids[i]` is what the client calls `requests[i]`; no two are the same."""
+
+    ids: tuple[str, ...]
+    requests: tuple[GenerateRequest, ...]
+    stream: bool
+
+
+_generate = TypeAdapter(GenerateRequest)
+_batch = TypeAdapter(_BatchBody)
+
+GENERATE_BODY = Body(name="GenerateBody", adapter=_generate, takes_nulls=False)
+BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
+
+
+def parse_generate(body: bytes) -> GenerateRequest:
+    """The body of `generate`. Raises `InvalidRequest`."""
+    return parse_json(_generate, body)
+
+
+def parse_batch(body: bytes) -> Batch:
+    """The body of `generate_batch`, all of it or nothing. Raises as `parse_generate` does."""
+    parsed = parse_json(_batch, body)
+    for position, entry in enumerate(parsed.requests):
+        if not entry.stream:
+            raise InvalidRequest(
+                "`stream` is for the batch as a whole: give it beside `requests`",
+                field=f"requests[{position}].stream",
+            )
+    _check_writers(parsed.requests)
+    return Batch(
+        ids=_unique_ids(parsed.requests),
+        requests=tuple(entry.without_id() for entry in parsed.requests),
+        stream=parsed.stream,
+    )
+
+
+def _unique_ids(entries: Sequence[BatchEntry]) -> tuple[str, ...]:
+    ids: dict[str, None] = {}
+    for position, entry in enumerate(entries):
+        id = str(position) if entry.id is None else entry.id
+        if id in ids:
+            raise InvalidRequest(
+                f"the id {id!r} is taken by an earlier request of the batch; "
+                "without an id a request goes by its position",
+                field=f"requests[{position}].id",
+            )
+        ids[id] = None
+    return tuple(ids)
+
+
+def _check_writers(entries: Sequence[BatchEntry]) -> None:
+    writers: dict[str | None, int] = {}
+    for position, entry in enumerate(entries):
+        if entry.save_cache and (first := writers.setdefault(entry.cache_key, position)) < position:
+            raise InvalidRequest(
+                f"`save_cache`: requests[{first}] already saves under the key "
+                f"{entry.cache_key!r}; one request a batch may",
+                field=f"requests[{position}].save_cache",
+            )

@@ -1,0 +1,132 @@
+"""The native API over HTTP: one request or a batch, streamed or in one piece.
+
+| path | answer |
+| --- | --- |
+| `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
+| `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}` in order |
+| `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `native_questions` |
+
+Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
+whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots
+wait in the queue, and one that the queue refuses ends with its own error.
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import hdrs, web
+
+from ....shared.inference import Failed
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.runtime.stream import Stream
+from ..common.accumulator import Accumulator
+from ..common.answering import answer
+from ..common.merge import Merged, open_all, or_refusal
+from ..transport.http import Handler, read_json_body, request_id_key
+from ..transport.streaming import (
+    EVENT_STREAM,
+    NDJSON,
+    REQUEST_ID,
+    prefers_event_stream,
+    send_stream,
+)
+from .events import NDJSON_LINES, SERVER_SENT_EVENTS, EventWriter, Framing, answer_fields
+from .queries import CALLS, QueryCall
+from .requests import Batch, parse_batch, parse_generate
+
+
+def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+    """The native API's routes."""
+
+    async def generate(request: web.Request) -> web.StreamResponse:
+        wanted = parse_generate(await read_json_body(request))
+        with runtime.open(wanted) as stream:
+            request[request_id_key] = stream.id
+            if wanted.stream:
+                return await _stream_one(request, stream)
+            return await _answer_one(stream)
+
+    async def generate_batch(request: web.Request) -> web.StreamResponse:
+        batch = parse_batch(await read_json_body(request))
+        streams = open_all(or_refusal(runtime.open), batch.requests)
+        async with Merged(streams) as merged:
+            if batch.stream:
+                return await _stream_batch(request, batch, merged)
+            return await _answer_batch(batch, merged)
+
+    return [
+        web.post("/api/v1/generate", generate),
+        web.post("/api/v1/generate_batch", generate_batch),
+        *(web.post(f"/api/v1/{name}", _asking(runtime, parse)) for name, parse in CALLS.items()),
+    ]
+
+
+def _asking(runtime: FleetRuntime, parse: Callable[[bytes], QueryCall]) -> Handler:
+    async def ask(request: web.Request) -> web.StreamResponse:
+        asking = parse(await read_json_body(request))
+        return await answer(
+            request,
+            runtime,
+            asking.query_request,
+            lambda id, results: {"id": id} | asking.answer(results),
+        )
+
+    return ask
+
+
+async def _answer_one(stream: Stream) -> web.Response:
+    accumulator = Accumulator()
+    async for event in stream:
+        accumulator.add(event)
+    accumulator.done()  # raises the error, if there was one, so that it becomes the status
+    return web.json_response(
+        {"id": stream.id} | answer_fields(accumulator), headers={REQUEST_ID: stream.id}
+    )
+
+
+async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
+    answers = await merged.collect()
+    return web.json_response(
+        {
+            "results": [
+                {"id": id} | answer_fields(accumulator)
+                for id, accumulator in zip(batch.ids, answers, strict=True)
+            ]
+        }
+    )
+
+
+async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
+    content_type, framing = _framing(request)
+    return await send_stream(
+        request,
+        _lines(stream, EventWriter({"id": stream.id}, framing)),
+        content_type=content_type,
+        headers={REQUEST_ID: stream.id},
+    )
+
+
+async def _lines(stream: Stream, writer: EventWriter) -> AsyncIterator[bytes]:
+    """Raises an error that comes before anything was told, for it can still be an HTTP status."""
+    has_begun = False
+    async for event in stream:
+        if not has_begun and isinstance(event, Failed):
+            raise event.error
+        if line := writer.render(event):
+            has_begun = True
+            yield line
+
+
+async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:
+    content_type, framing = _framing(request)
+    writers = [EventWriter({"id": id}, framing) for id in batch.ids]
+    lines = (
+        b"".join(writers[number].render(event) for number, event in events)
+        async for events in merged
+    )
+    return await send_stream(request, lines, content_type=content_type)
+
+
+def _framing(request: web.Request) -> tuple[str, Framing]:
+    if prefers_event_stream(",".join(request.headers.getall(hdrs.ACCEPT, []))):
+        return EVENT_STREAM, SERVER_SENT_EVENTS
+    return NDJSON, NDJSON_LINES

@@ -1,0 +1,288 @@
+"""The native API over one WebSocket: JSON-RPC 2.0, many requests at once.
+
+| method | params | result |
+| --- | --- | --- |
+| `generate` | as the body over HTTP | the `done` fields; with `"stream": false` also `text` |
+| `generate_batch` | as the body over HTTP | `{"results": […]}`, in order, with the entries' ids |
+| `embed`, `tokenize`, … | as the body over HTTP | as over HTTP, without `id` |
+| `cancel` | `{"id": …}` (a call's) or `{"all": true}` | `{"cancelled": number of requests}` |
+| `ping` | none | `{"pong": true}`, also while streams run |
+
+Beside a call's `id`, `item` names one request of its batch to `cancel`.
+
+Streamed calls send `event` notifications before their result; `params.id` is the call's id, and in
+a batch `params.item` the entry's. `cancel` and `ping` may come without an id and are then not
+answered. Every call with an id is answered exactly once, and a bad frame harms no other.
+
+A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
+socket with code 1009, since nobody would keep that much. Closing the socket closes what it started.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from ....shared.errors import InternalError, InvalidRequest, RateLimited, RequestError
+from ....shared.inference import RequestId
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..common.merge import open_all, or_refusal
+from ..transport.http import MAX_BODY_BYTES, body_too_large
+from .calls import answer_batch, answer_generate, answer_query
+from .queries import CALLS, QueryCall
+from .requests import parse_batch, parse_generate
+from .rpc import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Call,
+    RpcError,
+    RpcId,
+    is_id,
+    parse_frame,
+    request_error,
+    result,
+    rpc_error,
+)
+
+MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
+MAX_LIVE_REQUESTS = 1024
+"""Requests that one socket may have queued and running; an entry of a batch counts as one."""
+
+MAX_WAITING_FRAMES = 64
+"""Frames that wait for a slow reader; then the streams wait, and merge what piles up."""
+
+HEARTBEAT_SECONDS = 30.0
+"""A peer that does not answer a ping for half this long is gone."""
+
+FLUSH_SECONDS = 2.0
+"""How long a socket may take to read its last frames when the balancer goes down."""
+
+_METHODS = frozenset({"generate", "generate_batch", "cancel", "ping", *CALLS})
+_MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
+
+Answer = Callable[[], Awaitable[bytes]]
+
+_log = logging.getLogger(__name__)
+
+
+class NativeSocket:
+    """The door; it knows its open sockets, so that they can be told when it closes."""
+
+    def __init__(self, runtime: FleetRuntime) -> None:
+        self._runtime = runtime
+        self._sessions: set[_Session] = set()
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        """The WebSocket's route."""
+        return [web.get("/api/v1/socket", self._serve)]
+
+    async def close(self) -> None:
+        """Ends every open socket once it has sent what is waiting, or after `FLUSH_SECONDS`."""
+        await asyncio.gather(*(session.retire() for session in self._sessions))
+
+    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(
+            heartbeat=HEARTBEAT_SECONDS,
+            timeout=FLUSH_SECONDS,
+            max_msg_size=MAX_FRAME_BYTES,
+            compress=False,
+            decode_text=False,
+        )
+        if not socket.can_prepare(request):
+            raise InvalidRequest("this path is for WebSockets: send an upgrade request")
+        await socket.prepare(request)
+        session = _Session(self._runtime, socket)
+        self._sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+        return socket
+
+
+class Opened(Protocol):
+    """What the fleet runtime has opened for a call: a stream, or a query handle."""
+
+    @property
+    def id(self) -> RequestId | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveCall:
+    """`items` are what a batch calls its `streams`."""
+
+    streams: Sequence[Opened]
+    task: asyncio.Task[None]
+    items: Sequence[str] = ()
+
+    def request_ids(self, item: str | None = None) -> list[RequestId]:
+        """Of all its requests, or of that one of a batch."""
+        streams = self.streams
+        if item is not None:
+            pairs = zip(self.items, self.streams, strict=False)  # without items there are none
+            streams = [stream for name, stream in pairs if name == item]
+        return [stream.id for stream in streams if stream.id is not None]
+
+    def close(self) -> None:
+        # The task may not have begun, so the streams are closed here too.
+        self.task.cancel()
+        for stream in self.streams:
+            stream.close()
+
+
+class _Session:
+    """One socket: a reader that never waits for an answer, a task for each call, one writer.
+
+    A call is in `_live` from before its first event until its answer is in the outbox.
+    """
+
+    def __init__(self, runtime: FleetRuntime, socket: web.WebSocketResponse) -> None:
+        self._runtime = runtime
+        self._socket = socket
+        self._live: dict[RpcId, _LiveCall] = {}
+        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING_FRAMES)
+        self._tasks = asyncio.TaskGroup()
+
+    async def run(self) -> None:
+        """Serves the socket until it is closed from either side."""
+        async with self._tasks:
+            writer = self._tasks.create_task(self._write())
+            try:
+                await self._read()
+            finally:
+                writer.cancel()
+                for call in self._live.values():
+                    call.close()
+
+    async def retire(self) -> None:
+        """Sends what is left of calls that have ended, then says goodbye."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                if tasks := [call.task for call in self._live.values()]:
+                    await asyncio.wait(tasks)
+                await self._outbox.join()
+        await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")
+
+    async def _write(self) -> None:
+        # Should the connection be lost, the reader hears of it and ends the session.
+        with suppress(ConnectionError):
+            while True:
+                await self._socket.send_frame(await self._outbox.get(), WSMsgType.TEXT)
+                self._outbox.task_done()
+
+    async def _read(self) -> None:
+        async for message in self._socket:
+            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                return
+            answer = self._take(message.data)
+            if answer is not None:
+                await self._outbox.put(answer)
+
+    def _take(self, frame: bytes) -> bytes | None:
+        """What can be answered at once; `None` if the answer comes later or nobody wants it."""
+        if len(frame) > MAX_BODY_BYTES:
+            return request_error(None, body_too_large())
+        try:
+            call = parse_frame(frame)
+            self._check(call)
+        except RpcError as error:
+            return rpc_error(error)
+        try:
+            answer = self._begin(call)
+        except RequestError as error:
+            answer = request_error(call.id, error)
+        return None if call.is_notification else answer
+
+    def _check(self, call: Call) -> None:
+        if call.is_notification and call.method not in _MAY_BE_NOTIFICATIONS:
+            raise RpcError(INVALID_REQUEST, f"`{call.method[:60]}` needs an `id`")
+        if call.method not in _METHODS:
+            message = (
+                f"unknown method `{call.method[:60]}`; there are {', '.join(sorted(_METHODS))}"
+            )
+            raise RpcError(METHOD_NOT_FOUND, message, id=call.id)
+        if not call.is_notification and call.id in self._live:
+            raise RpcError(INVALID_REQUEST, f"the id {call.id!r} is that of a call that still runs")
+
+    def _begin(self, call: Call) -> bytes | None:
+        match call.method:
+            case "ping":
+                return result(call.id, {"pong": True})
+            case "cancel":
+                num_cancelled = self._runtime.cancel(self._named(call))
+                return result(call.id, {"cancelled": num_cancelled})
+            case "generate":
+                self._generate(call)
+            case "generate_batch":
+                self._generate_batch(call)
+            case name:
+                self._ask(call, CALLS[name])
+        return None
+
+    def _ask(self, call: Call, parse: Callable[[bytes], QueryCall]) -> None:
+        asking = parse(call.params_json())
+        self._check_room(1)
+        handle = self._runtime.ask(asking.query_request)
+        self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
+
+    def _generate(self, call: Call) -> None:
+        wanted = parse_generate(call.params_json())
+        self._check_room(1)
+        stream = self._runtime.open(wanted)
+        answer = partial(answer_generate, call.id, wanted, stream, self._outbox.put)
+        self._start(call.id, [stream], answer)
+
+    def _generate_batch(self, call: Call) -> None:
+        batch = parse_batch(call.params_json())
+        self._check_room(len(batch.requests))
+        streams = open_all(or_refusal(self._runtime.open), batch.requests)
+        answer = partial(answer_batch, call.id, batch, streams, self._outbox.put)
+        self._start(call.id, streams, answer, batch.ids)
+
+    def _check_room(self, num_requests: int) -> None:
+        num_live = sum(len(call.streams) for call in self._live.values())
+        if num_live + num_requests > MAX_LIVE_REQUESTS:
+            raise RateLimited(
+                f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
+            )
+
+    def _start(
+        self, id: RpcId, streams: Sequence[Opened], answer: Answer, items: Sequence[str] = ()
+    ) -> None:
+        task = self._tasks.create_task(self._finish(id, streams, answer))
+        self._live[id] = _LiveCall(streams, task, items)
+
+    async def _finish(self, id: RpcId, streams: Sequence[Opened], answer: Answer) -> None:
+        try:
+            frame = await answer()
+        except Exception:
+            _log.exception("unexpected error in call %r of a socket", id)
+            error = InternalError("something went wrong here; the log has more")
+            frame = request_error(id, error)
+        finally:
+            for stream in streams:
+                stream.close()
+        await self._outbox.put(frame)
+        del self._live[id]
+
+    def _named(self, call: Call) -> list[RequestId]:
+        """The requests that a `cancel` is about. Raises `InvalidRequest`."""
+        match call.params:
+            case {"all": True, **rest} if not rest:
+                return [id for live in self._live.values() for id in live.request_ids()]
+            case {"id": id, **rest} if not rest and is_id(id):
+                return self._live[id].request_ids() if id in self._live else []
+            case {"id": id, "item": str(item), **rest} if not rest and is_id(id):
+                return self._live[id].request_ids(item) if id in self._live else []
+            case _:
+                raise InvalidRequest(
+                    'give either `"id"`, that of a call (and `"item"`, one of its batch), or '
+                    '`"all": true`'
+                )

@@ -1,0 +1,325 @@
+"""The neutral events in OpenAI's words: chunks of a stream, and whole answers.
+
+A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients
+know no other word for an end that is no error. Reasoning goes to `reasoning_content`; an answer of
+calls alone has the content `null`. A prompt counts once in `usage`, however many choices it has.
+
+A token's chunk is put together by hand from bytes that were made once for each choice.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol, assert_never
+
+from pydantic_core import to_json
+
+from ....shared.errors import RequestError
+from ....shared.inference import (
+    Begun,
+    Done,
+    Event,
+    Failed,
+    FinishReason,
+    Notice,
+    Token,
+    TokenKind,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+)
+from ..common.accumulator import Accumulator
+from .errors import openai_error
+from .log_probs import CompletionLogProbs, chat_log_probs
+
+_FINISH_REASONS: dict[FinishReason, str] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "cancelled": "stop",
+}
+
+
+_TEXT_END = b',"finish_reason":null}]}\n\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What stands in every chunk of an answer; `created` in Unix seconds."""
+
+    id: str
+    created: int
+    model: str
+
+
+class Shape(Protocol):
+    """How chat and completions differ."""
+
+    id_prefix: str
+    object_name: str
+    chunk_name: str
+
+    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
+        """A choice of a whole answer, but for `index` and `finish_reason`."""
+
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Those of a choice's next token, where they are wanted."""
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """What a choice's first chunk carries, if there is one before its text."""
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """JSON from after the choice's index up to a token's text, and from there on."""
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """What the first chunk of a choice's call carries."""
+
+    def closing(self) -> dict[str, object]:
+        """What the chunk with a choice's `finish_reason` carries."""
+
+    def finish_reason(self, done: Done) -> str:
+        """Why a choice ended."""
+
+
+class Chat:
+    """`/v1/chat/completions`"""
+
+    id_prefix = "chatcmpl-"
+    object_name = "chat.completion"
+    chunk_name = "chat.completion.chunk"
+
+    def __init__(self, *, has_log_probs: bool = False) -> None:
+        self._has_log_probs = has_log_probs
+
+    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
+        """A whole message."""
+        text = accumulator.text()
+        content = text if text or not accumulator.calls else None
+        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": None}
+        if reasoning := accumulator.text("reasoning"):
+            message["reasoning_content"] = reasoning
+        if accumulator.calls:
+            message["tool_calls"] = [
+                _call(call.id, call.name, call.arguments) for call in accumulator.calls
+            ]
+        log_probs = chat_log_probs(accumulator.log_probs()) if self._has_log_probs else None
+        return {"message": message, "logprobs": log_probs}
+
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Of the content; what else is said is no part of it."""
+        if not self._has_log_probs or token.kind != "content":
+            return None
+        return chat_log_probs(token.log_probs)
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The role comes first."""
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """Content, reasoning, or a part of a call's arguments."""
+        if kind == "tool_call":
+            start = b'"delta":{"tool_calls":[{"index":%d,"function":{"arguments":' % call_index
+            return start, b"}}]}"
+        name = b"reasoning_content" if kind == "reasoning" else b"content"
+        return b'"delta":{"%b":' % name, b"}"
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """All of the call but its arguments."""
+        return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"delta": {}}
+
+    def finish_reason(self, done: Done) -> str:
+        """As the request ended."""
+        return _FINISH_REASONS[done.finish_reason]
+
+
+class Completion:
+    """`/v1/completions`"""
+
+    id_prefix = "cmpl-"
+    object_name = "text_completion"
+    chunk_name = "text_completion"
+
+    def __init__(
+        self,
+        *,
+        has_log_probs: bool = False,
+        echoes: Sequence[str] = (),
+        generates: bool = True,
+    ) -> None:
+        """`echoes` are what each choice begins with, if they begin with anything."""
+        self._has_log_probs = has_log_probs
+        self._generates = generates
+        self._echoes = echoes
+        self._log_probs: dict[int, CompletionLogProbs] = {}
+
+    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
+        """The text, after the prompt if it was told."""
+        text = self._echo(number) + accumulator.text("prompt") + accumulator.text()
+        log_probs = [*accumulator.log_probs("prompt"), *accumulator.log_probs()]
+        return {"text": text, "logprobs": self._told(number, log_probs)}
+
+    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+        """Of the prompt, and then of what follows."""
+        return self._told(number, token.log_probs)
+
+    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> dict[str, object] | None:
+        if not self._has_log_probs:
+            return None
+        return self._log_probs.setdefault(number, CompletionLogProbs()).render(log_probs)
+
+    def _echo(self, number: int) -> str:
+        return self._echoes[number] if self._echoes else ""
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The prompt comes first, if it is wanted."""
+        return {"text": echo} if (echo := self._echo(number)) else None
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """A prompt and what follows it are one text."""
+        return b'"text":', b""
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """Raw text has no calls."""
+        raise RuntimeError(f"a raw prompt's answer calls {call.name}")
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"text": ""}
+
+    def finish_reason(self, done: Done) -> str:
+        """As the request ended; where nothing was to follow, for want of tokens."""
+        return _FINISH_REASONS[done.finish_reason] if self._generates else "length"
+
+
+class ChunkWriter:
+    """Events of all choices as SSE chunks; each choice ends exactly once."""
+
+    def __init__(self, shape: Shape, head: Head, *, num_choices: int, include_usage: bool) -> None:
+        """`num_choices` is that of one prompt."""
+        self._shape = shape
+        self._num_choices = num_choices
+        self._include_usage = include_usage
+        head_json = to_json({"object": shape.chunk_name} | asdict(head))[:-1]
+        self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
+        no_usage = b',"usage":null' if include_usage else b""
+        self._start = b'data: %b%b,"choices":[' % (head_json, no_usage)
+        self._text_frames: dict[tuple[int, TokenKind], tuple[bytes, bytes]] = {}
+        self._num_calls: Counter[int] = Counter()
+        self._begun: set[int] = set()
+        self._ends: dict[int, Done] = {}
+
+    def render(self, number: int, event: Event) -> bytes:
+        """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
+        if isinstance(event, Token):
+            if event.is_silent:
+                return self._opening(number)
+            frame = self._text_frames.get((number, event.kind))
+            opening = b"" if frame else self._opening(number)
+            start, end = frame or self._text_frame(number, event.kind)
+            log_probs = self._shape.log_probs(number, event)
+            told = b"null" if log_probs is None else to_json(log_probs)
+            return b"%b%b%b%b%b%b" % (opening, start, to_json(event.text), end, told, _TEXT_END)
+        match event:
+            case Failed():
+                raise event.error
+            case Begun() | Notice() | ToolCall():  # of a call, all has been said
+                return b""
+            case ToolCallStarted():
+                return self._opening(number) + self._call_started(number, event)
+            case Done():
+                return self._opening(number) + self._end(number, event)
+            case _:
+                assert_never(event)
+
+    def tail(self) -> bytes:
+        """The stream's last bytes, once all choices have ended."""
+        if not self._include_usage:
+            return b"data: [DONE]\n\n"
+        ends = [self._ends[number] for number in sorted(self._ends)]
+        usage = to_json(usage_of(ends, self._num_choices))
+        return self._tail_start + usage + b"}\n\ndata: [DONE]\n\n"
+
+    def _opening(self, number: int) -> bytes:
+        if number in self._begun:
+            return b""
+        self._begun.add(number)
+        opening = self._shape.opening(number)
+        return b"" if opening is None else self._chunk(number, opening, None)
+
+    def _text_frame(self, number: int, kind: TokenKind) -> tuple[bytes, bytes]:
+        start, end = self._shape.text_frame(kind, self._num_calls[number] - 1)
+        frame = (
+            b'%b{"index":%d,%b' % (self._start, number, start),
+            end + b',"logprobs":',
+        )
+        self._text_frames[number, kind] = frame
+        return frame
+
+    def _call_started(self, number: int, call: ToolCallStarted) -> bytes:
+        content = self._shape.call_started(call, self._num_calls[number])
+        self._num_calls[number] += 1
+        self._text_frames.pop((number, "tool_call"), None)
+        return self._chunk(number, content, None)
+
+    def _end(self, number: int, done: Done) -> bytes:
+        self._ends[number] = done
+        return self._chunk(number, self._shape.closing(), self._shape.finish_reason(done))
+
+    def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
+        choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
+        return b"%b%b]}\n\n" % (self._start, to_json(choice))
+
+
+def _call(id: str, name: str, arguments: str) -> dict[str, object]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def error_chunk(error: RequestError) -> bytes:
+    """The last chunk of a stream that broke off."""
+    return b"data: %b\n\n" % to_json(openai_error(error))
+
+
+def whole_answer(
+    shape: Shape, head: Head, answers: Sequence[Accumulator], num_choices: int
+) -> dict[str, object]:
+    """All choices in one object, `num_choices` in a row for each prompt.
+
+    Raises the error of the first request that failed.
+    """
+    ends = [accumulator.done() for accumulator in answers]
+    choices = [
+        {
+            "index": number,
+            **shape.choice(number, accumulator),
+            "finish_reason": shape.finish_reason(end),
+        }
+        for number, (accumulator, end) in enumerate(zip(answers, ends, strict=True))
+    ]
+    return {
+        "id": head.id,
+        "object": shape.object_name,
+        "created": head.created,
+        "model": head.model,
+        "choices": choices,
+        "usage": usage_of(ends, num_choices),
+    }
+
+
+def usage_of(ends: Sequence[Done], num_choices: int) -> dict[str, object]:
+    """The counts of all choices together; of each prompt's choices the first one tells its size."""
+    prompts = [end.usage for end in ends[::num_choices]]
+    prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
+    completion_tokens = sum(end.usage.completion_tokens for end in ends)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(end.usage.reasoning_tokens for end in ends)
+        },
+    }

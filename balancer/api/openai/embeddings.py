@@ -1,0 +1,86 @@
+"""OpenAI's `/v1/embeddings`: its bodies to questions, and their results to answers.
+
+All inputs or none: what is wrong with one of them is the error of the call, and names its index.
+Beyond OpenAI's there are `pooling` and `normalize`, as in the native call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.queries import Dimensions, Norm, Pooling, Result
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ...fleet.queries.query import QueryRequest
+from ..common.body_fields import fields_given, listed
+from ..common.embed_inputs import Inputs, embed_body, embed_query, named
+from ..common.parts import first_fault, vectors_of
+from ..common.vectors import Encoding, encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    __pydantic_config__ = STRICT
+
+    input: Inputs
+    model: str | None = None
+    encoding_format: Encoding = "float"
+    dimensions: Dimensions | None = None
+    pooling: Pooling | None = None
+    normalize: Norm = "l2"
+
+
+_body = TypeAdapter(_Body)
+_IGNORED = frozenset({"user"})
+
+EMBEDDINGS_BODY = embed_body("EmbeddingsBody", _body, ignored=_IGNORED)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingsCall:
+    """`is_list`: several inputs were given, if only one."""
+
+    query_request: QueryRequest
+    encoding: Encoding
+    is_list: bool
+
+    def answer(self, model: str, results: Sequence[Result]) -> dict[str, object]:
+        """The body of the answer, for `written`. Raises the error of the first faulty input."""
+        vectors = vectors_of(results)
+        if (fault := first_fault(vectors)) is not None:
+            raise named(fault, f"input[{fault.index}]" if self.is_list else "input")
+        num_tokens = sum(vector.num_tokens for vector in vectors)
+        return {
+            "object": "list",
+            "data": (
+                {
+                    "object": "embedding",
+                    "index": index,
+                    "embedding": encoded(vector, self.encoding),
+                }
+                for index, vector in enumerate(vectors)
+            ),
+            "model": model,
+            "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+        }
+
+
+def parse_embeddings(body: bytes) -> EmbeddingsCall:
+    """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
+    given = fields_given(body, refused={}, ignored=_IGNORED)
+    asked = given.get("input")
+    if "input" in given:
+        given["input"] = listed(asked)
+    parsed = parse_json(_body, to_json(given))
+    query_request = embed_query(
+        parsed.input,
+        model=parsed.model,
+        pooling=parsed.pooling,
+        normalize=parsed.normalize,
+        dimensions=parsed.dimensions,
+    )
+    return EmbeddingsCall(
+        query_request, parsed.encoding_format, is_list=given.get("input") is asked
+    )

@@ -1,0 +1,40 @@
+"""The OpenAI API's calls that take no slot: `/v1/embeddings`, and `/v1/rerank` beside it."""
+
+from aiohttp import web
+
+from ...fleet.queries.query import QueryRequest
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..common.answering import answer
+from ..transport.http import read_json_body
+from .embeddings import parse_embeddings
+from .rerank import parse_rerank
+
+
+def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+    """The routes."""
+
+    async def embeddings(request: web.Request) -> web.Response:
+        call = parse_embeddings(await read_json_body(request))
+        model = _model(runtime, call.query_request)
+        return await answer(
+            request, runtime, call.query_request, lambda _id, results: call.answer(model, results)
+        )
+
+    async def rerank(request: web.Request) -> web.Response:
+        call = parse_rerank(await read_json_body(request))
+        model = _model(runtime, call.query_request)
+        return await answer(
+            request,
+            runtime,
+            call.query_request,
+            lambda id, results: call.answer(id, model, results),
+        )
+
+    return [web.post("/v1/embeddings", embeddings), web.post("/v1/rerank", rerank)]
+
+
+def _model(runtime: FleetRuntime, query_request: QueryRequest) -> str:
+    """The name that the answer bears."""
+    if query_request.model is not None:
+        return query_request.model
+    return runtime.view().served_name_for(query_request.task)

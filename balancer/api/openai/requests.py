@@ -1,0 +1,322 @@
+"""OpenAI's bodies to neutral requests; what cannot be served is refused by name.
+
+`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
+changes the answer and is not to be had is refused with the field as `param`, unless its value asks
+for nothing (`"modalities": ["text"]`). Beyond OpenAI's there are llama.cpp's samplers, such as
+`top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
+`add_generation_prompt` and `continue_final_message`.
+
+What OpenAI's cannot say of an answer's form goes into `grammar`, as in the native API.
+
+Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/completions` too; other
+defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import (
+    TO_GO_ON,
+    GenerateRequest,
+    Grammar,
+    MaxTokens,
+    Messages,
+    Prompt,
+    ToolList,
+    TopLogprobs,
+    can_go_on,
+)
+from ....shared.sampling import SamplingChoices, StopString, sampling_fields
+from ....shared.template_variables import TemplateVariables
+from ....shared.validation import parse_json
+from ..common.body_fields import fields_given, listed
+from ..common.field_names import SAME_NAMES, FieldNames
+from ..openapi.bodies import Body
+from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
+from .reasoning import Effort, reasoning_fields
+
+MAX_CHOICES = 128
+"""Largest `n`, and largest number of choices over all prompts of one request."""
+
+IGNORED = frozenset(
+    {
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+    }
+)
+
+# Each with the values, as JSON, that are let through: they ask for nothing.
+_REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
+    "audio": frozenset(),
+    "function_call": frozenset(),
+    "functions": frozenset(),
+    "modalities": frozenset({b'["text"]'}),
+    "moderation": frozenset(),
+    "prediction": frozenset(),
+    "verbosity": frozenset(),
+    "web_search_options": frozenset(),
+}
+_REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {}
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StreamOptions:
+    __pydantic_config__ = _STRICT
+
+    include_usage: bool = False
+    include_obfuscation: bool = False  # a hint, ignored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body(SamplingChoices):
+    """What both endpoints take."""
+
+    __pydantic_config__ = _STRICT
+
+    model: str | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    grammar: Grammar | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChatBody(_Body):
+    messages: Messages
+    max_tokens: MaxTokens | None = None
+    max_completion_tokens: MaxTokens | None = None
+    tools: ToolList | None = None
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool = True
+    response_format: ResponseFormat | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+    reasoning_effort: Effort | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CompletionBody(_Body):
+    prompt: Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=MAX_CHOICES)]
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    logprobs: TopLogprobs | None = None
+    echo: bool = False
+    suffix: str | None = None
+    best_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
+
+    `echoes` are what each choice begins with, where choices begin with their prompts and agents do
+    not tell them. Errors tell fields by `field_names`.
+    """
+
+    requests: tuple[GenerateRequest, ...]
+    num_choices: int
+    model: str | None
+    stream: bool
+    include_usage: bool
+    echoes: tuple[str, ...] = ()
+    field_names: FieldNames = SAME_NAMES
+
+    @property
+    def has_log_probs(self) -> bool:
+        """Whether tokens' log-probabilities are asked for."""
+        return self.requests[0].logprobs
+
+    @property
+    def generates(self) -> bool:
+        """Whether anything is to follow the prompts."""
+        return not self.requests[0].prefill_only
+
+
+_chat = TypeAdapter(_ChatBody)
+_completion = TypeAdapter(_CompletionBody)
+_one_prompt: TypeAdapter[Prompt] = TypeAdapter(Prompt)
+
+ONE_STOP = TypeAdapter[str](StopString).json_schema()
+"""A single string to stop at, which need not be in a list."""
+
+CHAT_BODY = Body(
+    name="ChatBody",
+    adapter=_chat,
+    ignored=IGNORED,
+    refused=_REFUSED_IN_CHAT,
+    also={"stop": ONE_STOP},
+)
+COMPLETION_BODY = Body(
+    name="CompletionBody",
+    adapter=_completion,
+    ignored=IGNORED,
+    refused=_REFUSED_IN_COMPLETIONS,
+    also={"stop": ONE_STOP, "prompt": _one_prompt.json_schema()},
+)
+
+
+def parse_chat(body: bytes) -> Wanted:
+    """The body of `/v1/chat/completions`. Raises `InvalidRequest`."""
+    raw = _given(body, _REFUSED_IN_CHAT)
+    if "messages" in raw:
+        raw["messages"] = _plain_messages(raw["messages"])
+    parsed = parse_json(_chat, to_json(raw))
+    if parsed.max_tokens is not None and parsed.max_completion_tokens is not None:
+        raise InvalidRequest(
+            "give only one of `max_tokens` and `max_completion_tokens`", field="max_tokens"
+        )
+    if parsed.top_logprobs and not parsed.logprobs:
+        raise InvalidRequest(
+            "`top_logprobs` must have `logprobs: true` beside it", field="top_logprobs"
+        )
+    if parsed.continue_final_message and not can_go_on(parsed.messages):
+        raise InvalidRequest(f"`continue_final_message` {TO_GO_ON}", field="continue_final_message")
+    grammar = _format_grammar(parsed)
+    conversation = {
+        "messages": parsed.messages,
+        "tools": parsed.tools or None,
+        "tool_choice": neutral_choice(parsed.tool_choice),
+        "parallel_tool_calls": parsed.parallel_tool_calls,
+        "grammar": grammar or parsed.grammar,
+        **reasoning_fields(parsed.reasoning_effort, parsed.chat_template_kwargs),
+        "add_generation_prompt": parsed.add_generation_prompt,
+        "continue_final_message": parsed.continue_final_message,
+        "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
+        "logprobs": parsed.logprobs,
+        "top_logprobs": parsed.top_logprobs or None,
+    }
+    wanted = _wanted(parsed, [conversation])
+    return wanted if grammar is None else replace(wanted, field_names=FORMAT_NAMES)
+
+
+def _format_grammar(parsed: _ChatBody) -> Grammar | None:
+    grammar = parsed.response_format.grammar() if parsed.response_format else None
+    if grammar is not None and parsed.grammar is not None:
+        raise InvalidRequest(
+            "give only one of `response_format` and `grammar`", field="response_format"
+        )
+    return grammar
+
+
+def parse_completion(body: bytes) -> Wanted:
+    """The body of `/v1/completions`. Raises `InvalidRequest`."""
+    raw = _given(body, _REFUSED_IN_COMPLETIONS)
+    if "prompt" in raw:
+        raw["prompt"] = listed(raw["prompt"])
+    parsed = parse_json(_completion, to_json(raw))
+    if parsed.n * len(parsed.prompt) > MAX_CHOICES:
+        raise InvalidRequest(
+            f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"
+        )
+    _check_completion(parsed)
+    is_scored = parsed.echo and parsed.logprobs is not None
+    common = {
+        "max_tokens": parsed.max_tokens or None,
+        "prefill_only": parsed.max_tokens == 0,
+        "prompt_logprobs": is_scored,
+        "grammar": parsed.grammar,
+        "suffix": parsed.suffix or None,
+        "logprobs": parsed.logprobs is not None,
+        "top_logprobs": parsed.logprobs or None,
+    }
+    wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
+    if not parsed.echo or is_scored:
+        return wanted
+    return replace(wanted, echoes=_texts(wanted.requests))
+
+
+def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
+    texts = tuple(request.prompt for request in requests if isinstance(request.prompt, str))
+    if len(texts) < len(requests):
+        raise InvalidRequest(
+            "`echo` is not supported for prompts of token ids, whose text is not known here, but "
+            "beside `logprobs`",
+            field="echo",
+        )
+    return texts
+
+
+def _check_completion(parsed: _CompletionBody) -> None:
+    """Raises `InvalidRequest` for what OpenAI's takes and cannot be had here."""
+    if parsed.best_of not in (None, parsed.n):
+        raise InvalidRequest(
+            "`best_of` is not supported but for the same number as `n`; leave it out",
+            field="best_of",
+        )
+    if parsed.suffix and parsed.echo and parsed.logprobs is not None:
+        raise InvalidRequest(
+            "`echo` with `logprobs` is not supported beside `suffix`; leave one of them out",
+            field="echo",
+        )
+
+
+def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
+    given = fields_given(body, refused=refused, ignored=IGNORED)
+    if isinstance(given.get("stop"), str):
+        given["stop"] = [given["stop"]]
+    return given
+
+
+def _plain_messages(value: object) -> object:
+    """Messages as clients echo them from answers, without the members that say nothing."""
+    if not isinstance(value, list):
+        return value
+    return [_plain_message(number, message) for number, message in enumerate(value)]
+
+
+def _plain_message(number: int, message: object) -> object:
+    if not isinstance(message, dict):
+        return message
+    content = message.get("content")
+    for position, part in enumerate(content if isinstance(content, list) else ()):
+        kind = part.get("type", "text") if isinstance(part, dict) else "text"
+        if kind != "text":
+            field = f"messages[{number}].content[{position}].type"
+            raise InvalidRequest(
+                f"`{field}`: only text is supported, not {str(kind)[:60]!r}", field=field
+            )
+    return {
+        name: value
+        for name, value in message.items()
+        if value is not None and name != "annotations"
+    }
+
+
+def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
+    if parsed.stream_options is not None and not parsed.stream:
+        raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
+    return Wanted(
+        requests=tuple(
+            _neutral(parsed, prompt, choice) for prompt in prompts for choice in range(parsed.n)
+        ),
+        num_choices=parsed.n,
+        model=parsed.model,
+        stream=parsed.stream,
+        include_usage=parsed.stream_options is not None and parsed.stream_options.include_usage,
+    )
+
+
+def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequest:
+    return GenerateRequest(
+        **prompt,
+        model=parsed.model,
+        stream=parsed.stream,
+        seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
+        **sampling_fields(parsed),
+    )

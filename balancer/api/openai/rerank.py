@@ -1,0 +1,89 @@
+"""`/v1/rerank`, in the shape that Jina, Cohere and llama-server share.
+
+All documents or none: what is wrong with one of them is the error of the call, and names its index.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ...fleet.queries.query import QueryRequest
+from ..common.body_fields import fields_given
+from ..common.embed_inputs import named
+from ..common.parts import first_fault, in_parts, scores_of
+from ..openapi.bodies import Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    __pydantic_config__ = STRICT
+
+    text: NonEmpty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    __pydantic_config__ = STRICT
+
+    query: NonEmpty
+    documents: Annotated[
+        tuple[NonEmpty | _Document, ...], Field(min_length=1, max_length=MAX_INPUTS)
+    ]
+    model: str | None = None
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    return_documents: bool = False
+
+
+_body = TypeAdapter(_Body)
+_IGNORED = frozenset({"user"})
+
+RERANK_BODY = Body(name="RerankBody", adapter=_body, ignored=_IGNORED)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankCall:
+    """`top_n` of `None` gives all documents, the best first."""
+
+    query_request: QueryRequest
+    documents: tuple[str, ...]
+    top_n: int | None
+    returns_documents: bool
+
+    def answer(self, id: str, model: str, results: Sequence[Result]) -> Mapping[str, object]:
+        """The body of the answer. Raises the error of the first document that has one."""
+        scores = scores_of(results)
+        if (fault := first_fault(scores)) is not None:
+            raise named(fault, f"documents[{fault.index}]")
+        num_tokens = sum(score.num_tokens for score in scores)
+        best = sorted(range(len(scores)), key=lambda index: -scores[index].score)[: self.top_n]
+        return {
+            "id": id,
+            "object": "list",
+            "model": model,
+            "results": [self._result(index, scores[index].score) for index in best],
+            "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+        }
+
+    def _result(self, index: int, score: float) -> dict[str, object]:
+        result: dict[str, object] = {"index": index, "relevance_score": score}
+        if self.returns_documents:
+            result["document"] = {"text": self.documents[index]}
+        return result
+
+
+def parse_rerank(body: bytes) -> RerankCall:
+    """The body of `/v1/rerank`. Raises `InvalidRequest`."""
+    given = fields_given(body, refused={}, ignored=_IGNORED)
+    parsed = parse_json(_body, to_json(given))
+    documents = tuple(
+        each.text if isinstance(each, _Document) else each for each in parsed.documents
+    )
+    parts = tuple(Rank(query=parsed.query, documents=part) for part in in_parts(documents))
+    query_request = QueryRequest(kind="rank", parts=parts, model=parsed.model)
+    return RerankCall(query_request, documents, parsed.top_n, parsed.return_documents)

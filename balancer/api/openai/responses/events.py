@@ -1,0 +1,295 @@
+"""The neutral events of one request as the events of a response, and the response itself.
+
+Invariants: `response.created` and `response.in_progress` come first, one event that ends the
+response last; every item and part that was added is done before the next one and before the end;
+`sequence_number` counts from 0 without a gap; the response that the last event carries is that of
+`ResponseEvents.response`, which is also what a client gets that does not stream.
+
+An item that was open when the tokens ran out or an error came is `incomplete`, and so is the
+response. What comes of a call is known when the next thing begins, so a call is not done before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .....shared.errors import RateLimited, RequestError
+from .....shared.inference import Begun, Done, Event, Token, TokenKind, ToolCallStarted, Usage
+from ...common.event_stream import HOLE, Deltas, EventRenderer
+from ...common.log_probs import entries
+from ..errors import error_fields
+from .items import Json, Status, item_id
+
+
+class ResponseEvents(EventRenderer):
+    """One response as it grows."""
+
+    def __init__(self, id: str, *, created_at: int, echo: Json) -> None:
+        """`id` without its prefix; `echo` is what the response repeats of its request."""
+        self._id = id
+        self._created_at = created_at
+        self._sequence_number = 0
+        self._open: _Text | _Call | None = None
+        self.response: Json = {
+            "id": response_id(id),
+            "object": "response",
+            "created_at": created_at,
+            "status": "in_progress",
+            "background": False,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            **echo,
+            "output": [],
+            "usage": None,
+        }
+        """All that is known of it so far."""
+
+    def begin(self) -> list[Json]:
+        """The events before anything was said."""
+        return self._numbered(self._about("response.created"), self._about("response.in_progress"))
+
+    def take(self, event: Event) -> list[Json]:
+        """The events that `event` means."""
+        return self._numbered(*super().take(event))
+
+    def _begun(self, begun: Begun) -> None:
+        pass  # a response counts nothing before its end
+
+    # ---- items
+
+    @property
+    def _index(self) -> int:
+        return len(self.response["output"])
+
+    def _next_id(self, type: str) -> str:
+        return item_id(type, self._id, str(self._index))
+
+    def _go_on(self, token: Token) -> bytes | None:
+        item = self._open
+        if item is None or item.token_kind != token.kind or not token.text or token.log_probs:
+            return None
+        number, self._sequence_number = self._sequence_number, self._sequence_number + 1
+        return item.deltas.write(item.add(token.text), b',"sequence_number":%d' % number)
+
+    def _said(self, token: Token) -> Iterator[Json]:
+        item = self._open
+        if item is None or item.token_kind != token.kind:
+            yield from self._close("completed")
+            kind = _TEXT_KINDS.get(token.kind)
+            if kind is None:
+                raise RuntimeError(f"{token.kind} came where there can be none")
+            item = _Text(self._next_id(kind.type), self._index, kind)
+            yield from self._added(item)
+        yield item.push(token)
+
+    def _called(self, call: ToolCallStarted) -> Iterator[Json]:
+        yield from self._close("completed")
+        yield from self._added(_Call(self._next_id("function_call"), self._index, call))
+
+    def _added(self, item: "_Text | _Call") -> Iterator[Json]:
+        self._open = item
+        yield from item.opening()
+
+    def _close(self, status: Status) -> Iterator[Json]:
+        item, self._open = self._open, None
+        if item is not None:
+            yield from item.closing(status)
+            self.response["output"].append(item.whole(status))
+
+    # ---- the end
+
+    def _done(self, done: Done) -> Iterator[Json]:
+        is_whole = done.finish_reason in ("stop", "tool_calls")
+        status: Status = "completed" if is_whole else "incomplete"
+        yield from self._close(status)
+        self.response |= {"status": status, "usage": _usage(done.usage)}
+        if is_whole:
+            seconds = round(done.timings.total_ms / 1000)
+            self.response["completed_at"] = self._created_at + seconds
+        else:
+            reason = "max_output_tokens" if done.finish_reason == "length" else None
+            self.response["incomplete_details"] = {"reason": reason}
+        yield self._about(f"response.{status}")
+
+    def _failed(self, error: RequestError) -> Iterator[Json]:
+        yield from self._close("incomplete")
+        told = error_fields(error)
+        yield {"type": "error", **{name: told[name] for name in ("code", "message", "param")}}
+        # A response's own error knows few codes, and none of a fleet's.
+        code = "rate_limit_exceeded" if isinstance(error, RateLimited) else "server_error"
+        self.response |= {"status": "failed", "error": {"code": code, "message": error.message}}
+        yield self._about("response.failed")
+
+    # ---- events
+
+    def _about(self, type: str) -> Json:
+        return {"type": type, "response": {**self.response, "output": [*self.response["output"]]}}
+
+    def _numbered(self, *events: Json) -> list[Json]:
+        for event in events:
+            event["sequence_number"] = self._sequence_number
+            self._sequence_number += 1
+        return list(events)
+
+
+@dataclass(frozen=True, slots=True)
+class _TextKind:
+    """How messages and reasoning differ."""
+
+    token: TokenKind
+    type: str
+    event: str
+    part: Json
+    rest: Json
+    has_log_probs: bool
+
+
+_MESSAGE = _TextKind(
+    token="content",
+    type="message",
+    event="response.output_text",
+    part={"type": "output_text", "annotations": []},
+    rest={"role": "assistant"},
+    has_log_probs=True,
+)
+_REASONING = _TextKind(
+    token="reasoning",
+    type="reasoning",
+    event="response.reasoning_text",
+    part={"type": "reasoning_text"},
+    rest={"summary": []},
+    has_log_probs=False,
+)
+
+
+_TEXT_KINDS = {kind.token: kind for kind in (_MESSAGE, _REASONING)}
+
+
+class _Text:
+    """An item with one part of text."""
+
+    def __init__(self, id: str, index: int, kind: _TextKind) -> None:
+        self.kind = kind
+        self.token_kind = kind.token
+        self._id = id
+        self._index = index
+        self._texts: list[str] = []
+        self._log_probs: list[Json] = []
+        self.deltas = Deltas(self._delta(HOLE, []))
+
+    def opening(self) -> Iterator[Json]:
+        item = self._item("in_progress", [])
+        yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
+        yield self._event("response.content_part.added", part=self._part())
+
+    def add(self, text: str) -> str:
+        self._texts.append(text)
+        return text
+
+    def push(self, token: Token) -> Json:
+        log_probs = entries(token.log_probs)
+        self._log_probs += log_probs
+        return self._delta(self.add(token.text), log_probs)
+
+    def _delta(self, text: str, log_probs: list[Json]) -> Json:
+        told = self._told([_without_bytes(each) for each in log_probs])
+        return self._event(f"{self.kind.event}.delta", delta=text, **told)
+
+    def closing(self, status: Status) -> Iterator[Json]:
+        told = self._told([_without_bytes(each) for each in self._log_probs])
+        yield self._event(f"{self.kind.event}.done", text="".join(self._texts), **told)
+        yield self._event("response.content_part.done", part=self._part())
+        item = self.whole(status)
+        yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
+
+    def whole(self, status: Status) -> Json:
+        return self._item(status, [self._part()])
+
+    def _part(self) -> Json:
+        text = "".join(self._texts)
+        return {**self.kind.part, "text": text, **self._told([*self._log_probs])}
+
+    def _told(self, log_probs: list[Json]) -> Json:
+        return {"logprobs": log_probs} if self.kind.has_log_probs else {}
+
+    def _item(self, status: Status, content: list[Json]) -> Json:
+        kind = self.kind
+        return {
+            "id": self._id,
+            "type": kind.type,
+            "status": status,
+            **kind.rest,
+            "content": content,
+        }
+
+    def _event(self, type: str, **values: object) -> Json:
+        place = {"item_id": self._id, "output_index": self._index, "content_index": 0}
+        return {"type": type, **place, **values}
+
+
+class _Call:
+    """A call of a function."""
+
+    token_kind: TokenKind = "tool_call"
+
+    def __init__(self, id: str, index: int, call: ToolCallStarted) -> None:
+        self._id = id
+        self._index = index
+        self._call = call
+        self._arguments: list[str] = []
+        self.deltas = Deltas(self._delta(HOLE))
+
+    def opening(self) -> Iterator[Json]:
+        item = self.whole("in_progress")
+        yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
+
+    def add(self, text: str) -> str:
+        self._arguments.append(text)
+        return text
+
+    def push(self, token: Token) -> Json:
+        return self._delta(self.add(token.text))
+
+    def _delta(self, text: str) -> Json:
+        return self._event("response.function_call_arguments.delta", delta=text)
+
+    def closing(self, status: Status) -> Iterator[Json]:
+        arguments = "".join(self._arguments)
+        yield self._event("response.function_call_arguments.done", arguments=arguments)
+        item = self.whole(status)
+        yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
+
+    def whole(self, status: Status) -> Json:
+        return {
+            "id": self._id,
+            "type": "function_call",
+            "status": status,
+            "call_id": self._call.id,
+            "name": self._call.name,
+            "arguments": "".join(self._arguments),
+        }
+
+    def _event(self, type: str, **values: object) -> Json:
+        return {"type": type, "item_id": self._id, "output_index": self._index, **values}
+
+
+def _without_bytes(entry: Json) -> Json:
+    """A token's log-probability as events tell it, with less than the part has."""
+    top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
+    return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
+
+
+def response_id(id: str) -> str:
+    """The id of the response that the request `id` is answered with."""
+    return f"resp_{id}"
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.prompt_tokens,
+        # What of a prompt stays in an agent's cache is the agent's matter, so nothing is promised.
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }

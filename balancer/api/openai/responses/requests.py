@@ -1,0 +1,299 @@
+"""The body of `/v1/responses` to a neutral request; what cannot be served is refused by name.
+
+`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
+changes the answer and is not to be had is refused with the field as `param`, unless its value asks
+for nothing (`"background": false`). Beyond OpenAI's there are `seed`, `stop`, `ignore_eos` and
+llama.cpp's samplers, such as `top_k`.
+
+A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
+knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
+back to the model in the clear, so `include: ["reasoning.encrypted_content"]` needs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest
+from .....shared.inference import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    MaxTokens,
+    NamedTool,
+    ToolChoice,
+    TopLogprobs,
+)
+from .....shared.sampling import SamplingChoices, sampling_fields
+from .....shared.strict import STRICT
+from .....shared.validation import parse_json
+from ...common.body_fields import fields_given
+from ...common.field_names import FieldNames
+from ...openapi.bodies import Body
+from ..formats import JsonObjectFormat, TextFormat
+from ..reasoning import Effort, reasoning_fields
+from ..requests import ONE_STOP
+from .items import Item, Json, plain_items, to_messages
+
+MAX_METADATA = 16
+
+IGNORED = frozenset(
+    {
+        "max_tool_calls",  # counts calls of tools that only OpenAI has
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "stream_options",
+    }
+)
+
+# Each with the values, as JSON, that are let through: they ask for nothing.
+_REFUSED: Mapping[str, frozenset[bytes]] = {
+    "access_programs": frozenset(),
+    "background": frozenset({b"false"}),
+    "context_management": frozenset(),
+    "conversation": frozenset(),
+    "image": frozenset(),
+    "moderation": frozenset(),
+    "prompt": frozenset(),
+    "truncation": frozenset({b'"disabled"'}),
+}
+
+FIELD_NAMES = FieldNames(
+    {
+        "messages": "input",
+        "tools[].function.parameters": "tools[].parameters",
+        "grammar": "text.format",
+    }
+)
+"""What the fields of the neutral request are called here."""
+
+_LOG_PROBS = "message.output_text.logprobs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReasoningOptions:
+    __pydantic_config__ = STRICT
+
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SchemaFormat:
+    """`strict` changes nothing: an answer is held to its schema in any case."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    name: str
+    schema: Json
+    description: str | None = None
+    strict: bool | None = None
+
+    def grammar(self) -> JsonSchemaGrammar:
+        return JsonSchemaGrammar(type="json_schema", schema=self.schema)
+
+
+_Format = Annotated[TextFormat | JsonObjectFormat | _SchemaFormat, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TextOptions:
+    __pydantic_config__ = STRICT
+
+    format: _Format | None = None
+    verbosity: Literal["medium"] | None = None
+
+    @property
+    def wanted(self) -> _Format:
+        return self.format or TextFormat(type="text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedFunction:
+    __pydantic_config__ = STRICT
+
+    type: Literal["function"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FunctionTool:
+    __pydantic_config__ = STRICT
+
+    type: Literal["function"]
+    name: Annotated[str, StringConstraints(min_length=1)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    def neutral(self) -> Json:
+        function: Json = {"name": self.name}
+        if self.description is not None:
+            function["description"] = self.description
+        if self.parameters is not None:
+            function["parameters"] = self.parameters
+        if self.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+    def echo(self) -> Json:
+        return {
+            "type": self.type,
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+            "strict": self.strict,
+        }
+
+
+# Most of them belong to tools that only OpenAI has, and to input that is refused.
+_Included = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+
+Metadata = Annotated[
+    dict[
+        Annotated[str, StringConstraints(max_length=64)],
+        Annotated[str, StringConstraints(max_length=512)],
+    ],
+    Field(max_length=MAX_METADATA),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body(SamplingChoices):
+    __pydantic_config__ = STRICT
+
+    input: Annotated[tuple[Item, ...], Field(max_length=MAX_MESSAGES)] = ()
+    model: str | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool = False
+    store: bool = True
+    tools: Annotated[tuple[_FunctionTool, ...], Field(max_length=MAX_TOOLS)] = ()
+    tool_choice: Literal["auto", "none", "required"] | _NamedFunction = "auto"
+    parallel_tool_calls: bool = True
+    text: _TextOptions = _TextOptions()
+    reasoning: _ReasoningOptions = _ReasoningOptions()
+    include: tuple[_Included, ...] = ()
+    top_logprobs: TopLogprobs = 0
+    metadata: Metadata | None = None
+    user: str | None = None
+    max_output_tokens: MaxTokens | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+
+
+_body = TypeAdapter(_Body)
+
+RESPONSE_BODY = Body(
+    name="ResponseBody",
+    adapter=_body,
+    ignored=IGNORED,
+    refused=_REFUSED,
+    also={"input": {"type": "string"}, "stop": ONE_STOP},
+)
+
+
+class Wanted:
+    """What one body asks for."""
+
+    def __init__(self, body: _Body) -> None:
+        self._body = body
+        self.input = body.input
+        self.previous_response_id = body.previous_response_id
+        self.model = body.model
+        self.stream = body.stream
+        self.store = body.store
+
+    def request(self, history: tuple[Item, ...]) -> GenerateRequest:
+        """The request, with the items that came before its own. Raises `InvalidRequest`."""
+        body = self._body
+        messages = to_messages(body.instructions, (*history, *body.input))
+        if not messages:
+            raise InvalidRequest("`input` is missing", field="input")
+        if len(messages) > MAX_MESSAGES:
+            raise InvalidRequest(
+                f"the conversation has {len(messages)} messages; at most {MAX_MESSAGES} are taken",
+                field="input",
+            )
+        return GenerateRequest(
+            messages=messages,
+            model=body.model,
+            stream=body.stream,
+            max_tokens=body.max_output_tokens,
+            seed=None if body.seed is None else body.seed % 2**32,
+            tools=tuple(tool.neutral() for tool in body.tools) or None,
+            tool_choice=_tool_choice(body) if body.tools else None,
+            parallel_tool_calls=body.parallel_tool_calls,
+            grammar=body.text.wanted.grammar(),
+            logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
+            top_logprobs=body.top_logprobs or None,
+            **reasoning_fields(body.reasoning.effort),
+            **sampling_fields(body),
+        )
+
+    def echo(self, model: str) -> Json:
+        """What the response repeats of its request; `model` is the one that answers."""
+        body = self._body
+        choice = body.tool_choice
+        return {
+            "model": model,
+            "instructions": body.instructions,
+            "previous_response_id": body.previous_response_id,
+            "max_output_tokens": body.max_output_tokens,
+            "temperature": body.temperature,
+            "top_p": body.top_p,
+            "tools": [tool.echo() for tool in body.tools],
+            "tool_choice": choice if isinstance(choice, str) else asdict(choice),
+            "parallel_tool_calls": body.parallel_tool_calls,
+            "text": {"format": asdict(body.text.wanted)},
+            "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
+            "truncation": "disabled",
+            "top_logprobs": body.top_logprobs,
+            "metadata": body.metadata or {},
+            "user": body.user,
+        }
+
+
+def parse_response(body: bytes) -> Wanted:
+    """The body of `/v1/responses`. Raises `InvalidRequest`."""
+    raw = fields_given(body, refused=_REFUSED, ignored=IGNORED)
+    if "input" in raw:
+        raw["input"] = plain_items(raw["input"])
+    if isinstance(raw.get("stop"), str):
+        raw["stop"] = [raw["stop"]]
+    parsed = parse_json(_body, to_json(raw))
+    _check(parsed)
+    return Wanted(parsed)
+
+
+def _check(body: _Body) -> None:
+    """Raises `InvalidRequest` for what contradicts itself."""
+    if body.tool_choice not in ("auto", "none") and not body.tools:
+        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
+    if body.ignore_eos and body.text.wanted.grammar() is not None:
+        raise InvalidRequest(
+            "`text.format` must not stand beside `ignore_eos`: it says where the answer ends",
+            field="text.format",
+        )
+
+
+def _tool_choice(body: _Body) -> ToolChoice:
+    choice = body.tool_choice
+    return choice if isinstance(choice, str) else NamedTool(name=choice.name)

@@ -1,0 +1,135 @@
+"""The Responses API over HTTP: `/v1/responses`, and the answers that are kept."""
+
+import time
+
+from aiohttp import web
+
+from .....shared.errors import InvalidRequest, NotFound
+from .....shared.inference import Done, Event
+from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ....fleet.runtime.stream import Stream
+from ...common.counting import count_tokens
+from ...common.event_stream import listen, narrate
+from ...transport.http import read_json_body, request_id_key
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .events import ResponseEvents
+from .items import Json, with_ids
+from .listing import input_list, parse_page
+from .requests import FIELD_NAMES, Wanted, parse_response
+from .store import ResponseStore, Stored, stored
+
+
+def routes(runtime: FleetRuntime, store: ResponseStore) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/responses`."""
+    door = _Door(runtime, store)
+    return [
+        web.post("/v1/responses", door.create),
+        web.post("/v1/responses/input_tokens", door.count),
+        web.get("/v1/responses/{id}", door.retrieve),
+        web.delete("/v1/responses/{id}", door.delete),
+        web.get("/v1/responses/{id}/input_items", door.input_items),
+        web.post("/v1/responses/{id}/cancel", door.cancel),
+    ]
+
+
+class _Door:
+    """What each route does."""
+
+    def __init__(self, runtime: FleetRuntime, store: ResponseStore) -> None:
+        self._runtime = runtime
+        self._store = store
+
+    async def create(self, request: web.Request) -> web.StreamResponse:
+        wanted = parse_response(await read_json_body(request))
+        previous = _previous(self._store, wanted.previous_response_id)
+        with self._runtime.open(wanted.request(previous.history if previous else ())) as stream:
+            request[request_id_key] = stream.id
+            answer = _Answer(self._runtime, self._store, wanted, previous, stream)
+            headers = {REQUEST_ID: stream.id}
+            if wanted.stream:
+                chunks = narrate(stream, answer, FIELD_NAMES)
+                return await send_stream(
+                    request, chunks, content_type=EVENT_STREAM, headers=headers
+                )
+            await listen(stream, answer, FIELD_NAMES)
+            return web.json_response(answer.response, headers=headers)
+
+    async def count(self, request: web.Request) -> web.Response:
+        wanted = parse_response(await read_json_body(request))
+        previous = _previous(self._store, wanted.previous_response_id)
+        asked = wanted.request(previous.history if previous else ())
+        num_tokens = await count_tokens(self._runtime, asked, FIELD_NAMES)
+        return web.json_response({"object": "response.input_tokens", "input_tokens": num_tokens})
+
+    async def retrieve(self, request: web.Request) -> web.Response:
+        if request.query.get("stream") == "true":
+            raise InvalidRequest("`stream`: an answer is streamed once only", field="stream")
+        kept = _kept(self._store, request.match_info["id"])
+        return web.Response(body=kept.response, content_type="application/json")
+
+    async def delete(self, request: web.Request) -> web.Response:
+        id = request.match_info["id"]
+        if not self._store.forget(id, time.monotonic()):
+            raise _unknown(id)
+        return web.json_response({"id": id, "object": "response", "deleted": True})
+
+    async def input_items(self, request: web.Request) -> web.Response:
+        kept = _kept(self._store, request.match_info["id"])
+        return web.json_response(input_list(kept.input, parse_page(request.query)))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        _kept(self._store, request.match_info["id"])
+        raise InvalidRequest(
+            "the response has ended; one that runs is cancelled by closing its connection"
+        )
+
+
+class _Answer(ResponseEvents):
+    """One request on its way to a response, which is kept when it ended well."""
+
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        store: ResponseStore,
+        wanted: Wanted,
+        previous: Stored | None,
+        stream: Stream,
+    ) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._previous = previous
+        served = runtime.view().served_name if wanted.model is None else wanted.model
+        super().__init__(stream.id, created_at=int(time.time()), echo=wanted.echo(served))
+
+    def take(self, event: Event) -> list[Json]:
+        """The events that `event` means."""
+        told = super().take(event)
+        if isinstance(event, Done) and self._wanted.store:
+            # Before the client hears of the end, since it may go on from there at once.
+            self._keep(self.response)
+        return told
+
+    def _keep(self, response: Json) -> None:
+        given = with_ids(self._wanted.input, self._id)
+        entry = stored(response, given, self._previous)
+        self._store.keep(response["id"], entry, time.monotonic())
+
+
+def _previous(store: ResponseStore, id: str | None) -> Stored | None:
+    if id is None:
+        return None
+    previous = store.find(id, time.monotonic())
+    if previous is None:
+        raise _unknown(id, "previous_response_id")
+    return previous
+
+
+def _kept(store: ResponseStore, id: str) -> Stored:
+    kept = store.find(id, time.monotonic())
+    if kept is None:
+        raise _unknown(id)
+    return kept
+
+
+def _unknown(id: str, field: str | None = None) -> NotFound:
+    return NotFound(f"there is no response with the id {id[:100]!r}", field=field)

@@ -1,0 +1,85 @@
+"""The OpenAI API over HTTP: `/v1/completions` and `/v1/chat/completions`."""
+
+import time
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from ....shared.errors import RequestError
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..common.field_names import FieldNames
+from ..common.merge import Merged, open_all
+from ..transport.http import read_json_body, request_id_key
+from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
+from .requests import Wanted, parse_chat, parse_completion
+
+
+def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1`."""
+
+    async def chat(request: web.Request) -> web.StreamResponse:
+        wanted = parse_chat(await read_json_body(request))
+        return await _answer(runtime, request, wanted, Chat(has_log_probs=wanted.has_log_probs))
+
+    async def completions(request: web.Request) -> web.StreamResponse:
+        wanted = parse_completion(await read_json_body(request))
+        shape = Completion(
+            has_log_probs=wanted.has_log_probs, echoes=wanted.echoes, generates=wanted.generates
+        )
+        return await _answer(runtime, request, wanted, shape)
+
+    return [
+        web.post("/v1/chat/completions", chat),
+        web.post("/v1/completions", completions),
+    ]
+
+
+async def _answer(
+    runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
+) -> web.StreamResponse:
+    """All choices or none: what fails one of them ends them all."""
+    try:
+        return await _answer_all(runtime, request, wanted, shape)
+    except RequestError as error:
+        raise wanted.field_names.told(error) from error
+
+
+async def _answer_all(
+    runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
+) -> web.StreamResponse:
+    streams = open_all(runtime.open, wanted.requests)
+    request[request_id_key] = streams[0].id
+    async with Merged(streams) as merged:
+        head = Head(
+            id=f"{shape.id_prefix}{streams[0].id}",
+            created=int(time.time()),
+            model=runtime.view().served_name if wanted.model is None else wanted.model,
+        )
+        headers = {REQUEST_ID: streams[0].id}
+        if wanted.stream:
+            writer = ChunkWriter(
+                shape, head, num_choices=wanted.num_choices, include_usage=wanted.include_usage
+            )
+            chunks = _chunks(merged, writer, wanted.field_names)
+            return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
+        answers = await merged.collect(all_or_nothing=True)
+        return web.json_response(
+            whole_answer(shape, head, answers, wanted.num_choices), headers=headers
+        )
+
+
+async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> AsyncIterator[bytes]:
+    """Raises an error that comes before any text, for it can still be an HTTP status."""
+    has_begun = False
+    try:
+        async for events in merged:
+            if chunk := b"".join(writer.render(number, event) for number, event in events):
+                yield chunk
+                has_begun = True
+    except RequestError as error:
+        if not has_begun:
+            raise
+        yield error_chunk(names.told(error))
+        return
+    yield writer.tail()

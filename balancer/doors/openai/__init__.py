@@ -1,1 +1,0 @@
-"""The OpenAI API over the neutral request and the neutral stream of events."""

@@ -1,1 +1,0 @@
-"""OpenAI's Responses API: items in, items out, and the answers that are kept for later ones."""

@@ -1,0 +1,122 @@
+"""Keys in the order of a rank that changes: a heap whose outdated entries are skipped.
+
+Invariants: each key has at most one rank; the heap holds an entry for each of them, and at most
+about as many outdated ones, however often ranks change or keys go. No group is kept empty.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=int | str)
+R = TypeVar("R", float, tuple[float, int])
+
+_SLACK = 64
+
+
+class PriorityQueue(Generic[K, R]):
+    """Lowest rank first, equal ranks by key. Every change costs O(log n), spread over all."""
+
+    __slots__ = ("_heap", "_ranks")
+
+    def __init__(self) -> None:
+        self._ranks: dict[K, R] = {}
+        self._heap: list[tuple[R, K]] = []
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._ranks
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in no order."""
+        return iter(self._ranks)
+
+    def get(self, key: K) -> R | None:
+        """The rank of `key`, if it has one."""
+        return self._ranks.get(key)
+
+    def set(self, key: K, rank: R) -> None:
+        """Give `key` a rank, its first or another."""
+        if self._ranks.get(key) != rank:
+            self._ranks[key] = rank
+            heapq.heappush(self._heap, (rank, key))
+            self._compact()
+
+    def remove(self, key: K) -> None:
+        """Take `key` out. Raises `KeyError` if it is not in."""
+        del self._ranks[key]
+        self._compact()
+
+    def first(self) -> tuple[R, K] | None:
+        """The lowest rank and its key."""
+        while self._heap:
+            rank, key = entry = self._heap[0]
+            if self._ranks.get(key) == rank:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def pop_until(self, rank: R) -> list[K]:
+        """Take out every key of at most `rank`, lowest first."""
+        keys: list[K] = []
+        while (entry := self.first()) is not None and entry[0] <= rank:
+            del self._ranks[entry[1]]
+            keys.append(entry[1])
+        return keys
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        entries = {(rank, key) for rank, key in self._heap}
+        missing = {(rank, key) for key, rank in self._ranks.items()} - entries
+        if missing or len(self._heap) > 2 * len(self._ranks) + _SLACK:
+            raise RuntimeError(f"{len(self._heap)} entries, missing {missing}")
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._ranks) + _SLACK:
+            self._heap = [(rank, key) for key, rank in self._ranks.items()]
+            heapq.heapify(self._heap)
+
+
+class Groups(Generic[K, R]):
+    """A queue for each of many groups, which come and go with their keys."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: dict[str | None, PriorityQueue[K, R]] = {}
+
+    def __iter__(self) -> Iterator[str | None]:
+        """The groups, in no order."""
+        return iter(self._queues)
+
+    def keys(self, group: str | None) -> Iterable[K]:
+        """The keys of a group, in no order."""
+        return self._queues.get(group, ())
+
+    def set(self, group: str | None, key: K, rank: R) -> None:
+        """Put `key` into a group, or give it another rank there."""
+        queue = self._queues.get(group)
+        if queue is None:
+            queue = self._queues[group] = PriorityQueue()
+        queue.set(key, rank)
+
+    def remove(self, group: str | None, key: K) -> None:
+        """Take `key` out of a group. Raises `KeyError` if it is not in."""
+        queue = self._queues[group]
+        queue.remove(key)
+        if not queue:
+            del self._queues[group]
+
+    def first(self, group: str | None) -> tuple[R, K] | None:
+        """The lowest rank of a group and its key."""
+        queue = self._queues.get(group)
+        return queue.first() if queue is not None else None
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        for group, queue in self._queues.items():
+            queue.check_integrity()
+            if not queue:
+                raise RuntimeError(f"the group {group} is empty")

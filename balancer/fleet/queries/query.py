@@ -1,0 +1,185 @@
+"""One query's life: its parts with agents, their results, and how long it may take.
+
+It waits as long as no agent has any of it. When the last that had some is lost, it has what was
+left of its time in the queue.
+
+Invariant: a result for each part, or one error; and one end.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
+from ....shared.inference import RequestId, Timings, Usage
+from ....shared.messages import Task
+from ....shared.queries import (
+    Counted,
+    CountTokens,
+    Detokenize,
+    Detokenized,
+    Embed,
+    Embedded,
+    Query,
+    Rank,
+    Ranked,
+    Result,
+    Tokenize,
+    Tokenized,
+)
+from ..decisions import Finish, Settle
+from ..limits import Limits
+from ..recorder import Ending
+from ..view import RequestView
+
+Kind = Literal["text", "embed", "rank"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRequest:
+    """What a client asks in one call, in `parts` of one kind, for `model` or any."""
+
+    kind: Kind
+    parts: tuple[Query, ...]
+    model: str | None = None
+
+    @property
+    def task(self) -> Task | None:
+        """What a model must be able to do for it."""
+        return None if self.kind == "text" else self.kind
+
+
+class QueryLifecycle:
+    """A question that was accepted. `agent` is the name of the last that was asked a part."""
+
+    __slots__ = (
+        "_limits",
+        "_queued_at",
+        "_waited",
+        "accepted_at",
+        "agent",
+        "expires_at",
+        "id",
+        "num_agents_lost",
+        "query_request",
+        "results",
+    )
+
+    def __init__(
+        self, id: RequestId, query_request: QueryRequest, limits: Limits, now: float
+    ) -> None:
+        self.id = id
+        self.query_request = query_request
+        self.accepted_at = now
+        self.expires_at = now + limits.request_timeout
+        self.agent: str | None = None
+        self.num_agents_lost = 0
+        self.results: dict[int, Result] = {}
+        self._limits = limits
+        self._waited = 0.0
+        self._queued_at: float | None = now
+
+    @property
+    def deadline(self) -> float:
+        """When `overdue` will have something to say, as things are."""
+        return min(self._queue_deadline, self.expires_at)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every part has its result."""
+        return len(self.results) == len(self.query_request.parts)
+
+    def begins(self, agent: str, now: float) -> None:
+        """A part was put to this agent."""
+        self.agent = agent
+        self._waited = self.waited(now)
+        self._queued_at = None
+
+    def waits(self, now: float) -> None:
+        """No agent has any of it any more; it has what is left of its time in the queue."""
+        self._queued_at = now
+
+    def waited(self, now: float) -> float:
+        """Seconds without an agent so far."""
+        return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
+
+    def overdue(self, now: float) -> RequestError | None:
+        """The error it has to end with at `now`, if its deadline has passed."""
+        if now < self.deadline:
+            return None
+        if self.expires_at <= self._queue_deadline:
+            return RequestTimeout(f"not answered within {self._limits.request_timeout:g} s")
+        return QueueTimeout(f"no agent had room for {self._limits.buffered_request_timeout:g} s")
+
+    def answer(self) -> Settle:
+        """Its results, in the order of its parts."""
+        return Settle(self.id, tuple(self.results[n] for n in range(len(self.query_request.parts))))
+
+    def finish(self, code: str, now: float, error: RequestError | None = None) -> Finish:
+        """How it ended, for the record."""
+        return Finish(
+            Ending(
+                code=code,
+                request_id=self.id,
+                agent=self.agent,
+                usage=Usage(prompt_tokens=sum(map(_num_tokens, self.results.values()))),
+                timings=Timings(
+                    queue_ms=self.waited(now) * 1000,
+                    first_token_ms=None,
+                    total_ms=(now - self.accepted_at) * 1000,
+                ),
+                error=error,
+                kind=self.query_request.kind,
+                num_inputs=sum(map(_num_inputs, self.query_request.parts)),
+            )
+        )
+
+    def view(self, now: float) -> RequestView:
+        """As others see it; it has no agent of its own."""
+        return RequestView(
+            id=self.id,
+            state="assigned" if self._queued_at is None else "queued",
+            model=self.query_request.model,
+            agent=None,
+            waited_seconds=self.waited(now),
+            age_seconds=now - self.accepted_at,
+            num_tokens=0,
+            priority=0,
+        )
+
+    @property
+    def _queue_deadline(self) -> float:
+        if self._queued_at is None:
+            return inf
+        return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
+
+
+def fits(query: Query, result: Result) -> bool:
+    """Whether that is an answer to `query` at all."""
+    match query, result:
+        case Embed(), Embedded():
+            return len(query.inputs) == len(result.vectors)
+        case Rank(), Ranked():
+            return len(query.documents) == len(result.scores)
+        case (Tokenize(), Tokenized()) | (Detokenize(), Detokenized()) | (CountTokens(), Counted()):
+            return True
+        case _:
+            return False
+
+
+def _num_inputs(query: Query) -> int:
+    match query:
+        case Embed(inputs=inputs):
+            return len(inputs)
+        case Rank(documents=documents):
+            return len(documents)
+        case _:
+            return 1
+
+
+def _num_tokens(result: Result) -> int:
+    match result:
+        case Embedded(vectors=parts) | Ranked(scores=parts):
+            return sum(part.num_tokens for part in parts)
+        case _:
+            return 0

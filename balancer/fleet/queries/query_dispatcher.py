@@ -1,0 +1,293 @@
+"""The queries that have not ended: which agents answer their parts, and what follows for clients.
+
+Queries take no slots: each kind has a queue of its own, with so many parts an agent. A part whose
+agent is lost, or would not answer because it is going, is put to another one.
+
+Invariants: every accepted query ends exactly once, with all results or one error; a query is here
+exactly when its queue has it, and its deadline is armed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ....shared.errors import (
+    AgentLost,
+    Cancelled,
+    EngineFailed,
+    QueueFull,
+    RequestError,
+    ShuttingDown,
+    from_wire,
+)
+from ....shared.inference import RequestId
+from ....shared.messages import Ask, Reply, Withdraw
+from ....shared.queries import Declined, Query, Result
+from ..deadlines import Deadlines
+from ..decisions import Decision, Refuse, Settle
+from ..limits import Limits
+from ..model_registry import ModelRegistry
+from ..registry import Agent, Registry
+from ..requests.dispatch import RETRY_AFTER
+from ..view import RequestView
+from .query import Kind, QueryLifecycle, QueryRequest, fits
+from .query_queue import Hand, Part, QueryQueue
+
+PARTS_PER_AGENT: dict[Kind, int] = {"text": 16, "embed": 2, "rank": 2}
+"""Parts that an agent has at once: enough that it never waits for the next."""
+
+MAX_AGENTS_LOST = 3
+"""Agents that may be lost with a query's parts before it is taken for the cause, and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A query that is over, and the last that is to be done about it."""
+
+    lifecycle: QueryLifecycle
+    last: tuple[Decision, ...]
+
+
+class QueryDispatcher:
+    """Every method returns what is to be done about it, in that order."""
+
+    def __init__(self, limits: Limits, registry: Registry) -> None:
+        self.model_registry = ModelRegistry()
+        self._limits = limits
+        self._registry = registry
+        self._queues = {kind: QueryQueue(most) for kind, most in PARTS_PER_AGENT.items()}
+        self._queries: dict[RequestId, QueryLifecycle] = {}
+        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._queries[id].deadline)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._queries
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an agent embeds, be it that it can do nothing else."""
+        return self._queues["embed"].is_ready
+
+    @property
+    def num_pending(self) -> int:
+        """Parts that no agent has yet."""
+        return sum(queue.num_pending for queue in self._queues.values())
+
+    @property
+    def num_asked(self) -> int:
+        """Parts that agents have."""
+        return sum(queue.num_asked for queue in self._queues.values())
+
+    def next_deadline(self) -> float | None:
+        """Not later than the first query's deadline."""
+        return self._deadlines.next()
+
+    def views(self, now: float) -> list[RequestView]:
+        """All of them, oldest first."""
+        return [lifecycle.view(now) for lifecycle in self._queries.values()]
+
+    # ---- as clients wish
+
+    def open(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
+        """Accept or refuse a newcomer."""
+        lifecycle = QueryLifecycle(id, query_request, self._limits, now)
+        if (error := self._refusal(query_request)) is not None:
+            return self.refuse(lifecycle, error, now)
+        self._queries[id] = lifecycle
+        self._deadlines.arm(id)
+        queue = self._queues[query_request.kind]
+        return self._hand_out(queue.opened(id, query_request.model, len(query_request.parts)), now)
+
+    def refuse(self, lifecycle: QueryLifecycle, error: RequestError, now: float) -> list[Decision]:
+        """Turn away a newcomer that was never accepted."""
+        return [Refuse(lifecycle.id, error), lifecycle.finish(error.code, now, error)]
+
+    def close(self, id: RequestId, now: float) -> list[Decision]:
+        """Its client has gone."""
+        lifecycle = self._queries[id]
+        return self._end([_Ending(lifecycle, (lifecycle.finish("client_gone", now),))], now)
+
+    def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
+        """End these."""
+        error = Cancelled("cancelled before it was answered")
+        return self._fail((self._queries[id] for id in ids), error, now)
+
+    # ---- as agents say
+
+    def replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision] | None:
+        """A part was answered; `None`: the agent does not have it (any more)."""
+        part = _part(reply.id)
+        lifecycle = None if part is None else self._queries.get(part.query)
+        if part is None or lifecycle is None:
+            return None
+        queue = self._queues[lifecycle.query_request.kind]
+        if queue.holder(part) != agent.link:
+            return None
+        if _is_for_another(reply.result):
+            return self._came_back(agent, part, now)
+        lifecycle.results[part.number] = reply.result
+        if (error := _fault(lifecycle.query_request.parts[part.number], reply.result)) is not None:
+            return self._fail([lifecycle], error, now)
+        if not lifecycle.is_complete:
+            return self._hand_out(queue.done(part), now)
+        return self._end(
+            [_Ending(lifecycle, (lifecycle.answer(), lifecycle.finish("answered", now)))], now
+        )
+
+    # ---- as agents come and go
+
+    def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent is here, or has another model, or takes work again, or no longer."""
+        self.model_registry.changed(agent.link, agent.model)
+        tasks = agent.model.tasks if agent.model else ()
+        decisions: list[Decision] = []
+        for kind, queue in self._queues.items():
+            is_able = agent.is_accepting and (kind == "text" or kind in tasks)
+            hands = queue.agent_changed(agent.link, agent.served if is_able else None)
+            decisions += self._hand_out(hands, now)
+        return decisions
+
+    def agent_left(self, agent: Agent, now: float) -> list[Decision]:
+        """What it had goes elsewhere."""
+        self.model_registry.left(agent.link)
+        decisions: list[Decision] = []
+        for queue in self._queues.values():
+            lost, hands = queue.agent_left(agent.link)
+            decisions += self._hand_out(hands, now)
+            for id in dict.fromkeys(part.query for part in lost):
+                self._look_for_agent(self._queries[id], now)
+                decisions += self._lost_agent(self._queries[id], now)
+        return decisions
+
+    # ---- as time goes by
+
+    def due(self, now: float) -> list[Decision]:
+        """Those whose deadline has come end."""
+        decisions: list[Decision] = []
+        for id in self._deadlines.due(now):
+            lifecycle = self._queries[id]
+            if (error := lifecycle.overdue(now)) is not None:
+                decisions += self._fail([lifecycle], error, now)
+        return decisions
+
+    def end_all(self, error: RequestError, now: float) -> list[Decision]:
+        """Nothing goes on."""
+        return self._fail(list(self._queries.values()), error, now)
+
+    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
+        """Those with a part that waits and that no connected agent can answer do not go on."""
+        stranded = [self._queries[id] for queue in self._queues.values() for id in queue.stranded()]
+        return self._fail(stranded, error, now)
+
+    # ---- inside
+
+    def _refusal(self, query_request: QueryRequest) -> RequestError | None:
+        refusal = self.model_registry.refusal(query_request.task, query_request.model)
+        queue = self._queues[query_request.kind]
+        if refusal is not None or queue.has_room(query_request.model):
+            return refusal
+        if queue.num_waiting < self._limits.max_buffered_requests:
+            return None
+        return QueueFull(
+            f"{queue.num_waiting} queries are waiting, as many as may", retry_after=RETRY_AFTER
+        )
+
+    def _lost_agent(self, lifecycle: QueryLifecycle, now: float) -> list[Decision]:
+        lifecycle.num_agents_lost += 1
+        if lifecycle.num_agents_lost < MAX_AGENTS_LOST:
+            return []
+        error = AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
+        return self._fail([lifecycle], error, now)
+
+    def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:
+        """The agent would not answer: another one may, or the same after a rest."""
+        self._registry.rests(agent, now)
+        lifecycle = self._queries[part.query]
+        hands = self._queues[lifecycle.query_request.kind].came_back(part)
+        self._look_for_agent(lifecycle, now)
+        return self._hand_out(hands, now)
+
+    def _look_for_agent(self, lifecycle: QueryLifecycle, now: float) -> None:
+        """It waits again, unless an agent has a part of it."""
+        if not self._queues[lifecycle.query_request.kind].is_asked(lifecycle.id):
+            lifecycle.waits(now)
+            self._deadlines.arm(lifecycle.id)
+
+    def _fail(
+        self, ended: Iterable[QueryLifecycle], error: RequestError, now: float
+    ) -> list[Decision]:
+        return self._end(
+            [
+                _Ending(
+                    lifecycle,
+                    (Settle(lifecycle.id, error), lifecycle.finish(error.code, now, error)),
+                )
+                for lifecycle in ended
+            ],
+            now,
+        )
+
+    def _end(self, endings: Sequence[_Ending], now: float) -> list[Decision]:
+        """These have ended; what agents still have of them is withdrawn, and none is asked more."""
+        decisions: list[Decision] = [each for ending in endings for each in ending.last]
+        for lifecycle in (ending.lifecycle for ending in endings):
+            del self._queries[lifecycle.id]
+            self._deadlines.disarm(lifecycle.id)
+        for kind, queue in self._queues.items():
+            ended = {
+                each.lifecycle.id: each.lifecycle
+                for each in endings
+                if each.lifecycle.query_request.kind == kind
+            }
+            withdrawn, hands = queue.closed(ended)
+            decisions += [
+                self._registry.send(hand.link, Withdraw(id=_name(hand.part)), now)
+                for hand in withdrawn
+                if hand.part.number not in ended[hand.part.query].results
+            ]
+            decisions += self._hand_out(hands, now)
+        return decisions
+
+    def _hand_out(self, hands: Iterable[Hand], now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        for hand in hands:
+            lifecycle = self._queries[hand.part.query]
+            lifecycle.begins(self._registry[hand.link].name, now)
+            ask = Ask(id=_name(hand.part), query=lifecycle.query_request.parts[hand.part.number])
+            decisions.append(self._registry.send(hand.link, ask, now))
+        return decisions
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._deadlines.check_integrity()
+        for queue in self._queues.values():
+            queue.check_integrity()
+        for id, lifecycle in self._queries.items():
+            if id not in self._deadlines or lifecycle.is_complete:
+                raise RuntimeError(f"{id} has no deadline, or has ended")
+
+
+def _name(part: Part) -> RequestId:
+    return RequestId(f"{part.query}.{part.number}")
+
+
+def _part(name: RequestId) -> Part | None:
+    query, dot, number = name.rpartition(".")
+    is_number = dot and number.isascii() and number.isdigit() and len(number) < 10
+    return Part(RequestId(query), int(number)) if is_number else None
+
+
+def _is_for_another(result: Result) -> bool:
+    """Whether the agent would not answer, and another one can."""
+    codes = (ShuttingDown.code, QueueFull.code)
+    return isinstance(result, Declined) and result.error.code in codes
+
+
+def _fault(query: Query, result: Result) -> RequestError | None:
+    """Why `result` is none, if it is none."""
+    if isinstance(result, Declined):
+        return from_wire(result.error)
+    if not fits(query, result):
+        return EngineFailed("the agent's answer does not fit the question")
+    return None

@@ -1,0 +1,162 @@
+"""Which agents are here, what they say of themselves, and when each was last heard and spoken to.
+
+Invariants: one link for each agent id, the newest; the armed deadline of a link is never later
+than its true one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...shared.heartbeat import HeartbeatMonitor
+from ...shared.inference import AgentId
+from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Statistics, Status
+from .deadlines import Deadlines
+from .decisions import LinkId, Send
+from .limits import Limits
+from .view import AgentState, AgentView, SlotsView
+
+BUSY_PAUSE = 0.5
+"""Seconds after which an agent that was full is tried again at the latest."""
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """One connected agent. Times are the core's seconds; `rested_at` is set while it rests."""
+
+    link: LinkId
+    hello: Hello
+    slots: int
+    model: ModelInfo | None
+    joined_at: float
+    heartbeat: HeartbeatMonitor
+    is_accepting: bool = True
+    issues: tuple[Issue, ...] = ()
+    statistics: Statistics | None = None
+    num_tokens: int = 0
+    rested_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.hello.name
+
+    @property
+    def served(self) -> str | None:
+        """The name of the model it serves."""
+        return self.model.name if self.model else None
+
+    @property
+    def generates(self) -> str | None:
+        """The name of the model, if that can generate."""
+        return self.served if self.model and "generate" in self.model.tasks else None
+
+    @property
+    def state(self) -> AgentState:
+        """In a word."""
+        if not self.is_accepting:
+            return "draining"
+        return "ready" if self.model else "no_model"
+
+    def changed(self, status: Status) -> None:
+        """It says so."""
+        self.slots, self.model = status.slots, status.model
+        self.is_accepting, self.issues = status.accepting, status.issues
+
+    def view(self, num_busy: int, now: float) -> AgentView:
+        """As others see it."""
+        return AgentView(
+            id=self.hello.agent_id,
+            name=self.name,
+            labels=self.hello.labels,
+            version=self.hello.version,
+            state=self.state,
+            slots=SlotsView(total=self.slots, busy=num_busy),
+            model=self.model,
+            issues=self.issues,
+            statistics=self.statistics,
+            num_tokens=self.num_tokens,
+            connected_seconds=now - self.joined_at,
+        )
+
+
+class Registry:
+    """The connected agents by link and by id, and whose time has come."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._agents: dict[LinkId, Agent] = {}
+        self._links: dict[AgentId, LinkId] = {}
+        self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def __iter__(self) -> Iterator[Agent]:
+        """All of them, longest connected first."""
+        return iter(self._agents.values())
+
+    def __getitem__(self, link: LinkId) -> Agent:
+        return self._agents[link]
+
+    def get(self, link: LinkId) -> Agent | None:
+        """Who is on this link, if anyone still is."""
+        return self._agents.get(link)
+
+    def link_of(self, id: AgentId) -> LinkId | None:
+        """The link of an agent, if it is here."""
+        return self._links.get(id)
+
+    def joined(self, link: LinkId, hello: Hello, now: float) -> Agent:
+        """Someone new; an agent that was here before has to leave first."""
+        if link in self._agents or hello.agent_id in self._links:
+            raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
+        limits = self._limits
+        heartbeat = HeartbeatMonitor(
+            now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout
+        )
+        agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat)
+        self._agents[link] = agent
+        self._links[hello.agent_id] = link
+        self._deadlines.arm(link)
+        return agent
+
+    def left(self, link: LinkId) -> Agent:
+        """Someone is gone."""
+        agent = self._agents.pop(link)
+        del self._links[agent.hello.agent_id]
+        self._deadlines.disarm(link)
+        return agent
+
+    def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
+        """Say something to an agent, which spares it the next heartbeat."""
+        self._agents[link].heartbeat.sent(now)
+        return Send(link, message)
+
+    def rests(self, agent: Agent, now: float) -> None:
+        """It is full, and is to be tried again after a pause."""
+        agent.rested_at = now + BUSY_PAUSE
+        self._deadlines.arm(agent.link)
+
+    def next_deadline(self) -> float | None:
+        """Not later than the first agent's time."""
+        return self._deadlines.next()
+
+    def due(self, now: float) -> list[Agent]:
+        """Those whose time has come. Each has to leave, or to be `seen_to` in the end."""
+        return [self._agents[link] for link in self._deadlines.due(now)]
+
+    def seen_to(self, agent: Agent) -> None:
+        """Whatever was due of it was done."""
+        self._deadlines.arm(agent.link)
+
+    def _deadline_of(self, link: LinkId) -> float:
+        agent = self._agents[link]
+        deadline = agent.heartbeat.next_deadline()
+        return deadline if agent.rested_at is None else min(deadline, agent.rested_at)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._deadlines.check_integrity()
+        links = {agent.hello.agent_id: link for link, agent in self._agents.items()}
+        if links != self._links or any(link not in self._deadlines for link in self._agents):
+            raise RuntimeError("an agent is not where it should be")

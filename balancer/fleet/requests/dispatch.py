@@ -1,0 +1,285 @@
+"""Which request goes to which agent: the queue and the slots.
+
+A slot here is a reservation: the agent has the last word and may still answer that it is full.
+Requests wait in the order of their arrival, for their model or for any; one that comes back from
+an agent keeps its place, which is before all that were never assigned.
+
+Invariants:
+- No agent is given more than the slots it reported; after a cut, nothing until it is below again.
+- Nobody waits while an agent that could serve them has a free slot.
+- Of those that ask for the same model, nobody is assigned before one that arrived earlier.
+- No more newcomers wait than `max_buffered`; those that come back are never turned away.
+
+A decision costs O(log agents + log waiting): free agents are ranked by load, per model and all
+together, so no agent is looked at that is not chosen.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from ....shared.errors import QueueFull
+from ....shared.inference import RequestId
+from ..decisions import LinkId, Refuse
+from ..model_registry import model_not_found
+from ..tally import Tally
+from .matching import Free, Waiting
+
+RETRY_AFTER = 1.0
+"""Seconds after which a client that found the queue full may try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Start the request on the agent; its slot is taken."""
+
+    request: RequestId
+    link: LinkId
+
+
+@dataclass(slots=True)
+class _Agent:
+    link: LinkId
+    model: str | None = None
+    slots: int = 0
+    is_accepting: bool = False
+    is_full: bool = False
+    turn: int = 0
+    running: set[RequestId] = field(default_factory=set)
+
+    @property
+    def is_able(self) -> bool:
+        return self.is_accepting and self.model is not None and self.slots > 0
+
+    @property
+    def has_free_slot(self) -> bool:
+        return self.is_able and not self.is_full and len(self.running) < self.slots
+
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        """The queues it serves: those of its model, and those who take any."""
+        return (None,) if self.model is None else (None, self.model)
+
+
+@dataclass(slots=True)
+class _Request:
+    model: str | None
+    arrival: int
+    link: LinkId | None = None
+
+
+class Dispatch:
+    """Knows no time. Every method returns the assignments that have become possible."""
+
+    def __init__(self, max_buffered: int) -> None:
+        self._max_buffered = max_buffered
+        self._agents: dict[LinkId, _Agent] = {}
+        self._requests: dict[RequestId, _Request] = {}
+        self._waiting = Waiting()
+        self._free = Free()
+        self._serving: Tally[str] = Tally()
+        self._able: Tally[str | None] = Tally()
+        self._num_arrived = 0
+        self._num_assigned = 0
+        self.num_slots = 0
+
+    @property
+    def num_agents(self) -> int:
+        """How many agents are here, whether they take work or not."""
+        return len(self._agents)
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests have no slot."""
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """How many slots are taken."""
+        return len(self._requests) - self.num_waiting
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an agent that takes work has a slot, free or not."""
+        return None in self._able
+
+    def running_on(self, link: LinkId) -> list[RequestId]:
+        """The requests of an agent, first arrived first."""
+        return sorted(self._agents[link].running, key=lambda id: self._requests[id].arrival)
+
+    def num_running_on(self, link: LinkId) -> int:
+        """How many of an agent's slots are taken."""
+        return len(self._agents[link].running)
+
+    def link_of(self, id: RequestId) -> LinkId | None:
+        """The agent a request runs on, `None` while it waits."""
+        return self._requests[id].link
+
+    def stranded(self) -> list[RequestId]:
+        """The waiting requests that no connected agent will ever take, as things are."""
+        return self._waiting.stranded(self._able)
+
+    # ---- requests
+
+    def arrived(self, id: RequestId, model: str | None) -> list[Assign] | Refuse:
+        """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
+        if id in self._requests:
+            raise ValueError(f"request {id} is here already")
+        if model is not None and self._serving and model not in self._serving:
+            return Refuse(id, model_not_found(model, self._serving))
+        if self._free.first(model) is None and self.num_waiting >= self._max_buffered:
+            return Refuse(id, self._queue_full())
+        self._num_arrived += 1
+        self._requests[id] = _Request(model, self._num_arrived)
+        return self._place([id])
+
+    def ended(self, id: RequestId) -> list[Assign]:
+        """A request is over, wherever it was; its slot serves the next."""
+        request = self._requests.pop(id)
+        if request.link is None:
+            self._waiting.remove(id)
+            return []
+        agent = self._agents[request.link]
+        agent.running.remove(id)
+        agent.is_full = False
+        return self._fill(agent)
+
+    def came_back(self, id: RequestId) -> list[Assign]:
+        """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
+        agent = self._agents[self._running(id)]
+        agent.running.remove(id)
+        agent.is_full = True
+        self._rank(agent)
+        return self._place([id])
+
+    # ---- agents
+
+    def agent_joined(
+        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
+    ) -> list[Assign]:
+        """An agent is here. Agents without a model get nothing."""
+        if link in self._agents:
+            raise ValueError(f"link {link} has joined already")
+        self._agents[link] = _Agent(link)
+        return self.agent_changed(link, model=model, slots=slots, is_accepting=is_accepting)
+
+    def agent_changed(
+        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
+    ) -> list[Assign]:
+        """What the agent says of itself has changed; what it runs, it goes on running."""
+        agent = self._agents[link]
+        self._count(agent, -1)
+        agent.model, agent.slots, agent.is_accepting = model, slots, is_accepting
+        agent.is_full = False
+        self._count(agent, 1)
+        return self._fill(agent)
+
+    def agent_rested(self, link: LinkId) -> list[Assign]:
+        """An agent that was full may be tried again."""
+        agent = self._agents[link]
+        agent.is_full = False
+        return self._fill(agent)
+
+    def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[Assign]:
+        """An agent is gone: of its requests, `ended` are over and the rest come back."""
+        back = [id for id in self.running_on(link) if id not in ended]
+        agent = self._agents.pop(link)
+        self._free.discard(link)
+        self._count(agent, -1)
+        for id in ended:
+            agent.running.remove(id)
+            del self._requests[id]
+        return self._place(back)
+
+    # ---- inside
+
+    def _place(self, ids: Iterable[RequestId]) -> list[Assign]:
+        """Assign or queue those that have no place, first arrived first.
+
+        Whoever waits already has no free agent (the second invariant), so none is overtaken.
+        """
+        assigned = []
+        for id in ids:
+            request = self._requests[id]
+            link = self._free.first(request.model)
+            if link is None:
+                request.link = None
+                self._waiting.put(id, request.model, request.arrival)
+            else:
+                assigned.append(self._assign(id, self._agents[link]))
+        return assigned
+
+    def _fill(self, agent: _Agent) -> list[Assign]:
+        """Give the agent's free slots to those who wait, first arrived first."""
+        assigned = []
+        while agent.has_free_slot and (id := self._next_for(agent)) is not None:
+            self._waiting.remove(id)
+            assigned.append(self._assign(id, agent))
+        self._rank(agent)
+        return assigned
+
+    def _assign(self, id: RequestId, agent: _Agent) -> Assign:
+        self._num_assigned += 1
+        self._requests[id].link = agent.link
+        agent.running.add(id)
+        agent.turn = self._num_assigned
+        self._rank(agent)
+        return Assign(id, agent.link)
+
+    def _next_for(self, agent: _Agent) -> RequestId | None:
+        return None if agent.model is None else self._waiting.first(agent.model)
+
+    def _running(self, id: RequestId) -> LinkId:
+        link = self._requests[id].link
+        if link is None:
+            raise ValueError(f"request {id} is not running")
+        return link
+
+    def _rank(self, agent: _Agent) -> None:
+        """Bring the agent's place among the free ones up to date."""
+        if agent.has_free_slot and agent.model is not None:
+            load = len(agent.running) / agent.slots
+            self._free.put(agent.link, agent.model, load, agent.turn)
+        else:
+            self._free.discard(agent.link)
+
+    def _count(self, agent: _Agent, sign: int) -> None:
+        """Put the agent into the totals, or take it out."""
+        self.num_slots += sign * agent.slots
+        if agent.model is not None:
+            self._serving.add(agent.model, sign)
+        if agent.is_able:
+            for key in agent.keys:
+                self._able.add(key, sign)
+
+    def _queue_full(self) -> QueueFull:
+        if self._max_buffered == 0:
+            return QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
+        return QueueFull(
+            f"{self.num_waiting} requests are waiting, as many as may", retry_after=RETRY_AFTER
+        )
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        waiting = [id for id, request in self._requests.items() if request.link is None]
+        running = {id: agent.link for agent in self._agents.values() for id in agent.running}
+        _require(all(id in self._waiting for id in waiting), "queues and requests disagree")
+        _require(len(waiting) == self.num_waiting, "waiting requests are miscounted")
+        _require(len(running) == self.num_running, "running requests are miscounted")
+        for id, link in running.items():
+            _require(self._requests[id].link == link, f"{id} does not run on {link}")
+        _require(self.num_slots == sum(a.slots for a in self._agents.values()), "slots")
+        for agent in self._agents.values():
+            self._check_agent(agent)
+        self._waiting.check_integrity()
+        self._free.check_integrity()
+
+    def _check_agent(self, agent: _Agent) -> None:
+        is_free = agent.link in self._free
+        _require(is_free == agent.has_free_slot, f"{agent.link} is misplaced")
+        if agent.has_free_slot:
+            _require(self._next_for(agent) is None, f"a request waits for {agent.link} in vain")
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise RuntimeError(what)

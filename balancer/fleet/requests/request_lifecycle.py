@@ -1,0 +1,248 @@
+"""One request's life: queued, assigned, streaming, ended; and how long each may take.
+
+A request may go from assigned back to queued, when its agent would not start it or was lost, but
+never once something of it was delivered. The time it spends with an agent does not count as
+waiting: when it comes back, it has what was left of its time in the queue.
+
+Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
+whole request never moves.
+"""
+
+from dataclasses import replace
+
+from ....shared.errors import (
+    FirstTokenTimeout,
+    QueueTimeout,
+    RequestError,
+    RequestTimeout,
+    TokenTimeout,
+)
+from ....shared.inference import (
+    AgentId,
+    Begun,
+    Done,
+    Event,
+    Failed,
+    GenerateRequest,
+    Notice,
+    Rates,
+    RequestId,
+    Timings,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
+from ....shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
+from ..decisions import BetweenTokens, Decision, Deliver, Finish, FirstToken, LinkId
+from ..limits import Limits
+from ..recorder import Ending
+from ..view import RequestState, RequestView
+
+_NO_RATES = Rates()
+
+
+class RequestLifecycle:
+    """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's."""
+
+    __slots__ = (
+        "_assigned_at",
+        "_first_token_at",
+        "_last_token_at",
+        "_limits",
+        "_queued_at",
+        "_waited",
+        "accepted_at",
+        "agent",
+        "expires_at",
+        "id",
+        "is_cancelling",
+        "is_ended",
+        "link",
+        "num_agents_lost",
+        "num_tokens",
+        "request",
+    )
+
+    def __init__(self, id: RequestId, request: GenerateRequest, limits: Limits, now: float) -> None:
+        self.id = id
+        self.request = request
+        self.accepted_at = now
+        self.expires_at = now + limits.request_timeout
+        self.link: LinkId | None = None
+        self.agent: str | None = None
+        self.is_cancelling = False
+        self.is_ended = False
+        self.num_agents_lost = 0
+        self.num_tokens = 0
+        self._limits = limits
+        self._queued_at = now
+        self._waited = 0.0
+        self._assigned_at = now
+        self._first_token_at: float | None = None
+        self._last_token_at = now
+
+    @property
+    def state(self) -> RequestState:
+        """Where it is in its life, as long as it lives."""
+        if self.has_streamed:
+            return "streaming"
+        return "queued" if self.link is None else "assigned"
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether anything of it was delivered."""
+        return self._first_token_at is not None
+
+    @property
+    def deadline(self) -> float:
+        """When `overdue` will have something to say, as things are."""
+        return min(self._stage_deadline, self.expires_at)
+
+    def waited(self, now: float) -> float:
+        """Seconds without an agent so far."""
+        return self._waited + (now - self._queued_at if self.state == "queued" else 0.0)
+
+    def view(self, agent: AgentId | None, now: float) -> RequestView:
+        """As others see it; `agent` is the id of the one it is with."""
+        return RequestView(
+            id=self.id,
+            state=self.state,
+            model=self.request.model,
+            agent=agent,
+            waited_seconds=self.waited(now),
+            age_seconds=now - self.accepted_at,
+            num_tokens=self.num_tokens,
+            priority=self.request.priority,
+        )
+
+    # ---- with an agent, and without
+
+    def assigned(self, link: LinkId, agent: str, now: float) -> None:
+        """It was given to an agent."""
+        self._require("queued")
+        self._waited = self.waited(now)
+        self._assigned_at = now
+        self.link, self.agent = link, agent
+
+    def came_back(self, now: float) -> None:
+        """The agent did not start it, or was lost before anything was delivered."""
+        self._require("assigned")
+        self.link = None
+        self._queued_at = now
+
+    def gained(self, piece: Piece, now: float) -> tuple[Decision, Decision]:
+        """The agent made a piece: deliver it."""
+        if self.link is None or self.is_ended:
+            raise ValueError(f"request {self.id} has no agent to gain from")
+        measured: FirstToken | BetweenTokens
+        if self._first_token_at is None:
+            self._first_token_at = now
+            measured = FirstToken(now - self.accepted_at)
+        else:
+            measured = BetweenTokens(now - self._last_token_at)
+        self._last_token_at = now
+        self.num_tokens += len(piece.tokens)
+        token = Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
+        return Deliver(self.id, token), measured
+
+    def told(self, item: CallStarted | Called | Noticed | PromptRead) -> Deliver:
+        """The agent said something about the answer: deliver it."""
+        event: Event
+        match item:
+            case CallStarted():
+                event = ToolCallStarted(item.call_id, item.name)
+            case Called():
+                event = ToolCall(item.call_id, item.name, item.arguments)
+            case Noticed():
+                event = Notice(item.code, item.message)
+            case PromptRead():
+                event = Begun(item.prompt_tokens, item.cached_tokens)
+        return Deliver(self.id, event)
+
+    # ---- the end
+
+    def done(self, end: Ended, now: float) -> list[Decision]:
+        """The agent says it ended well."""
+        timings = self._timings(now, end.rates)
+        agent = self.agent or ""
+        event = Done(end.finish_reason, end.usage, timings, agent, end.stop_string)
+        finish = self._finish(end.finish_reason, now)
+        ending = replace(finish.ending, usage=end.usage, timings=timings)
+        return [Deliver(self.id, event), Finish(ending)]
+
+    def failed(self, error: RequestError, now: float) -> list[Decision]:
+        """It ends with an error."""
+        return [Deliver(self.id, Failed(error)), self.refused(error, now)]
+
+    def refused(self, error: RequestError, now: float) -> Finish:
+        """It ends with an error that its client hears of in another way."""
+        finish = self._finish(error.code, now)
+        return Finish(replace(finish.ending, error=error))
+
+    def gone(self, now: float) -> Finish:
+        """Its client has gone, so there is nobody to deliver an end to."""
+        return self._finish("client_gone", now)
+
+    def overdue(self, now: float) -> RequestError | None:
+        """The error it has to end with at `now`, if a deadline has passed."""
+        if now < self.deadline:
+            return None
+        limits = self._limits
+        if self.expires_at <= self._stage_deadline:
+            return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
+        match self.state:
+            case "queued":
+                return QueueTimeout(f"no slot was free for {limits.buffered_request_timeout:g} s")
+            case "assigned":
+                return FirstTokenTimeout(f"no token within {limits.first_token_timeout:g} s")
+            case "streaming":
+                return TokenTimeout(f"no further token within {limits.token_timeout:g} s")
+
+    # ---- inside
+
+    @property
+    def _stage_deadline(self) -> float:
+        limits = self._limits
+        match self.state:
+            case "queued":
+                return self._queued_at + (limits.buffered_request_timeout - self._waited)
+            case "assigned":
+                return self._assigned_at + limits.first_token_timeout
+            case "streaming":
+                return self._last_token_at + limits.token_timeout
+
+    def _finish(self, code: str, now: float) -> Finish:
+        if self.is_ended:
+            raise ValueError(f"request {self.id} has ended already")
+        self.is_ended = True
+        return Finish(
+            Ending(
+                code=code,
+                request_id=self.id,
+                agent=self.agent,
+                usage=Usage(completion_tokens=self.num_tokens),
+                timings=self._timings(now, _NO_RATES),
+            )
+        )
+
+    def _timings(self, now: float, rates: Rates) -> Timings:
+        first = self._first_token_at
+        return Timings(
+            queue_ms=self.waited(now) * 1000,
+            first_token_ms=None if first is None else (first - self.accepted_at) * 1000,
+            total_ms=(now - self.accepted_at) * 1000,
+            prefill_tokens_per_second=rates.prefill_tokens_per_second,
+            decode_tokens_per_second=rates.decode_tokens_per_second,
+        )
+
+    def _require(self, state: RequestState) -> None:
+        if self.state != state or self.is_ended:
+            raise ValueError(f"request {self.id} is {self.state}, not {state}, or has ended")
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if self.state == "streaming" and self.link is None:
+            raise RuntimeError(f"{self.id} streams from nobody")
+        if self._waited < 0 or self.num_tokens < 0 or self.accepted_at > self._queued_at:
+            raise RuntimeError(f"{self.id} counts backwards")

@@ -1,0 +1,232 @@
+"""The requests that have not ended: where each is, and what follows for the others from its end.
+
+Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
+dispatch has it on; its deadline is armed.
+"""
+
+from collections.abc import Iterable
+
+from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
+from ....shared.inference import AgentId, GenerateRequest, RequestId
+from ....shared.messages import Cancel, Ended, Piece, Start
+from ..deadlines import Deadlines
+from ..decisions import Decision, Refuse
+from ..limits import Limits
+from ..registry import Agent, Registry
+from ..view import RequestView
+from .dispatch import Assign, Dispatch
+from .request_lifecycle import RequestLifecycle
+
+MAX_AGENTS_LOST = 3
+"""Agents that may be lost with a request before it is taken for the cause, and ends."""
+
+
+class Requests:
+    """Every method returns what is to be done about it, in that order."""
+
+    def __init__(self, limits: Limits, registry: Registry) -> None:
+        self.dispatch = Dispatch(limits.max_buffered_requests)
+        self._limits = limits
+        self._registry = registry
+        self._lifecycles: dict[RequestId, RequestLifecycle] = {}
+        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
+
+    def __len__(self) -> int:
+        return len(self._lifecycles)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._lifecycles
+
+    def get(self, id: RequestId) -> RequestLifecycle | None:
+        """The lifecycle of a request that has not ended."""
+        return self._lifecycles.get(id)
+
+    def next_deadline(self) -> float | None:
+        """Not later than the first request's deadline."""
+        return self._deadlines.next()
+
+    def views(self, now: float) -> list[RequestView]:
+        """All of them, oldest first."""
+        return [e.view(self._agent_id(e), now) for e in self._lifecycles.values()]
+
+    # ---- as clients wish
+
+    def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
+        """Accept or refuse a newcomer."""
+        lifecycle = RequestLifecycle(id, request, self._limits, now)
+        assigned = self.dispatch.arrived(id, request.model)
+        if isinstance(assigned, Refuse):
+            return refuse(lifecycle, assigned.error, now)
+        self._lifecycles[id] = lifecycle
+        self._deadlines.arm(id)
+        return self._start(assigned, now)
+
+    def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Its client has gone: end it and tell nobody but the agent."""
+        return [*self._stop(lifecycle, now), *self._end(lifecycle, [lifecycle.gone(now)], now)]
+
+    def cancel(self, lifecycles: Iterable[RequestLifecycle], now: float) -> list[Decision]:
+        """End those that wait, have the agents end the others; no slot is freed meanwhile."""
+        decisions: list[Decision] = []
+        for lifecycle in lifecycles:
+            if lifecycle.link is None:
+                decisions += self.fail(lifecycle, Cancelled("cancelled before it started"), now)
+            else:
+                decisions += self._stop(lifecycle, now)
+        return decisions
+
+    # ---- as agents say
+
+    def gained(self, lifecycle: RequestLifecycle, piece: Piece, now: float) -> Iterable[Decision]:
+        """A piece came."""
+        is_first = not lifecycle.has_streamed
+        decisions = lifecycle.gained(piece, now)
+        if is_first:
+            self._deadlines.arm(lifecycle.id)
+        return decisions
+
+    def done(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> list[Decision]:
+        """It ended well."""
+        return self._end(lifecycle, lifecycle.done(end, now), now)
+
+    def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+        """It ends with an error, of which the agent knows."""
+        return self._end(lifecycle, lifecycle.failed(error, now), now)
+
+    def hand_back(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """The agent will not start it: it goes elsewhere, unless its client has cancelled it."""
+        if lifecycle.is_cancelling:
+            return self.fail(lifecycle, Cancelled("cancelled before it started"), now)
+        if lifecycle.has_streamed:
+            return self.fail(lifecycle, EngineFailed("given back after it had started"), now)
+        self._unassign(lifecycle, now)
+        return self._start(self.dispatch.came_back(lifecycle.id), now)
+
+    # ---- as agents come and go
+
+    def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent is ready to be given work."""
+        assigned = self.dispatch.agent_joined(
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
+        )
+        return self._start(assigned, now)
+
+    def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent has other slots or another model, or takes work again, or no longer."""
+        assigned = self.dispatch.agent_changed(
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
+        )
+        return self._start(assigned, now)
+
+    def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent that was full may be tried again."""
+        return self._start(self.dispatch.agent_rested(agent.link), now)
+
+    def agent_left(self, agent: Agent, now: float) -> list[Decision]:
+        """What it never answered goes elsewhere, before all who wait; the rest ends."""
+        decisions: list[Decision] = []
+        ended = []
+        for id in self.dispatch.running_on(agent.link):
+            lifecycle = self._lifecycles[id]
+            lifecycle.num_agents_lost += 1
+            if (error := _loss(lifecycle)) is None:
+                self._unassign(lifecycle, now)
+            else:
+                self._forget(lifecycle)
+                ended.append(id)
+                decisions += lifecycle.failed(error, now)
+        return [*decisions, *self._start(self.dispatch.agent_left(agent.link, ended), now)]
+
+    # ---- as time goes by
+
+    def due(self, now: float) -> list[Decision]:
+        """Those whose deadline has come end; first those that wait, as they must not start now."""
+        decisions: list[Decision] = []
+        due = [self._lifecycles[id] for id in self._deadlines.due(now)]
+        for lifecycle in sorted(due, key=lambda e: e.link is not None):
+            if (error := lifecycle.overdue(now)) is not None:
+                decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_all(self, error: RequestError, now: float) -> list[Decision]:
+        """Nothing goes on; first those that wait, so that no slot that frees starts them."""
+        decisions: list[Decision] = []
+        for lifecycle in sorted(self._lifecycles.values(), key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
+        """Those that wait and that no connected agent can serve do not go on waiting."""
+        decisions: list[Decision] = []
+        for id in self.dispatch.stranded():
+            decisions += self.fail(self._lifecycles[id], error, now)
+        return decisions
+
+    # ---- inside
+
+    def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        for assign in assigned:
+            lifecycle = self._lifecycles[assign.request]
+            lifecycle.assigned(assign.link, self._registry[assign.link].name, now)
+            self._deadlines.arm(lifecycle.id)
+            start = Start(id=lifecycle.id, request=lifecycle.request)
+            decisions.append(self._registry.send(assign.link, start, now))
+        return decisions
+
+    def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
+        lifecycle.came_back(now)
+        self._deadlines.arm(lifecycle.id)
+
+    def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Tell the agent, if there is one, and only once."""
+        if lifecycle.link is None or lifecycle.is_cancelling:
+            return []
+        lifecycle.is_cancelling = True
+        return [self._registry.send(lifecycle.link, Cancel(id=lifecycle.id), now)]
+
+    def _give_up(
+        self, lifecycle: RequestLifecycle, error: RequestError, now: float
+    ) -> list[Decision]:
+        return [*self._stop(lifecycle, now), *self.fail(lifecycle, error, now)]
+
+    def _end(self, lifecycle: RequestLifecycle, last: list[Decision], now: float) -> list[Decision]:
+        """It has ended with `last`; its slot serves the next."""
+        self._forget(lifecycle)
+        return [*last, *self._start(self.dispatch.ended(lifecycle.id), now)]
+
+    def _forget(self, lifecycle: RequestLifecycle) -> None:
+        del self._lifecycles[lifecycle.id]
+        self._deadlines.disarm(lifecycle.id)
+
+    def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
+        return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.dispatch.check_integrity()
+        self._deadlines.check_integrity()
+        for id, lifecycle in self._lifecycles.items():
+            lifecycle.check_integrity()
+            if id not in self._deadlines or lifecycle.is_ended:
+                raise RuntimeError(f"{id} has no deadline, or has ended")
+            if lifecycle.link != self.dispatch.link_of(id):
+                raise RuntimeError(f"{id} is not where dispatch has it")
+        if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
+            raise RuntimeError("dispatch has a request that has ended")
+
+
+def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+    """Turn away a newcomer that was never accepted."""
+    return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
+
+
+def _loss(lifecycle: RequestLifecycle) -> RequestError | None:
+    """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
+    if lifecycle.is_cancelling:
+        return Cancelled("cancelled; the agent was lost before it answered")
+    if lifecycle.has_streamed:
+        return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
+    if lifecycle.num_agents_lost >= MAX_AGENTS_LOST:
+        return AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
+    return None

@@ -1,0 +1,101 @@
+"""The agents' WebSocket, `GET /api/v1/agent-socket`: frames in, the outbox's frames out.
+
+An agent that breaks the protocol has its own connection closed, with a reason, and is treated as
+lost; nobody else notices.
+"""
+
+import asyncio
+import logging
+
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from pydantic import ValidationError
+
+from ....shared.log import context
+from ....shared.messages import MAX_FRAME_BYTES, FromAgent, Hello, decode_from_agent
+from ....shared.validation import invalid
+from .fleet_runtime import FleetRuntime
+from .outbox import Outbox
+
+logger = logging.getLogger(__name__)
+
+PATH = "/api/v1/agent-socket"
+
+_CLOSE_TIMEOUT = 2.0
+"""Seconds an agent has to answer a close."""
+
+
+class _Junk(Exception):
+    """What came is not what the protocol has in this place."""
+
+
+def routes(runtime: FleetRuntime) -> list[web.RouteDef]:
+    """The one route, to be mounted on the management port."""
+    return [web.get(PATH, _AgentSocket(runtime).handle)]
+
+
+class _AgentSocket:
+    def __init__(self, runtime: FleetRuntime) -> None:
+        self._runtime = runtime
+        self._patience = runtime.limits.heartbeat_timeout
+
+    async def handle(self, request: web.Request) -> web.WebSocketResponse:
+        """One agent's connection, from its first frame to the close."""
+        socket = web.WebSocketResponse(
+            max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
+        )
+        await socket.prepare(request)
+        transport = request.transport
+        if transport is None:
+            return socket
+        outbox = Outbox(socket, transport, patience=self._patience)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(outbox.run())
+            try:
+                await self._converse(socket, outbox, request.remote)
+            except _Junk as error:
+                logger.warning("junk from an agent: %s", error, extra=context(peer=request.remote))
+                outbox.disconnect(str(error), WSCloseCode.POLICY_VIOLATION)
+            finally:
+                outbox.disconnect("closed by the agent")
+        return socket
+
+    async def _converse(
+        self, socket: web.WebSocketResponse, outbox: Outbox, remote: str | None
+    ) -> None:
+        hello = await self._hello(socket)
+        if hello is None:
+            return
+        link = self._runtime.agent_joined(outbox, hello)
+        about = context(agent=hello.name, id=hello.agent_id, peer=remote, slots=hello.slots)
+        logger.info("agent connected", extra=about)
+        try:
+            async for frame in socket:
+                self._runtime.agent_said(link, _decoded(frame))
+        finally:
+            self._runtime.agent_left(link)
+            reason = outbox.reason or "closed by the agent"
+            logger.info("agent disconnected: %s", reason, extra=about)
+
+    async def _hello(self, socket: web.WebSocketResponse) -> Hello | None:
+        try:
+            async with asyncio.timeout(self._patience):
+                frame = await socket.receive()
+        except TimeoutError as error:
+            raise _Junk(f"no hello came within {self._patience:g} s") from error
+        if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
+            return None
+        message = _decoded(frame)
+        if not isinstance(message, Hello):
+            raise _Junk(f"the first frame has to be `hello`, not `{message.type}`")
+        return message
+
+
+def _decoded(frame: WSMessage) -> FromAgent:
+    if frame.type is WSMsgType.ERROR:
+        raise _Junk(str(frame.data))
+    if frame.type is not WSMsgType.TEXT:
+        raise _Junk("frames have to be text")
+    try:
+        return decode_from_agent(frame.data)
+    except ValidationError as error:
+        raise _Junk(f"not a message of an agent: {invalid(error, frame.data)}") from error

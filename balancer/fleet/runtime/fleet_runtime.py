@@ -1,0 +1,293 @@
+"""The shell around the fleet's core: feeds it events and time, carries out every decision.
+
+Invariant: a stream or a query handle is here exactly as long as its request has not ended; a peer
+exactly as long as the core knows its link. All of it runs on one event loop, and nothing but
+`drain`, `run` and `watch` waits, so every event is carried out whole before the next.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import count
+from typing import Protocol, assert_never
+
+from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
+from ....shared.log import context
+from ....shared.messages import FromAgent, FromBalancer, Hello
+from ....shared.queries import CountTokens
+from ..decisions import (
+    BetweenTokens,
+    Decision,
+    Deliver,
+    Disconnect,
+    Finish,
+    FirstToken,
+    LinkId,
+    Refuse,
+    Send,
+    Settle,
+)
+from ..fleet import Fleet
+from ..limits import Limits
+from ..queries.query import QueryRequest
+from ..queries.query_handle import QueryHandle
+from ..recorder import Ending, Recorder
+from ..view import FleetTotals, FleetView
+from .readable import check_readable
+from .stream import Stream
+
+logger = logging.getLogger(__name__)
+
+WATCH_INTERVAL = 0.2
+"""Shortest time between two views of one watcher, in seconds."""
+
+_WATCH_SHARE = 0.05
+"""Largest share of the loop's time that the views of one watcher may take."""
+
+_TIMER_GRAIN = 0.001
+"""Event loops round to milliseconds; asking for less would spin until the time has come."""
+
+
+def new_request_id() -> RequestId:
+    """One that no other request has."""
+    return RequestId(uuid.uuid4().hex)
+
+
+class Peer(Protocol):
+    """An agent's socket. Neither method waits or raises."""
+
+    def send(self, message: FromBalancer) -> None:
+        """Put a message on the socket, after those before."""
+
+    def disconnect(self, reason: str) -> None:
+        """Close the socket when everything sent has left."""
+
+
+class FleetRuntime:
+    """One for each balancer; doors, management and agent sockets all talk to it."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        recorder: Recorder,
+        clock: Callable[[], float] = time.monotonic,
+        watch_interval: float = WATCH_INTERVAL,
+    ) -> None:
+        self._fleet = fleet
+        self._recorder = recorder
+        self._clock = clock
+        self._watch_interval = watch_interval
+        self._streams: dict[RequestId, Stream] = {}
+        self._inquiries: dict[RequestId, QueryHandle] = {}
+        self._peers: dict[LinkId, Peer] = {}
+        self._links = count(1)
+        self._revision = fleet.revision
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    @property
+    def limits(self) -> Limits:
+        """How much may wait and how long anything may take."""
+        return self._fleet.limits
+
+    # ---- clients
+
+    def open(self, request: GenerateRequest, id: RequestId | None = None) -> Stream:
+        """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
+
+        And `RequestTooLarge` or `InvalidRequest` for what agents could not read. An `id` is one
+        of `new_request_id`, for callers that have to know it even if the request is refused.
+        """
+        check_readable(request)
+        stream = Stream(new_request_id() if id is None else id, self._close)
+        self._streams[stream.id] = stream
+        self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
+        return stream
+
+    def ask(self, query_request: QueryRequest) -> QueryHandle:
+        """Accept `question`. Raises as `open` does, and for what no agent here can answer."""
+        for part in query_request.parts:
+            if isinstance(part, CountTokens):
+                check_readable(part.request)
+        handle = QueryHandle(new_request_id(), self._close)
+        self._inquiries[handle.id] = handle
+        self._accept(handle.id, self._fleet.ask(handle.id, query_request, self._clock()))
+        return handle
+
+    def _accept(self, id: RequestId, decisions: list[Decision]) -> None:
+        """Carry out what follows from a newcomer; raise what it was refused with."""
+        refusals = [decision for decision in decisions if isinstance(decision, Refuse)]
+        if refusals:
+            self._forget(id)
+        self._carry_out(decisions)
+        for refusal in refusals:
+            raise refusal.error
+
+    def cancel(self, ids: Iterable[RequestId]) -> int:
+        """Cancel all of `ids` at once; the number of them that had not ended."""
+        live = [id for id in dict.fromkeys(ids) if id in self._fleet]
+        self._carry_out(self._fleet.cancel(live, self._clock()))
+        return len(live)
+
+    def _close(self, id: RequestId) -> None:
+        self._carry_out(self._fleet.close(id, self._clock()))
+        self._forget(id)
+
+    def _forget(self, id: RequestId) -> None:
+        self._streams.pop(id, None)
+        self._inquiries.pop(id, None)
+
+    # ---- agents
+
+    def agent_joined(self, peer: Peer, hello: Hello) -> LinkId:
+        """An agent said hello. It is answered through `peer`, also if it is not let in."""
+        link = LinkId(next(self._links))
+        self._peers[link] = peer
+        self._carry_out(self._fleet.agent_joined(link, hello, self._clock()))
+        return link
+
+    def agent_said(self, link: LinkId, message: FromAgent) -> None:
+        """An agent sent something else."""
+        self._carry_out(self._fleet.agent_said(link, message, self._clock()))
+
+    def agent_left(self, link: LinkId) -> None:
+        """An agent's socket is closed, from whichever side."""
+        self._carry_out(self._fleet.agent_left(link, self._clock()))
+        self._peers.pop(link, None)
+
+    # ---- what others see
+
+    def view(self) -> FleetView:
+        """The fleet now, at a cost of its size."""
+        return self._fleet.view(self._clock())
+
+    def totals(self) -> FleetTotals:
+        """The fleet now in a few numbers, at a constant cost."""
+        return self._fleet.totals()
+
+    async def watch(self) -> AsyncIterator[FleetView]:
+        """The fleet now, then again after changes, at most once in a `watch_interval`.
+
+        With a fleet so large that a view takes long, views come less often.
+        """
+        while True:
+            changed = self._changed
+            started = self._clock()
+            view = self.view()
+            cost = self._clock() - started
+            yield view
+            await asyncio.sleep(max(self._watch_interval, cost / _WATCH_SHARE))
+            await changed.wait()
+
+    # ---- time, and the end of it
+
+    def tick(self) -> None:
+        """Carry out whatever is due; the timer of `run` calls it."""
+        self._carry_out(self._fleet.tick(self._clock()))
+
+    async def run(self) -> None:
+        """Keep the deadlines, until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        self._arm()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._loop = None
+            self._disarm()
+
+    async def drain(self, within: float) -> None:
+        """Refuse what is new; return when every request has ended, after `within` seconds at most.
+
+        What is left by then ends with `shutting_down`. Needs `run` to be running.
+        """
+        now = self._clock()
+        self._carry_out(self._fleet.drain(now, now + within))
+        while not self._fleet.is_idle:
+            await self._changed.wait()
+
+    def goodbye(self) -> None:
+        """Say `Goodbye` to every agent, close their sockets and let no more in."""
+        self._carry_out(self._fleet.goodbye(self._clock()))
+
+    # ---- inside
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            match decision:
+                case Deliver(request=id, event=event):
+                    self._deliver(id, event)
+                case BetweenTokens(seconds=seconds):
+                    self._recorder.between_tokens(seconds)
+                case FirstToken(seconds=seconds):
+                    self._recorder.first_token(seconds)
+                case Send(link=link, message=message):
+                    self._peers[link].send(message)
+                case Disconnect(link=link, reason=reason):
+                    self._peers.pop(link).disconnect(reason)
+                case Finish(ending=ending):
+                    self._recorder.ended(ending)
+                    _log(ending)
+                case Settle(query=id, outcome=outcome):
+                    self._inquiries.pop(id).settle(outcome)
+                case Refuse():
+                    pass  # `open` raises it
+                case _:
+                    assert_never(decision)
+        self._arm()
+        self._notify()
+
+    def _deliver(self, id: RequestId, event: Event) -> None:
+        stream = self._streams[id]
+        stream.put(event)
+        if isinstance(event, Token):
+            self._recorder.tokens(event.kind, len(event.tokens))
+        elif isinstance(event, Done | Failed):
+            del self._streams[id]
+
+    def _notify(self) -> None:
+        if self._revision != self._fleet.revision:
+            self._revision = self._fleet.revision
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def _arm(self) -> None:
+        """See to it that the timer fires no later than the next deadline."""
+        deadline = self._fleet.next_deadline()
+        if self._loop is None or deadline is None:
+            return
+        if self._timer is not None and self._timer_at <= deadline:
+            return
+        self._disarm()
+        delay = max(deadline - self._clock(), _TIMER_GRAIN)
+        self._timer = self._loop.call_later(delay, self._on_timer)
+        self._timer_at = deadline
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.tick()
+
+
+def _log(ending: Ending) -> None:
+    timings = ending.timings
+    values = context(
+        id=ending.request_id,
+        agent=ending.agent,
+        code=ending.code,
+        prompt_tokens=ending.usage.prompt_tokens,
+        completion_tokens=ending.usage.completion_tokens,
+        queue_ms=timings.queue_ms,
+        first_token_ms=timings.first_token_ms,
+        total_ms=timings.total_ms,
+        error=ending.error.message if ending.error is not None else None,
+    )
+    logger.info("request ended", extra=values)

@@ -1,0 +1,74 @@
+"""What is on its way to one agent: written in order, bounded in number and in time.
+
+Nobody waits for an agent that does not read: once as much is waiting as may, or one frame takes
+too long to leave, its connection is cut.
+"""
+
+import asyncio
+from collections import deque
+
+from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
+
+from ....shared.messages import FromBalancer, encode_from_balancer
+
+MAX_MESSAGES = 16384
+"""Several times what the most slots an agent may have can need at once."""
+
+_MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has 125 bytes, two are the code's
+
+
+class Outbox:
+    """The `Peer` of one socket. `patience` is the longest a frame may take, in seconds."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, transport: asyncio.Transport, *, patience: float
+    ) -> None:
+        self.reason: str | None = None
+        self._code = WSCloseCode.GOING_AWAY
+        self._socket = socket
+        self._transport = transport
+        self._patience = patience
+        self._messages: deque[FromBalancer] = deque()
+        self._has_work = asyncio.Event()
+
+    def send(self, message: FromBalancer) -> None:
+        """Put a message on the socket, after those before."""
+        self._messages.append(message)
+        self._has_work.set()
+        if len(self._messages) > MAX_MESSAGES:
+            self._cut(f"{len(self._messages)} messages were waiting to be read")
+
+    def disconnect(self, reason: str, code: WSCloseCode = WSCloseCode.GOING_AWAY) -> None:
+        """Close the socket when everything sent has left. The first reason counts."""
+        if self.reason is None:
+            self.reason, self._code = reason, code
+        self._has_work.set()
+
+    async def run(self) -> None:
+        """Write until there is nothing left to write and the socket is to be closed."""
+        try:
+            while self.reason is None or self._messages:
+                await self._has_work.wait()
+                self._has_work.clear()
+                await self._flush()
+            async with asyncio.timeout(self._patience):
+                await self._socket.close(code=self._code, message=_shortened(self.reason))
+        except TimeoutError:
+            self._cut(f"a frame was not read for {self._patience:g} s")
+        except ClientConnectionResetError:
+            self.disconnect("the connection is gone")
+
+    async def _flush(self) -> None:
+        while self._messages:
+            frame = encode_from_balancer(self._messages.popleft())
+            async with asyncio.timeout(self._patience):
+                await self._socket.send_frame(frame, WSMsgType.TEXT)
+
+    def _cut(self, reason: str) -> None:
+        self.disconnect(reason)
+        self._messages.clear()
+        self._transport.abort()
+
+
+def _shortened(reason: str) -> bytes:
+    return reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()

@@ -1,0 +1,39 @@
+"""The real engine on the demo model, loaded once for all of these tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.vocab import LlamaVocab
+
+DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
+
+
+@pytest.fixture
+def model_path() -> Path:
+    return DEMO_MODEL
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[LlamaEngine]:
+    engine = load_engine(DEMO_MODEL, slots=8, context_size=256, threads=1, gpu_layers=0)
+    yield engine
+    engine.free()
+
+
+@pytest.fixture(scope="session")
+def speculating_engine() -> Iterator[LlamaEngine]:
+    engine = load_engine(
+        DEMO_MODEL, slots=8, context_size=512, threads=1, gpu_layers=0, speculate=6
+    )
+    yield engine
+    engine.free()
+
+
+@pytest.fixture
+def vocab(engine: LlamaEngine) -> LlamaVocab:
+    vocab = engine.model.vocab
+    assert isinstance(vocab, LlamaVocab)
+    return vocab

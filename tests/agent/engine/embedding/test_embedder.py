@@ -1,0 +1,147 @@
+import base64
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from arriero.agent.engine.embedding.embedder import Embedder, Withdrawn
+from arriero.agent.engine.fair_lock import FairLock
+from arriero.shared.queries import Declined, Embed, Embedded, Rank, Ranked, Result, Vector
+from tests.agent.engine.fake_embedding import FakeEmbedding
+from tests.agent.fakes import BOS, ByteVocab
+
+
+class Bench:
+    def __init__(self, model: FakeEmbedding) -> None:
+        self.model = model
+        self.lock = FairLock()
+        self.embedder = Embedder(model, ByteVocab(), self.lock, max_stall=0.5, clock=lambda: 0.0)
+
+    def ask(self, query: Embed | Rank, is_wanted: Callable[[], bool] = lambda: True) -> Result:
+        return self.embedder.answer(query, is_wanted)
+
+    def embed(self, query: Embed) -> tuple[Vector, ...]:
+        result = self.ask(query)
+        assert isinstance(result, Embedded), result
+        return result.vectors
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(FakeEmbedding())
+
+
+def numbers(vector: Vector) -> list[float]:
+    return [float(x) for x in np.frombuffer(base64.b64decode(vector.vector), "<f4")]
+
+
+def raw(*inputs: str | tuple[int, ...], **options: object) -> Embed:
+    return Embed(inputs=inputs, **{"normalize": "none", **options})  # type: ignore[arg-type]
+
+
+class TestEmbed:
+    def test_texts_and_tokens_in_their_order(self, bench: Bench) -> None:
+        one, two = bench.embed(raw((4, 8), "a"))
+        assert numbers(one) == [6, 0.5]
+        assert numbers(two) == [(BOS + ord("a")) / 2, 0.5]
+        assert (one.num_tokens, two.num_tokens) == (2, 2)
+
+    @pytest.mark.parametrize(
+        ("pooling", "expected"), [("mean", [9.5, 9.5]), ("cls", [0, 0]), ("last", [19, 19])]
+    )
+    def test_an_input_of_many_chunks(
+        self, bench: Bench, pooling: str, expected: list[float]
+    ) -> None:
+        [vector] = bench.embed(raw(tuple(range(20)), pooling=pooling))
+        assert numbers(vector) == expected
+        assert len(bench.model.context.chunks) == 3
+
+    def test_norms_and_dimensions(self, bench: Bench) -> None:
+        [vector] = bench.embed(Embed(inputs=((3, 5),), normalize="l2", dimensions=1))
+        assert numbers(vector) == [1]
+        declined = bench.ask(Embed(inputs=((3, 5),), dimensions=3))
+        assert isinstance(declined, Declined)
+        assert declined.error.field == "dimensions"
+        assert "vectors have 2, not 3" in declined.error.message
+
+    def test_what_is_wrong_with_an_input_leaves_the_others_alone(self, bench: Bench) -> None:
+        vectors = bench.embed(raw((1,), tuple(range(21)), (999,), "x" * 20, (2,)))
+        errors = [each.error.code if each.error else None for each in vectors]
+        assert errors == [None, "prompt_too_long", "invalid_request", "prompt_too_long", None]
+        assert vectors[1].error and "21 tokens long; at most 20 fit" in vectors[1].error.message
+        assert vectors[2].error and "no token 999" in vectors[2].error.message
+        assert [numbers(vectors[0]), numbers(vectors[4])] == [[1, 0], [2, 0]]
+
+    def test_a_pooling_that_the_model_lacks(self, bench: Bench) -> None:
+        declined = bench.ask(Embed(inputs=("a",), pooling="rank"))
+        assert isinstance(declined, Declined)
+        assert (declined.error.code, declined.error.field) == ("invalid_request", "pooling")
+
+    def test_what_the_model_pools_itself_stays_as_it_is(self) -> None:
+        bench = Bench(FakeEmbedding("cls", splits=False))
+        [vector] = bench.embed(raw(tuple(range(10))))
+        assert numbers(vector) == [45, 45]
+        assert [len(chunk) for chunk in bench.model.context.chunks] == [1]
+
+
+class TestContexts:
+    def test_one_is_kept_until_another_pooling_is_wanted(self, bench: Bench) -> None:
+        for pooling in (None, "mean", "last", "mean"):
+            bench.embed(raw((1,), pooling=pooling))
+        assert [pooling for pooling, _ in bench.model.opened] == ["mean", "last", "mean"]
+        assert [context.is_free for _, context in bench.model.opened] == [True, True, False]
+        bench.embedder.free()
+        assert bench.model.context.is_free
+
+    def test_a_batch_that_fails_is_the_calls_error_and_leaves_nothing_behind(
+        self, bench: Bench
+    ) -> None:
+        bench.embed(raw((1,)))
+        bench.model.context.fails_at = 2
+        declined = bench.ask(raw(tuple(range(20))))
+        assert isinstance(declined, Declined) and declined.error.code == "engine_failed"
+        assert bench.model.context.num_cleared == 1
+        bench.model.context.fails_at = None
+        assert numbers(bench.embed(raw((7,)))[0]) == [7, 0]
+
+    def test_a_withdrawn_call_stops_between_chunks(self, bench: Bench) -> None:
+        answers = iter([True, False])
+        with pytest.raises(Withdrawn):
+            bench.ask(raw(tuple(range(20))), lambda: next(answers))
+        assert len(bench.model.context.chunks) == 1
+        assert bench.model.context.num_cleared == 1
+
+    def test_an_engine_that_stopped_answers_nothing(self, bench: Bench) -> None:
+        bench.embed(raw((1,)))
+        bench.lock.close()
+        declined = bench.ask(raw((1,)))
+        assert isinstance(declined, Declined) and declined.error.code == "engine_failed"
+        bench.embedder.free()
+        assert not bench.model.context.is_free, "the weights are gone, and the context with them"
+
+
+class TestRank:
+    def test_documents_with_the_query(self) -> None:
+        bench = Bench(FakeEmbedding("rank"))
+        result = bench.ask(Rank(query="q", documents=("a", "b", "x" * 20)))
+        assert isinstance(result, Ranked)
+        first, second, third = result.scores
+        assert second.score == first.score + 1
+        assert first.num_tokens == 3
+        assert third.error is not None and third.error.code == "prompt_too_long"
+
+    def test_a_ranking_is_no_vector_to_be_normalised(self) -> None:
+        bench = Bench(FakeEmbedding("rank"))
+        [vector] = bench.embed(Embed(inputs=((3, 5),), normalize="l2"))
+        assert numbers(vector) == [8, 1]
+
+    def test_a_model_that_does_not_rank(self, bench: Bench) -> None:
+        declined = bench.ask(Rank(query="q", documents=("a",)))
+        assert isinstance(declined, Declined) and declined.error.field == "model"
+
+    def test_a_score_that_is_no_number(self) -> None:
+        bench = Bench(FakeEmbedding("rank"))
+        bench.ask(Rank(query="q", documents=("a",)))
+        bench.model.context.compute = lambda slices: [np.array([[np.nan]], np.float32)]  # type: ignore[method-assign]
+        declined = bench.ask(Rank(query="q", documents=("a",)))
+        assert isinstance(declined, Declined) and declined.error.code == "engine_failed"

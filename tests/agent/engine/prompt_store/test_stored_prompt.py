@@ -1,0 +1,114 @@
+"""The format of stored prompts: what was written comes back, anything else is refused by name."""
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.prompt_store.stored_prompt import (
+    DIGEST_BYTES,
+    MAGIC,
+    MAX_DESCRIPTION,
+    VERSION,
+    ModelIdentity,
+    Origin,
+    StoredPrompt,
+    UnusableFile,
+    pack,
+    unpack,
+)
+
+MODEL = ModelIdentity(architecture="qwen3", parameters=7, size_bytes=14, digest="abc")
+ORIGIN = Origin(model=MODEL, engine="llama.cpp 1", cache="f16")
+PROMPT = StoredPrompt((1, 2, 2**31 - 1), b"state of three tokens")
+FILE = b"".join(pack("key", ORIGIN, PROMPT))
+
+
+def read(file: bytes, *, key: str = "key", origin: Origin = ORIGIN) -> StoredPrompt:
+    return unpack(io.BytesIO(file), len(file), key=key, origin=origin)
+
+
+def why(file: bytes, *, key: str = "key", origin: Origin = ORIGIN) -> str:
+    with pytest.raises(UnusableFile) as refused:
+        read(file, key=key, origin=origin)
+    return str(refused.value)
+
+
+@given(
+    key=st.text(st.characters(codec="utf-8"), min_size=1, max_size=256),
+    tokens=st.lists(st.integers(0, 2**31 - 1)).map(tuple),
+    state=st.binary(),
+)
+def test_what_was_packed_comes_back(key: str, tokens: tuple[int, ...], state: bytes) -> None:
+    prompt = StoredPrompt(tokens, state)
+    assert read(b"".join(pack(key, ORIGIN, prompt)), key=key) == prompt
+
+
+def test_the_state_is_not_copied() -> None:
+    assert any(part is PROMPT.state for part in pack("key", ORIGIN, PROMPT))
+
+
+@pytest.mark.parametrize("size", range(len(FILE)))
+def test_a_torn_file_is_refused(size: int) -> None:
+    assert why(FILE[:size])
+    with pytest.raises(UnusableFile, match="damaged"):
+        # The folder says it is whole, and the end is missing all the same.
+        unpack(io.BytesIO(FILE[:size]), len(FILE), key="key", origin=ORIGIN)
+
+
+@given(st.integers(0, len(FILE) - 1), st.integers(1, 255))
+def test_one_wrong_byte_is_refused(position: int, change: int) -> None:
+    damaged = bytearray(FILE)
+    damaged[position] ^= change
+    assert why(bytes(damaged))
+
+
+@given(st.binary())
+def test_random_bytes_are_refused(junk: bytes) -> None:
+    assert why(junk)
+    assert why(FILE[:14] + junk)
+    assert "left over" in why(FILE + b"more")
+
+
+def test_what_belongs_elsewhere_is_refused() -> None:
+    other = replace(MODEL, digest="abd")
+    assert why(FILE, key="other") == "belongs to another key"
+    assert why(FILE, origin=replace(ORIGIN, model=other)) == "was saved with another model (qwen3)"
+    assert "engine (llama.cpp 1)" in why(FILE, origin=replace(ORIGIN, engine="llama.cpp 2"))
+    assert "cache layout (f16)" in why(FILE, origin=replace(ORIGIN, cache="q8_0"))
+
+
+def test_another_kind_and_another_version_are_refused() -> None:
+    assert why(b"GGUFGGUF" + FILE[8:]) == "is of another kind"
+    newer = MAGIC + struct.pack("<H", VERSION + 1) + FILE[10:]
+    assert f"format version {VERSION + 1}" in why(newer)
+    assert "too long" in why(FILE[:10] + struct.pack("<I", MAX_DESCRIPTION + 1) + FILE[14:])
+
+
+def lies() -> Iterator[bytes]:
+    """Files whose description is well formed and promises more than any file can hold."""
+    (length,) = struct.unpack("<I", FILE[10:14])
+    description = json.loads(FILE[14 : 14 + length])
+    for name in ("num_tokens", "state_bytes"):
+        for count in (2**20, 2**62, 2**80):
+            lie = json.dumps(description | {name: count}).encode()
+            yield FILE[:10] + struct.pack("<I", len(lie)) + lie + FILE[14 + length :]
+
+
+@pytest.mark.parametrize("file", [*lies()])
+def test_a_description_that_lies_allocates_nothing(file: bytes) -> None:
+    sizes: list[int] = []
+
+    class Recording(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            sizes.append(size or 0)
+            return super().read(size)
+
+    with pytest.raises(UnusableFile, match="damaged: it ends too early"):
+        unpack(Recording(file), len(file), key="key", origin=ORIGIN)
+    assert max(sizes) <= len(file) - DIGEST_BYTES

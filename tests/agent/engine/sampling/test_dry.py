@@ -1,0 +1,97 @@
+"""Repeats found as tokens come, against looking at the whole window each time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.sampling.dry import DryPenalty
+from arriero.agent.engine.sampling.sampling import Breakers, Dry
+
+SIZE = 8
+
+
+def penalties(dry: Dry, tokens: list[int], num_prompt: int = 0) -> dict[int, float]:
+    repetition = DryPenalty(dry, tokens[:num_prompt])
+    for token in tokens[num_prompt:]:
+        repetition.accept(token)
+    row = np.zeros(SIZE, np.float32)
+    repetition.apply(row)
+    return {token: -float(row[token]) for token in range(SIZE) if row[token]}
+
+
+def plainly(dry: Dry, tokens: list[int]) -> dict[int, float]:
+    window = tokens[-dry.penalty_last_n :] if dry.penalty_last_n else []
+    limit = unbroken(window, dry.breakers)
+    found: dict[int, int] = {}
+    for place in range(len(window) - 1):
+        length = 0
+        while (
+            length <= place
+            and length < limit
+            and window[place - length] == window[len(window) - 1 - length]
+        ):
+            length += 1
+        if length >= dry.allowed_length and len(window) > dry.allowed_length <= limit:
+            token = window[place + 1]
+            found[token] = max(found.get(token, 0), length)
+    return {
+        token: dry.multiplier * dry.base ** (length - dry.allowed_length)
+        for token, length in found.items()
+        if () not in dry.breakers.get(token, ())
+    }
+
+
+def unbroken(window: list[int], breakers: Breakers) -> int:
+    """The last place that begins a whole breaker decides, and the longest one that begins there."""
+    for place in reversed(range(len(window))):
+        ends = [
+            place + 1 + len(tail)
+            for tail in breakers.get(window[place], ())
+            if tuple(window[place + 1 : place + 1 + len(tail)]) == tail
+        ]
+        if ends:
+            return len(window) - max(ends)
+    return len(window)
+
+
+TOKENS = st.lists(st.integers(0, 3), max_size=40)
+
+
+@given(
+    tokens=TOKENS,
+    num_prompt=st.integers(0, 40),
+    allowed_length=st.integers(0, 4),
+    penalty_last_n=st.integers(0, 20),
+    breakers=st.sampled_from([{}, {3: ((),)}, {2: ((1,), (1, 0)), 3: ((3,),)}]),
+)
+def test_repeats_are_those_of_the_whole_window(
+    tokens: list[int], num_prompt: int, allowed_length: int, penalty_last_n: int, breakers: Breakers
+) -> None:
+    dry = Dry(
+        multiplier=1.0,
+        base=2.0,
+        allowed_length=allowed_length,
+        penalty_last_n=penalty_last_n,
+        breakers=breakers,
+    )
+    assert penalties(dry, tokens, num_prompt) == plainly(dry, tokens)
+
+
+def test_a_longer_repeat_costs_more() -> None:
+    dry = Dry(multiplier=0.5, base=3.0, allowed_length=2)
+    assert penalties(dry, [1, 2, 3, 4, 1]) == {}
+    assert penalties(dry, [1, 2, 3, 4, 1, 2]) == {3: 0.5}
+    assert penalties(dry, [1, 2, 3, 4, 1, 2, 3]) == {4: 1.5}
+
+
+def test_a_breaker_ends_a_repeat_and_is_never_penalised() -> None:
+    dry = Dry(multiplier=1.0, allowed_length=2, breakers={4: ((),)})
+    assert penalties(dry, [1, 4, 2, 3, 1, 4, 2]) == {}
+    assert penalties(dry, [1, 2, 4, 1, 2]) == {}
+
+
+@pytest.mark.parametrize("base", [1.0, 1.75])
+def test_no_repeat_is_too_long(base: float) -> None:
+    dry = Dry(multiplier=1.0, base=base, penalty_last_n=1000)
+    assert np.isfinite(penalties(dry, [1] * 1000)[1])

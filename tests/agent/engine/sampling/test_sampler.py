@@ -1,0 +1,403 @@
+"""How tokens are chosen: as asked, and as llama.cpp's own samplers choose them."""
+
+import ctypes
+from collections import Counter
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.sampling.breakers import BreakerFinder
+from arriero.agent.engine.sampling.dry import DryPenalty
+from arriero.agent.engine.sampling.filters import Row
+from arriero.agent.engine.sampling.sampler import Sampler
+from arriero.agent.engine.sampling.sampling import Dry, Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+
+PROMPT = (40, 50, 60, 70)
+
+
+def new(prompt: tuple[int, ...] = PROMPT, **choices: Any) -> NewSequence:
+    return NewSequence(
+        id=SequenceId(1),
+        prompt=prompt,
+        max_tokens=None,
+        sampling=Sampling(**{"seed": 1, "temperature": 0, **choices}),
+    )
+
+
+def row_of(size: int, *, scale: float = 1.0, seed: int = 0) -> Row:
+    return (scale * np.random.default_rng(seed).standard_normal(size)).astype(np.float32)
+
+
+def choose(row: Row, prompt: tuple[int, ...] = PROMPT, **choices: Any) -> int:
+    """The first token of a new sequence."""
+    return Sampler(new(prompt, **choices), BareVocab(row.size)).choose(row.copy())
+
+
+class BareVocab:
+    """As much of a vocabulary as a sampler looks at."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.end_tokens = frozenset({2, 5})
+        self.suppressed_tokens = frozenset({7})
+
+
+class NoSuppression(BareVocab):
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.suppressed_tokens = frozenset()
+
+
+ROW = row_of(200)
+BEST = int(ROW.argmax())
+
+
+def test_the_best_is_taken_where_nothing_else_can_be() -> None:
+    assert choose(ROW) == BEST
+    for narrow in (
+        {"top_k": 1},
+        {"temperature": 1e-3},
+        {"top_k": 0, "top_p": 1e-6},
+        {"top_k": 0, "top_p": 1.0, "min_p": 1.0},
+    ):
+        assert choose(ROW, **{"temperature": 1.0, **narrow}) == BEST
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_a_bias_forbids_and_demands(temperature: float) -> None:
+    choices = {"temperature": temperature}
+    assert choose(ROW, logit_bias=((BEST, -100.0),), **choices) != BEST
+    assert choose(ROW, logit_bias=((123, 100.0),), **choices) == 123
+
+
+def test_a_bias_outside_the_vocabulary_does_nothing() -> None:
+    assert choose(ROW, logit_bias=((10**9, 100.0), (-1, 100.0))) == BEST
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_ignored_end_tokens_are_never_chosen(temperature: float) -> None:
+    wanted = {"logit_bias": ((5, 100.0),), "temperature": temperature}
+    assert choose(ROW, **wanted) == 5
+    assert choose(ROW, ignore_eos=True, **wanted) not in (2, 5)
+
+
+def test_what_the_model_suppresses_is_never_chosen() -> None:
+    assert choose(ROW, logit_bias=((7, 100.0),)) == BEST
+
+
+def test_penalties_look_at_the_prompt() -> None:
+    prompt = (*PROMPT, *[123] * 60)
+    wanted = {"logit_bias": ((123, 100.0),)}
+    assert choose(ROW, prompt, **wanted) == 123
+    assert choose(ROW, prompt, frequency_penalty=2.0, **wanted) != 123
+    # Beyond the last `penalty_last_n` tokens they are forgotten.
+    assert choose(ROW, prompt, frequency_penalty=2.0, penalty_last_n=9, **wanted) == 123
+
+
+def test_penalties_look_at_what_was_chosen() -> None:
+    choices = {"logit_bias": ((123, 100.0),), "presence_penalty": 2.0, "repeat_penalty": 10.0}
+    sampler = Sampler(new((), penalty_last_n=2, **choices), BareVocab(ROW.size))
+    row = np.zeros_like(ROW)
+    row[[123, 50, 60]] = (-90, 9, 8)
+    tokens = [sampler.choose(row.copy()) for _ in range(5)]
+    assert tokens == [123, 50, 60, 123, 50]
+
+
+def test_the_same_seed_gives_the_same_tokens() -> None:
+    choices = {"temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    seeds = [0, 1, 2**32 - 1, *range(2, 20)]
+    first = [choose(ROW, seed=seed, **choices) for seed in seeds]
+    assert first == [choose(ROW, seed=seed, **choices) for seed in seeds]
+    assert len(set(first)) > 10
+
+
+# ---- against llama.cpp's own chain
+
+
+def entries_of(row: Row) -> Any:
+    """llama.cpp's candidates."""
+    entries = np.zeros(row.size, [("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+    entries["id"], entries["logit"] = np.arange(row.size), row
+    return entries
+
+
+def array_of(entries: Any) -> Any:
+    kind = ctypes.POINTER(llama_cpp.llama_token_data)
+    return llama_cpp.llama_token_data_array(
+        data=ctypes.cast(entries.ctypes.data, kind), size=entries.size, selected=-1, sorted=False
+    )
+
+
+class Chain:
+    """llama.cpp's samplers in the order of its `common_sampler`."""
+
+    def __init__(self, sequence: NewSequence, size: int) -> None:
+        sampling = sequence.sampling
+        params = llama_cpp.llama_sampler_chain_default_params()
+        self._chain = llama_cpp.llama_sampler_chain_init(params)
+        never = (7, 2, 5) if sampling.ignore_eos else (7,)
+        biases = [*sampling.logit_bias, *((token, -np.inf) for token in never)]
+        entries = (llama_cpp.llama_logit_bias * len(biases))(*biases)
+        self._add(llama_cpp.llama_sampler_init_logit_bias(size, len(biases), entries))
+        if sampling.mirostat:
+            self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+            self._add(_mirostat(sampling, size))
+            return
+        penalties = llama_cpp.llama_sampler_init_penalties(
+            size,
+            sampling.penalty_last_n,
+            sampling.repeat_penalty,
+            sampling.frequency_penalty,
+            sampling.presence_penalty,
+        )
+        self._add(penalties)
+        for token in sequence.prompt[-sampling.penalty_last_n :]:
+            llama_cpp.llama_sampler_accept(penalties, token)
+        if sampling.dry is not None:
+            dry = _dry(sampling.dry)
+            self._add(dry)
+            for token in sequence.prompt:
+                llama_cpp.llama_sampler_accept(dry, token)
+        self._add(llama_cpp.llama_sampler_init_top_n_sigma(sampling.top_n_sigma))
+        self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
+        self._add(llama_cpp.llama_sampler_init_typical(sampling.typical_p, 1))
+        self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
+        self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
+        self._add(
+            llama_cpp.llama_sampler_init_xtc(
+                sampling.xtc_probability, sampling.xtc_threshold, 1, sampling.seed
+            )
+        )
+        self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+        self._add(llama_cpp.llama_sampler_init_dist(sampling.seed))
+
+    def choose(self, row: Row) -> tuple[int, dict[int, float]]:
+        """The next token, and the probabilities it was drawn by."""
+        entries = entries_of(row)
+        array = array_of(entries)
+        llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
+        # XTC moves the array's beginning.
+        first = ctypes.addressof(array.data.contents) - entries.ctypes.data
+        left = entries[first // entries.itemsize :][: array.size]
+        token = int(left["id"][array.selected])
+        llama_cpp.llama_sampler_accept(self._chain, token)
+        return token, dict(zip(left["id"].tolist(), left["p"].tolist(), strict=True))
+
+    def free(self) -> None:
+        llama_cpp.llama_sampler_free(self._chain)
+
+    def _add(self, sampler: Any) -> None:
+        llama_cpp.llama_sampler_chain_add(self._chain, sampler)
+
+
+def _mirostat(sampling: Sampling, size: int) -> Any:
+    seed, tau, eta = sampling.seed, sampling.mirostat_tau, sampling.mirostat_eta
+    if sampling.mirostat == 1:
+        return llama_cpp.llama_sampler_init_mirostat(size, seed, tau, eta, 100)
+    return llama_cpp.llama_sampler_init_mirostat_v2(seed, tau, eta)
+
+
+def _dry(dry: Dry) -> Any:
+    return llama_cpp.llama_sampler_init_dry(
+        None, dry.multiplier, dry.base, dry.allowed_length, dry.penalty_last_n, None, 0
+    )
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "penalties": {"repeat_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.2},
+    "rewards": {"repeat_penalty": 0.7, "presence_penalty": -1.0, "penalty_last_n": 7},
+    "biases": {"logit_bias": ((9, 8.0), (20, -3.0)), "ignore_eos": True},
+    "hot": {"temperature": 3.0, "top_p": 0.99, "min_p": 0.001},
+    "cold": {"temperature": 0.01},
+    "one": {"top_k": 1},
+    "many": {"top_k": 1000},
+    "no top-k": {"top_k": 0},
+    "top-p only": {"top_k": 0, "min_p": 0.0, "top_p": 0.9},
+    "min-p only": {"top_k": 0, "top_p": 1.0},
+    "no filter": {"top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "typical": {"top_k": 20, "typical_p": 0.5},
+    "typical alone": {"top_k": 20, "typical_p": 0.7, "top_p": 1.0, "min_p": 0.0},
+    "typical and min-p": {"top_k": 20, "typical_p": 0.9, "top_p": 1.0, "min_p": 0.02},
+    "sigma": {"top_n_sigma": 1.0},
+    "sigma alone": {"top_n_sigma": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.1},
+    "xtc always": {"xtc_probability": 1.0, "xtc_threshold": 0.05, "temperature": 2.0},
+    "xtc alone": {"xtc_probability": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "xtc off": {"xtc_probability": 1.0, "xtc_threshold": 0.6},
+    "dry": {"dry": Dry(multiplier=4.0, allowed_length=1)},
+    "dry of all": {"dry": Dry(multiplier=0.5, base=1.0, allowed_length=0, penalty_last_n=20)},
+    "dry and penalties": {"dry": Dry(multiplier=2.0, base=3.0), "repeat_penalty": 1.3},
+    "mirostat": {"mirostat": 1},
+    "mirostat, surprising": {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
+    "mirostat 2": {"mirostat": 2},
+    "mirostat 2, hot": {"mirostat": 2, "mirostat_tau": 2.0, "temperature": 3.0},
+}
+
+
+@pytest.mark.parametrize("size", [33, 5000, 40_001])
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
+    prompt = (*range(10, 30), *range(10, 20), *range(10, 13))
+    sequence = new(prompt, **{"seed": 4711, "temperature": 0.8, **CHOICES[name]})
+    chain, sampler = Chain(sequence, size), Sampler(sequence, BareVocab(size))
+    try:
+        for seed in range(40):
+            row = row_of(size, scale=5, seed=seed)
+            token, _ = chain.choose(row)
+            assert sampler.choose(row) == token
+    finally:
+        chain.free()
+
+
+@pytest.mark.parametrize("texts", [("\n", ":"), ("the slot", "<|im_end|>"), ("at", "balancer is")])
+def test_dry_breaks_where_llama_cpp_does(vocab: LlamaVocab, texts: tuple[str, ...]) -> None:
+    said = "the slot is free: the slot is at the balancer. the slot is free: the balancer is at "
+    tokens = vocab.tokenize(said * 2 + "<|im_end|>the slot", add_special=False, parse_special=True)
+    breakers = BreakerFinder(vocab).find(texts)
+    ours = DryPenalty(Dry(multiplier=1.0, allowed_length=1, breakers=breakers), ())
+    theirs = llama_cpp.llama_sampler_init_dry(
+        vocab.handle,
+        *(1.0, 1.75, 1, 64),
+        (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts)),
+        len(texts),
+    )
+    for token in tokens:
+        llama_cpp.llama_sampler_accept(theirs, token)
+        ours.accept(token)
+        entries = entries_of(np.zeros(vocab.size, np.float32))
+        llama_cpp.llama_sampler_apply(theirs, ctypes.byref(array_of(entries)))
+        row = np.zeros(vocab.size, np.float32)
+        ours.apply(row)
+        np.testing.assert_allclose(row, entries["logit"], rtol=1e-5)
+    llama_cpp.llama_sampler_free(theirs)
+
+
+WITHOUT_HISTORY = ("defaults", "biases", "hot", "cold", "one", "many", "no top-k", "no filter")
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_HISTORY, "typical", "sigma", "xtc always"])
+def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
+    sequence = new(**{"temperature": 0.8, **CHOICES[name]})
+    chain, sampler = Chain(sequence, ROW.size), Sampler(sequence, BareVocab(ROW.size))
+    _, wanted = chain.choose(ROW)
+    chain.free()
+    num_draws = 20_000
+    counts = Counter(sampler.choose(ROW.copy()) for _ in range(num_draws))
+    assert counts.keys() <= wanted.keys()
+    for token, probability in wanted.items():
+        spread = (probability * (1 - probability) / num_draws) ** 0.5
+        assert abs(counts[token] / num_draws - probability) <= 5 * spread + 1e-5
+
+
+FILTERS = ("typical", "typical alone", "xtc always", "sigma", "mirostat", "mirostat 2")
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_without_temperature_the_best_of_what_is_left_is_taken(name: str) -> None:
+    sequence = new(**{"seed": 3, **CHOICES[name], "temperature": 0})
+    chain, sampler = Chain(sequence, 5000), Sampler(sequence, BareVocab(5000))
+    try:
+        for seed in range(20):
+            row = row_of(5000, scale=5, seed=seed)
+            token, _ = chain.choose(row)
+            assert sampler.choose(row) == token
+    finally:
+        chain.free()
+
+
+def test_xtc_draws_where_there_is_a_choice() -> None:
+    """A row that leaves one candidate draws nothing from XTC's own generator."""
+    sequence = new(**{"temperature": 0.8, **CHOICES["xtc"]})
+    chain, sampler = Chain(sequence, 500), Sampler(sequence, BareVocab(500))
+    try:
+        for seed in range(40):
+            row = row_of(500, scale=2, seed=seed)
+            row[9] += 50 * (seed % 2)
+            token, _ = chain.choose(row)
+            assert sampler.choose(row) == token
+    finally:
+        chain.free()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", CHOICES)
+def test_broken_logits_break_nothing(name: str, value: float) -> None:
+    sampler = Sampler(new(**{"temperature": 0.8, **CHOICES[name]}), BareVocab(1000))
+    row = np.zeros(1000, np.float32)
+    for broken in (slice(3, 4), slice(None)):
+        row[broken] = value
+        assert 0 <= sampler.choose(row.copy()) < 1000
+
+
+SAMPLERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.sampled_from([0, 0.5, 3.0]),
+        "top_k": st.sampled_from([0, 1, 40, 10_000]),
+        "top_p": st.sampled_from([0.001, 0.9, 1.0]),
+        "min_p": st.sampled_from([0.0, 0.05, 1.0]),
+        "typical_p": st.sampled_from([0.001, 0.5, 0.999]),
+        "top_n_sigma": st.sampled_from([0.001, 1.0, 50.0]),
+        "xtc_probability": st.just(1.0),
+        "xtc_threshold": st.sampled_from([0.0, 0.1, 0.5]),
+        "repeat_penalty": st.just(1.5),
+        "dry": st.just(Dry(multiplier=5.0, allowed_length=0)),
+        "mirostat": st.sampled_from([1, 2]),
+        "mirostat_tau": st.sampled_from([0.0, 5.0, 100.0]),
+    },
+)
+
+
+@given(
+    samplers=SAMPLERS,
+    size=st.sampled_from([1, 2, 50, 3000]),
+    num_allowed=st.integers(1, 20),
+    scale=st.sampled_from([0.0, 1.0, 30.0]),
+    seed=st.integers(0, 99),
+)
+def test_what_is_forbidden_is_never_chosen_by_any_samplers(
+    samplers: dict[str, Any], size: int, num_allowed: int, scale: float, seed: int
+) -> None:
+    sampler = Sampler(new((0, 0, 0), **samplers, seed=seed), NoSuppression(size))
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        row = (scale * rng.standard_normal(size)).astype(np.float32)
+        allowed = rng.choice(size, min(num_allowed, size), replace=False)
+        masked = np.full(size, -np.inf, np.float32)
+        masked[allowed] = row[allowed]
+        assert sampler.choose(masked) in allowed
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-30])
+def test_a_tiny_temperature_takes_the_best(temperature: float) -> None:
+    row = np.array([0.0, -1e30, 2.0, 1.999, *[-50.0] * 100], np.float32)
+    sampler = Sampler(new(temperature=temperature), BareVocab(row.size))
+    assert {sampler.choose(row.copy()) for _ in range(20)} == {2}
+
+
+# ---- log-probabilities
+
+
+def test_log_probabilities_are_those_before_anything_was_done_to_the_row() -> None:
+    size = 1000
+    row = row_of(size, scale=5)
+    wide = row.astype(np.float64)
+    wanted = wide - wide.max() - np.log(np.exp(wide - wide.max()).sum())
+    choices = {"temperature": 2.0, "repeat_penalty": 3.0, "logit_bias": ((123, 100.0),)}
+    plain = Sampler(new(**choices), BareVocab(size))
+    asking = Sampler(new(**choices, top_log_probs=3), BareVocab(size))
+    tokens = [asking.choose(row.copy()) for _ in range(2)]
+    assert tokens == [plain.choose(row.copy()) for _ in range(2)]
+    found = asking.take_log_probs()
+    assert [each.token for each in found] == tokens
+    for each in found:
+        assert each.log_prob == pytest.approx(wanted[each.token], abs=1e-5)
+        assert [token for token, _ in each.top] == np.argsort(-wide)[:3].tolist()
+    assert asking.take_log_probs() == plain.take_log_probs() == ()

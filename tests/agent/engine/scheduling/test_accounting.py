@@ -1,0 +1,168 @@
+"""Steps that worked. More of what follows from them is in the scheduler's tests."""
+
+from dataclasses import replace
+
+from arriero.agent.engine.scheduling.progress import Progress
+from arriero.agent.engine.sequence import SequenceId, SequenceOutput
+from arriero.agent.engine.step import Clear, Save, Step
+from tests.agent.engine.fake_engine import END_TOKEN
+from tests.agent.engine.setting import Setting
+
+
+def account(setting: Setting, step: Step, *tokens: int) -> list[SequenceOutput]:
+    last = setting.tally.now
+    setting.tally.passed(0.1, len(setting.queue.running))
+    outputs = setting.accounting.account(step, tokens, 0.1, last)
+    setting.memory.check_integrity()
+    return outputs
+
+
+def test_everybody_gets_the_token_of_its_run() -> None:
+    setting = Setting()
+    first, second = setting.add(1, 5, 6), setting.add(2, 7)
+    step = setting.planner.plan()
+    assert account(setting, step, 8, 9) == [
+        SequenceOutput(SequenceId(1), (8,)),
+        SequenceOutput(SequenceId(2), (9,)),
+    ]
+    assert (first.history, second.history) == ([5, 6, 8], [7, 9])
+    assert (first.num_computed, second.num_computed) == (2, 1)
+
+
+def test_an_end_token_ends_without_being_given_out() -> None:
+    setting = Setting()
+    one = setting.add(1, 5, 6)
+    (output,) = account(setting, setting.planner.plan(), END_TOKEN)
+    assert output == SequenceOutput(one.id, (), one.end("stop"))
+    assert setting.queue.running == {}
+    assert setting.memory.num_kept == 2
+
+
+def test_the_last_token_comes_with_the_end() -> None:
+    setting = Setting()
+    one = setting.add(1, 5, 6, max_tokens=1)
+    (output,) = account(setting, setting.planner.plan(), 7)
+    assert output == SequenceOutput(one.id, (7,), one.end("length"))
+
+
+def test_who_is_finishing_takes_its_next_token_for_the_end() -> None:
+    setting = Setting()
+    one = setting.add(1, 5)
+    step = setting.planner.plan()
+    one.is_finishing = True
+    (output,) = account(setting, step, 7)
+    assert output == SequenceOutput(one.id, (), one.end("stop"))
+
+
+def test_an_end_says_what_there_is_to_save() -> None:
+    setting = Setting()
+    one = setting.add(1, 5, 6, max_tokens=1, save_as="key")
+    step = setting.planner.plan()
+    account(setting, step, 7)
+    assert setting.accounting.saves == [Save(one.id, step.runs[0].slot, (5, 6))]
+
+
+def test_who_was_dropped_gains_nothing() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    step = setting.planner.plan()
+    setting.queue.dropped.add(step.runs[0].slot)
+    assert account(setting, step, 7) == []
+
+
+def test_waiting_for_others_prompts_is_a_stall() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    account(setting, setting.planner.plan(), 7)
+    setting.add(2, *[6] * 20)
+    account(setting, setting.planner.plan(), 7, 8)
+    summary = setting.tally.summary(
+        num_running=2, num_waiting=0, num_cells=100, used=0, kept=0, parked=0
+    )
+    assert sum(summary.stalls) == 1
+    assert summary.stall_seconds > 0
+
+
+def drafting(setting: Setting, *draft: int) -> Step:
+    """The next step, in which somebody has drafted a continuation."""
+    step = setting.planner.plan()
+    run = step.runs[0]
+    drafted = replace(run, tokens=(*run.tokens, *draft), num_drafted=len(draft))
+    return replace(step, runs=(drafted, *step.runs[1:]), num_drafted=len(draft))
+
+
+def generating(setting: Setting, *, max_tokens: int | None = None) -> Progress:
+    one = setting.add(1, 5, 6, max_tokens=max_tokens)
+    account(setting, setting.planner.plan(), 7)
+    return one
+
+
+def test_a_draft_is_taken_as_far_as_it_is_right() -> None:
+    setting = Setting()
+    one = generating(setting)
+    step = drafting(setting, 8, 9, 10)
+    assert account(setting, step, 8, 11) == [SequenceOutput(one.id, (8, 11))]
+    assert (one.history, one.num_computed) == ([5, 6, 7, 8, 11], 4)
+    assert setting.memory.length(step.runs[0].slot) == 4
+    assert setting.planner.plan().edits == (Clear(step.runs[0].slot, 4),)
+
+
+def test_a_draft_that_is_right_gives_one_token_more() -> None:
+    setting = Setting()
+    one = generating(setting)
+    step = drafting(setting, 8, 9)
+    assert account(setting, step, 8, 9, 10) == [SequenceOutput(one.id, (8, 9, 10))]
+    assert one.num_computed == 5
+    assert setting.planner.plan().edits == ()
+
+
+def test_an_end_token_after_a_draft_comes_with_what_was_right() -> None:
+    setting = Setting()
+    one = generating(setting)
+    (output,) = account(setting, drafting(setting, 8, 9), 8, END_TOKEN)
+    assert output == SequenceOutput(one.id, (8,), one.end("stop"))
+    assert setting.memory.num_kept == 4
+
+
+def test_only_what_was_said_is_kept_and_saved() -> None:
+    setting = Setting()
+    one = setting.add(1, 5, 6, max_tokens=3, save_as="key")
+    account(setting, setting.planner.plan(), 7)
+    step = drafting(setting, 8, 9)
+    (output,) = account(setting, step, 8, 11)
+    assert output == SequenceOutput(one.id, (8, 11), one.end("length"))
+    assert setting.accounting.saves == [Save(one.id, step.runs[0].slot, (5, 6, 7, 8))]
+    assert setting.memory.num_kept == 4
+
+
+def test_who_is_finishing_or_dropped_takes_nothing_of_a_draft() -> None:
+    for is_dropped in (False, True):
+        setting = Setting()
+        one = generating(setting)
+        step = drafting(setting, 8, 9)
+        one.is_finishing = True
+        if is_dropped:
+            setting.queue.dropped.add(step.runs[0].slot)
+        outputs = account(setting, step, 8, 9, 10)
+        assert outputs == ([] if is_dropped else [SequenceOutput(one.id, (), one.end("stop"))])
+        assert setting.memory.num_used == 3
+
+
+def test_every_run_takes_its_own_tokens() -> None:
+    setting = Setting()
+    generating(setting)
+    setting.add(2, 20, 21)
+    step = drafting(setting, 8, 9)
+    first, second = account(setting, step, 8, 10, 22)
+    assert (first.tokens, second.tokens) == ((8, 10), (22,))
+
+
+def test_every_gain_says_what_was_counted_so_far() -> None:
+    setting = Setting()
+    setting.add(1, 5, 6)
+    (first,) = account(setting, setting.planner.plan(), 7)
+    (second,) = account(setting, setting.planner.plan(), 8)
+    assert first.stats is not None
+    assert second.stats is not None
+    assert (first.stats.completion_tokens, second.stats.completion_tokens) == (1, 2)
+    assert (first.stats.decode_seconds, second.stats.decode_seconds) == (None, 0.1)

@@ -1,0 +1,110 @@
+"""What the next step computes. More of it is in the scheduler's tests."""
+
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.step import Clear, Run, Step
+from tests.agent.engine.setting import Setting
+
+
+def step_of(setting: Setting) -> Step:
+    """The next step, which works; everybody's next token is 7."""
+    step = setting.planner.plan()
+    tokens = tuple(7 for run in step.runs if run.samples for _ in (0, *run.draft))
+    setting.accounting.account(step, tokens, 0.1, 0.0)
+    return step
+
+
+def test_generating_sequences_come_first() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    step_of(setting)
+    setting.add(2, 6, 6)
+    step = step_of(setting)
+    assert step.runs == (
+        Run(SequenceId(1), 1, 1, (7,), True),
+        Run(SequenceId(2), 0, 0, (6, 6), True),
+    )
+    assert (step.num_generating, step.num_prompt_tokens) == (1, 2)
+
+
+def test_who_is_last_by_rank_makes_room() -> None:
+    setting = Setting(num_cells=30)
+    first, second = setting.add(1, *[5] * 10, priority=1), setting.add(2, *[6] * 4)
+    first_slot = 1
+    for one in (first, second):  # as if there had been room for both
+        slot = setting.queue.begin(one)
+        setting.memory.enter(slot, one.history, setting.memory.find(one.history, 1))
+    step_of(setting)
+    setting.memory.lower_limit(0)
+    step = step_of(setting)
+    assert [run.slot for run in step.runs] == [first_slot]
+    assert Clear(0) in step.edits
+    assert setting.queue.waiting == [second]
+    assert second.num_computed == 0
+
+
+def repeating(setting: Setting) -> Step:
+    """The step after everybody said 7 often enough for it to be drafted."""
+    for _ in range(6):
+        step = step_of(setting)
+    return step
+
+
+def test_drafts_follow_the_last_token() -> None:
+    setting = Setting(max_draft=3)
+    setting.add(1, 5)
+    step = repeating(setting)
+    (run,) = step.runs
+    assert run.tokens == (7, 7, 7, 7)[: 1 + run.num_drafted]
+    assert run.num_drafted == step.num_drafted > 0
+    assert step.size == 1 + step.num_drafted
+
+
+def test_drafts_take_only_cells_that_are_free() -> None:
+    setting = Setting(max_draft=3, num_cells=40)
+    setting.add(1, *[5] * 20, max_tokens=1)
+    step_of(setting)
+    assert setting.memory.num_kept == 20
+    setting.add(2, 6)
+    num_drafted = 0
+    while (num_free := setting.memory.num_free) > 0:
+        step = step_of(setting)
+        assert step.num_drafted <= max(0, num_free - 1)
+        assert setting.memory.num_kept == 20
+        num_drafted += step.num_drafted
+    assert num_drafted > 0
+
+
+def test_prompts_keep_what_they_need_of_the_cells() -> None:
+    setting = Setting(max_draft=3, num_cells=150)
+    setting.add(1, 5)
+    assert repeating(setting).num_drafted
+    setting.add(2, *[6] * 60)
+    step_of(setting)
+    setting.memory.lower_limit(10)
+    step = setting.planner.plan()
+    assert (step.num_generating, step.num_prompt_tokens, step.num_drafted) == (1, 9, 0)
+
+
+def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:
+    setting = Setting()
+    setting.add(1, *range(10, 22), scores_prompt=True)
+    assert step_of(setting).runs == (
+        Run(SequenceId(1), 1, 0, tuple(range(10, 18)), False, scored=tuple(range(11, 19))),
+    )
+    setting.add(2, *range(30, 42), scores_prompt=True)
+    assert step_of(setting).runs == (
+        Run(SequenceId(1), 1, 8, tuple(range(18, 22)), True, scored=(19, 20, 21)),
+        Run(SequenceId(2), 0, 0, (30, 31, 32, 33), False, scored=(31, 32, 33, 34)),
+    )
+
+
+def test_what_is_computed_again_is_not_explained_again() -> None:
+    setting = Setting()
+    one = setting.add(1, *range(10, 22), scores_prompt=True)
+    step_of(setting)
+    setting.planner.retreat(1)
+    assert step_of(setting).runs == (
+        Run(
+            SequenceId(1), 1, 0, tuple(one.history[:12]), True, scored=(19, 20, 21), first_scored=8
+        ),
+    )

@@ -1,0 +1,95 @@
+"""Steps that end in time."""
+
+from random import Random
+
+import pytest
+
+from arriero.agent.engine.scheduling.prefill_budget import (
+    FIRST_CHUNK,
+    MIN_CHUNK,
+    PATIENCE,
+    PrefillBudget,
+)
+
+MAX_STALL = 0.5
+
+
+def q06(num_generating: int, num_prompt_tokens: int) -> float:
+    """What a step of a model of 0.6 billion weights was measured to take on two cores."""
+    if not num_prompt_tokens:
+        return 0.024 + 0.0095 * num_generating
+    if not num_generating:
+        return 0.04 + 0.0052 * num_prompt_tokens
+    return q06(num_generating, 0) + 0.0056 * num_prompt_tokens
+
+
+def run(
+    budget: PrefillBudget, num_generating: int, num_pending: int, noise: float = 1.0
+) -> tuple[int, float]:
+    count = (
+        min(num_pending, budget.prompt_tokens(num_generating, num_pending)) if num_pending else 0
+    )
+    seconds = q06(num_generating, count) * noise
+    budget.cost.observe(num_generating=num_generating, num_prompt_tokens=count, seconds=seconds)
+    return count, seconds
+
+
+def test_the_first_prompt_gets_little_and_then_what_patience_allows() -> None:
+    budget = PrefillBudget(batch_size=2048, max_stall=MAX_STALL)
+    assert run(budget, 0, 5000)[0] == FIRST_CHUNK
+    steps = [run(budget, 0, 5000) for _ in range(5)]
+    assert all(0.8 * PATIENCE < seconds < PATIENCE for _, seconds in steps)
+
+
+def test_no_stream_waits_longer_than_promised() -> None:
+    random = Random(3)
+    budget = PrefillBudget(batch_size=2048, max_stall=MAX_STALL)
+    run(budget, 0, 500)
+    longest = 0.0
+    for step in range(400):
+        num_generating = random.randint(1, 8)
+        noise = random.uniform(0.95, 1.05)
+        if step % 7:
+            count = budget.prompt_tokens(num_generating, 3000)
+            seconds = q06(0, count) * noise
+            budget.cost.observe(num_generating=0, num_prompt_tokens=count, seconds=seconds)
+            longest = max(longest, seconds)
+        else:
+            run(budget, num_generating, 0, noise)
+    assert 0.8 * MAX_STALL < longest < MAX_STALL
+
+
+def test_a_busy_machine_for_a_moment_does_not_shrink_what_is_read_for_long() -> None:
+    budget = PrefillBudget(batch_size=2048, max_stall=MAX_STALL)
+    for _ in range(20):
+        run(budget, 0, 5000)
+        run(budget, 7, 0)
+    usual = budget.prompt_tokens(7, 5000)
+    for _ in range(2):
+        run(budget, 7, 0, 5)
+        run(budget, 0, 5000, 5)
+    assert budget.prompt_tokens(7, 5000) > usual / 2
+
+
+def test_prompts_advance_however_slow_the_steps_are() -> None:
+    budget = PrefillBudget(batch_size=2048, max_stall=0.01)
+    run(budget, 0, 500)
+    run(budget, 4, 0)
+    assert budget.prompt_tokens(4, 602) == MIN_CHUNK
+    assert budget.prompt_tokens(4, 2) == 2
+
+
+@pytest.mark.parametrize("num_generating", [0, 4])
+def test_never_more_than_the_batch_holds(num_generating: int) -> None:
+    budget = PrefillBudget(batch_size=20, max_stall=1e9)
+    for _ in range(20):
+        run(budget, num_generating, 500)
+    assert budget.prompt_tokens(num_generating, 500) <= 20 - num_generating
+
+
+def test_drafts_get_the_rest_of_the_batch_or_a_part_of_the_prompts_room() -> None:
+    budget = PrefillBudget(batch_size=100, max_stall=MAX_STALL)
+    assert budget.drafted_tokens(4, 0, 0) == 96
+    assert budget.drafted_tokens(4, 300, 40) == 10
+    assert budget.drafted_tokens(4, 300, MIN_CHUNK + 1) == 1
+    assert budget.drafted_tokens(4, 300, MIN_CHUNK) == 0

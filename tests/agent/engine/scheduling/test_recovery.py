@@ -1,0 +1,96 @@
+"""Steps that did not work. How sequences live through them is in the scheduler's tests."""
+
+from dataclasses import replace
+
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.step import Clear
+from arriero.shared.errors import EngineFailed
+from tests.agent.engine.setting import Setting
+
+
+def test_a_step_that_did_not_fit_is_followed_by_a_smaller_one() -> None:
+    setting = Setting()
+    setting.add(1, *[5] * 20)
+    assert setting.recovery.make_room(setting.planner.plan()) == []
+    assert setting.memory.num_available == 10
+    assert setting.planner.plan().num_prompt_tokens == 10
+
+
+def test_one_cell_is_believed_in_as_long_as_there_are_several() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    setting.add(2, 6)
+    step = setting.planner.plan()
+    alone = replace(step, runs=step.runs[:1], num_prompt_tokens=1)
+    assert setting.recovery.make_room(alone) == []
+    assert setting.memory.num_available == 1
+    assert len(setting.planner.plan().runs) == 1
+
+
+def test_who_has_no_room_alone_has_failed() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    step = setting.planner.plan()
+    (output,) = setting.recovery.make_room(step)
+    assert output.end is not None
+    assert isinstance(output.end.reason, EngineFailed)
+    assert "even alone" in str(output.end.reason)
+    assert setting.queue.running == {}
+
+
+def test_what_an_interrupted_step_wrote_is_cleared() -> None:
+    setting = Setting()
+    setting.add(1, 5, 6)
+    step = setting.planner.plan()
+    setting.recovery.take_back(step)
+    again = setting.planner.plan()
+    assert again.runs == step.runs
+    assert again.edits == (Clear(step.runs[0].slot, 0),)
+
+
+def test_where_no_suffix_can_be_cleared_everything_is_computed_again() -> None:
+    setting = Setting(can_share=False)
+    one = setting.add(1, 5, 6)
+    step = setting.planner.plan()
+    setting.recovery.take_back(step)
+    assert setting.queue.waiting == [one]
+    assert setting.planner.plan().edits == (Clear(step.runs[0].slot),)
+
+
+def test_what_could_not_be_loaded_is_read_and_its_client_told() -> None:
+    setting = Setting()
+    stored = StoredPrompt((5, 6, 7), b"torn")
+    one = setting.add(1, 5, 6, 7, 8, stored=stored)
+    step = setting.planner.plan()
+    slot = step.runs[0].slot
+    assert one.num_cached == 3
+    (output,) = setting.recovery.read_instead(step, (slot,))
+    assert [notice.code for notice in output.notices] == ["stored_prompt_unusable"]
+    assert one.num_cached == 0
+    assert setting.planner.plan().num_prompt_tokens == 4
+
+
+def test_nobody_is_told_of_a_load_that_nobody_wants_any_more() -> None:
+    setting = Setting()
+    setting.add(1, 5, 6, 7, 8, stored=StoredPrompt((5, 6, 7), b"torn"))
+    step = setting.planner.plan()
+    slot = step.runs[0].slot
+    setting.queue.dropped.add(slot)
+    assert setting.recovery.read_instead(step, (slot,)) == []
+    assert not setting.queue.waiting
+    setting.queue.check_integrity()
+
+
+def test_a_failed_step_ends_those_in_it_who_are_still_wanted() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    setting.add(2, 6)
+    step = setting.planner.plan()
+    setting.queue.dropped.add(step.runs[0].slot)
+    (output,) = setting.recovery.fail(step, "no")
+    assert output.id == SequenceId(2)
+    assert output.end is not None
+    assert str(output.end.reason) == "no"
+    assert setting.queue.running == {}
+    setting.queue.check_integrity()

@@ -1,0 +1,32 @@
+"""What can never run is told why."""
+
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.refusal import refusal
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
+from arriero.shared.errors import InvalidRequest, PromptTooLong
+
+
+def make(length: int, shift: ContextShift | None = None) -> NewSequence:
+    return NewSequence(
+        id=SequenceId(1),
+        prompt=(5,) * length,
+        max_tokens=None,
+        sampling=Sampling(seed=0),
+        shift=shift,
+    )
+
+
+def test_a_prompt_needs_tokens() -> None:
+    assert isinstance(refusal(make(0), 8), InvalidRequest)
+    assert isinstance(refusal(make(0, ContextShift(1, 1)), 8), InvalidRequest)
+
+
+def test_a_prompt_leaves_room_for_an_answer() -> None:
+    assert refusal(make(7), 8) is None
+    error = refusal(make(8), 8)
+    assert isinstance(error, PromptTooLong)
+    assert "8 tokens; this slot holds 8" in error.message
+
+
+def test_a_prompt_that_may_be_shifted_is_never_too_long() -> None:
+    assert refusal(make(100, ContextShift(1, 1)), 8) is None

@@ -1,0 +1,332 @@
+"""The planner under random arrivals, drops, durations and bad steps.
+
+Every sequence ends exactly once with the tokens it would get alone, whatever happens around it;
+the engine underneath checks positions, slots, ceilings and capacity at each step.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.step import Aborted, Failed, NoRoom, NotLoaded
+from arriero.shared.errors import EngineFailed, PromptTooLong
+from tests.agent.engine.fake_engine import (
+    END_TOKEN,
+    VOCAB_SIZE,
+    FakeEngine,
+    echoing,
+    next_token,
+    run_alone,
+    score_of,
+    state_of,
+)
+
+
+class Lives(RuleBasedStateMachine):
+    """Random arrivals, drops and bad steps over an engine that checks every rule."""
+
+    context_size = 24
+    slots = 3
+    following = staticmethod(next_token)
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=40,
+            num_holders=6,
+            most_parked=30,
+            is_compact=True,
+        )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = self.make_engine()
+        self.scheduler = Scheduler(
+            slots=self.slots,
+            context_size=self.context_size,
+            max_stall=0.5,
+            end_tokens=frozenset({END_TOKEN}),
+            capacity=self.engine.capacity,
+        )
+        self.sequences: dict[int, NewSequence] = {}
+        self.tokens: dict[int, list[int]] = defaultdict(list)
+        self.scores: dict[int, list[LogProbs]] = defaultdict(list)
+        self.ends: dict[int, object] = {}
+        self.dropped: set[int] = set()
+        self.finished: set[int] = set()
+        self.failed: set[int] = set()
+        self.elapsed = 0.01
+
+    @rule(
+        length=st.integers(1, 24),
+        family=st.integers(0, 2),
+        own=st.integers(0, 23),
+        max_tokens=st.none() | st.integers(0, 12),
+        priority=st.integers(-1, 1),
+        kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"])
+        | st.sampled_from(["scored", "scored prefill"]),
+    )
+    def add(
+        self,
+        *,
+        length: int,
+        family: int,
+        own: int,
+        max_tokens: int | None,
+        priority: int,
+        kind: str,
+    ) -> None:
+        """A prompt of one of three families, which share a beginning; `own` is where it departs."""
+        number = len(self.sequences)
+        prompt = [1 + (7 * family + i * i) % (VOCAB_SIZE - 1) for i in range(length)]
+        prompt[own:] = [1 + (token + number) % (VOCAB_SIZE - 1) for token in prompt[own:]]
+        self.give(tuple(prompt), max_tokens, priority, kind)
+
+    @precondition(lambda self: self.ends)
+    @rule(data=st.data(), more=st.integers(1, 4))
+    def follow_up(self, data: st.DataObject, more: int) -> None:
+        """A further turn: an ended sequence's tokens, and more."""
+        number = data.draw(st.sampled_from(sorted(self.ends)))
+        prompt = (*self.sequences[number].prompt, *self.tokens[number], *range(1, more + 1))
+        self.give(prompt[: self.context_size - 1], None, 0, "plain")
+
+    def give(
+        self, prompt: tuple[int, ...], max_tokens: int | None, priority: int, kind: str
+    ) -> None:
+        sequence = NewSequence(
+            id=SequenceId(len(self.sequences)),
+            prompt=prompt,
+            max_tokens=max_tokens,
+            sampling=Sampling(seed=0, temperature=0),
+            priority=priority,
+        )
+        stored = prompt[:-2] or prompt
+        match kind:
+            case "shift":
+                most = 60 if max_tokens is None else max_tokens
+                sequence = replace(sequence, shift=ContextShift(3, 4), max_tokens=most)
+            case "prefill" if len(prompt) < self.context_size:
+                sequence = replace(sequence, prefill_only=True)
+            case "stored":
+                sequence = replace(sequence, stored=StoredPrompt(stored, state_of(stored)))
+            case "torn":
+                sequence = replace(sequence, stored=StoredPrompt(stored, b"torn"))
+            case "scored":
+                sequence = replace(sequence, scores_prompt=True)
+            case "scored prefill" if len(prompt) < self.context_size:
+                sequence = replace(sequence, scores_prompt=True, prefill_only=True)
+            case "save":
+                sequence = replace(sequence, save_as="key")
+        self.sequences[sequence.id] = sequence
+        self.scheduler.add(sequence)
+
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        self.drop_one(data.draw(st.sampled_from(sorted(self.sequences))))
+
+    def drop_one(self, number: int) -> None:
+        self.scheduler.drop(SequenceId(number))
+        self.dropped.add(number)
+
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.sequences)))
+        self.scheduler.finish(SequenceId(number))
+        if number not in self.ends:
+            self.finished.add(number)
+
+    @rule(seconds=st.sampled_from([0.001, 0.05, 0.4, 3.0]))
+    def clock(self, seconds: float) -> None:
+        self.elapsed = seconds
+
+    @rule(count=st.integers(1, 6))
+    def good_steps(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+
+    @precondition(lambda self: self.sequences and not self.scheduler.is_idle)
+    @rule(data=st.data())
+    def drop_during_step(self, data: st.DataObject) -> None:
+        self.step(dropping=data.draw(st.sampled_from(sorted(self.sequences))))
+
+    @precondition(lambda self: not self.scheduler.is_idle)
+    @rule(outcome=st.sampled_from([NoRoom(), Aborted(), Failed("no")]))
+    def bad_step(self, outcome: Failed | Aborted | NoRoom) -> None:
+        self.engine.fail_next(outcome)
+        self.step()
+        self.engine.fail_no_more()
+
+    @rule()
+    def lose_parked(self) -> None:
+        self.engine.lose_parked()
+
+    def step(self, dropping: int | None = None) -> None:
+        step = self.scheduler.plan()
+        if step is None:
+            return
+        num_used = self.scheduler.statistics().num_cells_used
+        outcome = self.engine.execute(step)
+        if not isinstance(outcome, NotLoaded):
+            assert self.engine.num_cells_after_edits == num_used, "cells nobody accounts for"
+        if isinstance(outcome, Failed) or (isinstance(outcome, NoRoom) and len(step.runs) == 1):
+            self.failed |= {run.id for run in step.runs}
+        if dropping is not None:
+            self.drop_one(dropping)
+        for output in self.scheduler.commit(step, outcome, self.elapsed):
+            self.take(output)
+        for save in self.scheduler.saves:
+            assert self.engine.save(save.slot, len(save.tokens)) == state_of(save.tokens)
+            whole = (*self.sequences[save.id].prompt, *self.tokens[save.id])
+            assert save.tokens in (whole, whole[:-1])
+        self.scheduler.check_integrity()
+
+    def take(self, output: SequenceOutput) -> None:
+        assert output.id not in self.ends, "something after the end"
+        assert output.id not in self.dropped, "something after the drop"
+        self.tokens[output.id] += output.tokens
+        self.scores[output.id] += output.prompt_log_probs
+        if output.tokens:
+            self.check_scores(self.sequences[output.id])
+        if output.end is not None:
+            self.ends[output.id] = output.end.reason
+            assert output.end.stats.completion_tokens == len(self.tokens[output.id])
+
+    def check_scores(self, sequence: NewSequence) -> None:
+        """All of a prompt is explained before its answer begins, whoever computed it before."""
+        prompt = sequence.prompt if sequence.scores_prompt else ()
+        expected = [score_of(prompt[:i], prompt[i]) for i in range(1, len(prompt))]
+        assert self.scores[sequence.id] == expected
+
+    @invariant()
+    def prefixes_of_the_run_alone_tokens(self) -> None:
+        for number, tokens in self.tokens.items():
+            alone, _ = run_alone(self.sequences[number], self.context_size, self.following)
+            assert tuple(tokens) == alone[: len(tokens)]
+
+    def teardown(self) -> None:
+        most = 100 + 40 * self.context_size * len(self.sequences)
+        for _ in range(most):
+            if self.scheduler.is_idle:
+                break
+            self.step()
+        assert self.scheduler.is_idle, "it never comes to rest"
+        for number, sequence in self.sequences.items():
+            if number in self.dropped:
+                continue
+            reason = self.ends[number]
+            if isinstance(reason, EngineFailed):
+                assert number in self.failed
+            elif isinstance(reason, PromptTooLong):
+                assert len(sequence.prompt) >= self.context_size
+            elif number in self.finished:
+                assert reason in ("stop", "length")
+            else:
+                expected = run_alone(sequence, self.context_size, self.following)
+                if sequence.max_tokens != 0 or sequence.prefill_only:
+                    self.check_scores(sequence)
+                assert (tuple(self.tokens[number]), reason) == expected
+
+
+class TightLives(Lives):
+    """So few cells that hardly two sequences fit."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=5,
+            num_cells=self.context_size,
+            num_holders=4,
+        )
+
+
+class DeceivedLives(Lives):
+    """The engine has fewer cells than it says."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=30,
+            believed_cells=60,
+        )
+
+
+class LonelyLives(Lives):
+    """A model that can neither share nor give up a suffix."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=40,
+            can_share=False,
+        )
+
+
+class SpeculatingLives(Lives):
+    """What comes next is often what followed before, and is drafted."""
+
+    following = staticmethod(echoing)
+    context_size = 48
+    batch_size = 12
+    most_mixed = 12
+    num_cells = 120
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=self.batch_size,
+            most_mixed=self.most_mixed,
+            num_cells=self.num_cells,
+            num_holders=6,
+            most_parked=30,
+            is_compact=True,
+            max_draft=4,
+            following=self.following,
+        )
+
+
+class TightSpeculatingLives(SpeculatingLives):
+    """Hardly ever are there cells for drafts."""
+
+    batch_size = most_mixed = 6
+    num_cells = 60
+
+
+class TurnTakingLives(SpeculatingLives):
+    """Little is read beside generating sequences."""
+
+    most_mixed = 3
+
+
+MACHINES = (
+    *(Lives, TightLives, DeceivedLives, LonelyLives),
+    *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives),
+)
+
+TestLives = Lives.TestCase
+TestTightLives = TightLives.TestCase
+TestDeceivedLives = DeceivedLives.TestCase
+TestLonelyLives = LonelyLives.TestCase
+TestSpeculatingLives = SpeculatingLives.TestCase
+TestTightSpeculatingLives = TightSpeculatingLives.TestCase
+TestTurnTakingLives = TurnTakingLives.TestCase
+for one in MACHINES:
+    one.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+del one

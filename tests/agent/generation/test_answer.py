@@ -1,0 +1,290 @@
+from typing import Any
+
+import pytest
+
+from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
+from arriero.agent.generation.answer import Answer, rates
+from arriero.agent.generation.prepared import Echo, Prepared, Reading
+from arriero.shared.errors import EngineFailed, to_wire
+from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
+from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused
+
+R = RequestId("r")
+READ = PromptRead(id=R, prompt_tokens=30, cached_tokens=10)
+PIECES = [b"Hello", b" w\xc3", b"\xb6rld", b"STOP"]
+
+
+def stats(num_tokens: int) -> SequenceStats:
+    return SequenceStats(
+        prompt_tokens=30,
+        cached_tokens=10,
+        completion_tokens=num_tokens,
+        prefill_tokens=20,
+        prefill_seconds=0.5,
+        decode_seconds=2.0,
+    )
+
+
+def make(*stop: str) -> Answer:
+    prepared = Prepared(
+        prompt=tuple(range(30)), sampling=Sampling(seed=1), max_tokens=None, stop=stop
+    )
+    return Answer(R, prepared, PIECES.__getitem__)
+
+
+def output(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
+    return SequenceOutput(SequenceId(1), tokens, end, stats=stats(5))
+
+
+def test_tokens_become_pieces_at_once_even_without_text() -> None:
+    answer = make()
+    assert answer.take(output(0)) == [READ, Piece(id=R, text="Hello", tokens=(0,))]
+    assert answer.take(output(1)) == [Piece(id=R, text=" w", tokens=(1,))]
+    assert answer.take(output(2)) == [Piece(id=R, text="örld", tokens=(2,))]
+    assert not answer.is_over
+
+
+def test_the_end_comes_after_the_last_piece_with_usage_and_rates() -> None:
+    answer = make()
+    assert answer.take(output(0, end=SequenceEnd("length", stats(5)))) == [
+        READ,
+        Piece(id=R, text="Hello", tokens=(0,)),
+        Ended(
+            id=R,
+            finish_reason="length",
+            usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=1),
+            rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
+        ),
+    ]
+    assert answer.is_over
+
+
+def test_text_that_was_held_back_comes_before_the_end() -> None:
+    answer = make("Hello world")
+    assert answer.take(output(0)) == [READ, Piece(id=R, text="", tokens=(0,))]
+    held, end = answer.take(output(end=SequenceEnd("stop", stats(1))))
+    assert held == Piece(id=R, text="Hello")
+    assert isinstance(end, Ended)
+
+
+def test_a_stop_string_ends_the_answer_before_the_engine_does() -> None:
+    answer = make("STOP")
+    _, piece, end = answer.take(output(0, 3, 2))
+    assert piece == Piece(id=R, text="Hello", tokens=(0, 3))
+    assert end == Ended(
+        id=R,
+        finish_reason="stop",
+        stop_string="STOP",
+        usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=2),
+        rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
+    )
+    assert answer.is_over
+
+
+def test_a_stop_string_in_the_last_token_is_the_reason() -> None:
+    *_, end = make("STOP").take(output(3, end=SequenceEnd("length", stats(1))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"
+
+
+def test_an_error_ends_the_answer() -> None:
+    answer = make()
+    error = EngineFailed("the step failed")
+    assert answer.take(output(end=SequenceEnd(error, stats(0)))) == [
+        Refused(id=R, error=to_wire(error))
+    ]
+    assert answer.is_over
+
+
+def test_notices_come_before_what_follows_them() -> None:
+    answer = make()
+    noticed = SequenceOutput(
+        SequenceId(1), (0,), notices=(Notice("n_discard_clamped", "too many"),)
+    )
+    assert answer.take(noticed) == [
+        Noticed(id=R, code="n_discard_clamped", message="too many"),
+        Piece(id=R, text="Hello", tokens=(0,)),
+    ]
+
+
+def test_cancelling_keeps_what_was_gained() -> None:
+    answer = make()
+    answer.take(output(0))
+    assert answer.cancel() == Ended(
+        id=R,
+        finish_reason="cancelled",
+        usage=Usage(prompt_tokens=30, cached_tokens=10, completion_tokens=1),
+        rates=Rates(prefill_tokens_per_second=40.0, decode_tokens_per_second=2.0),
+    )
+    assert answer.is_over
+
+
+def test_what_was_cancelled_before_it_said_anything_has_no_rates() -> None:
+    ended = make().cancel()
+    assert (ended.usage, ended.rates) == (Usage(prompt_tokens=30), Rates())
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "has_end_token", "decode_rate"),
+    [
+        # The last prefill step gave the first of five tokens: four steps in two seconds.
+        (5, False, 2.0),
+        # The end-of-generation token took a fifth step and is not among the five.
+        (5, True, 2.5),
+        (1, False, None),
+        (0, True, None),
+    ],
+)
+def test_decode_rate_counts_the_steps_that_generated(
+    num_tokens: int, has_end_token: bool, decode_rate: float | None
+) -> None:
+    found = rates(stats(num_tokens), has_end_token=has_end_token)
+    assert found.decode_tokens_per_second == decode_rate
+
+
+def test_rates_without_such_steps_are_not_available() -> None:
+    nothing = SequenceStats(
+        prompt_tokens=8,
+        cached_tokens=0,
+        completion_tokens=4,
+        prefill_tokens=0,
+        prefill_seconds=None,
+        decode_seconds=0.0,
+    )
+    assert rates(nothing, has_end_token=False) == Rates()
+    assert rates(None, has_end_token=False) == Rates()
+
+
+QWEN = Reading(
+    family=family_named("qwen"),
+    is_thinking=False,
+    tools=Tools([{"type": "function", "function": {"name": "now"}}]),
+    shown={7: b"<think>"},
+)
+SPOKEN = {1: b"hm", 2: b"</think>", 3: b'<tool_call>{"name": "now"}', 7: b"", 8: b"STOP"}
+
+
+def reading_answer(*stop: str) -> Answer:
+    prepared = Prepared(
+        prompt=(0,), sampling=Sampling(seed=1), max_tokens=None, stop=stop, reading=QWEN
+    )
+    return Answer(R, prepared, SPOKEN.__getitem__)
+
+
+def test_control_tokens_show_where_they_are_markers_and_reasoning_is_counted() -> None:
+    answer = reading_answer()
+    _, *items = (item for token in (7, 1, 2) for item in answer.take(output(token)))
+    assert "".join(item.text for item in items if item.kind == "reasoning") == "hm"
+    (end,) = answer.take(output(end=SequenceEnd("stop", stats(3))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"
+    assert end.usage.reasoning_tokens == 3
+
+
+@pytest.mark.parametrize(("reason", "finish"), [("stop", "tool_calls"), ("length", "length")])
+def test_an_answer_that_calls_ends_with_its_calls(reason: Any, finish: str) -> None:
+    answer = reading_answer()
+    *_, end = answer.take(output(3, end=SequenceEnd(reason, stats(1))))
+    assert isinstance(end, Ended)
+    assert end.finish_reason == finish
+
+
+def test_what_a_marker_might_have_been_comes_before_a_stop_strings_end() -> None:
+    answer = reading_answer("STOP")
+    *_, held, end = answer.take(output(1, 8))
+    assert isinstance(held, Piece)
+    assert isinstance(end, Ended)
+    assert end.finish_reason == "stop"
+
+
+def explaining(*stop: str) -> Answer:
+    sampling = Sampling(seed=1, top_log_probs=0)
+    prepared = Prepared(prompt=(0,), sampling=sampling, max_tokens=None, stop=stop)
+    return Answer(R, prepared, PIECES.__getitem__)
+
+
+def explained(*tokens: int, end: SequenceEnd | None = None) -> SequenceOutput:
+    log_probs = tuple(LogProbs(token, -1.0) for token in tokens)
+    return SequenceOutput(SequenceId(1), tokens, end, log_probs=log_probs)
+
+
+def tokens_told(items: list[Any]) -> list[int]:
+    return [each.chosen.token for item in items for each in getattr(item, "log_probs", ()) or ()]
+
+
+def test_log_probabilities_of_what_a_stop_string_cut_off_are_not_told() -> None:
+    answer = explaining("STOP")
+    assert tokens_told(answer.take(explained(0))) == [0]
+    assert tokens_told(answer.take(explained(3, 0))) == []
+    assert answer.is_over
+
+
+def test_log_probabilities_wait_with_the_text_that_is_held_back() -> None:
+    answer = explaining(" wörldly")
+    assert tokens_told(answer.take(explained(0, 1))) == [0]
+    assert tokens_told(answer.take(explained(2))) == []
+    *held, _ = answer.take(explained(end=SequenceEnd("length", stats(3))))
+    assert tokens_told(held) == [1, 2]
+
+
+def test_log_probabilities_are_told_of_an_unfinished_character() -> None:
+    answer = explaining()
+    items = answer.take(explained(0, 1, end=SequenceEnd("length", stats(2))))
+    assert tokens_told(items) == [0, 1]
+
+
+def test_log_probabilities_that_nobody_asked_for_are_not_told() -> None:
+    prepared = Prepared(prompt=(0,), sampling=Sampling(seed=1), max_tokens=None, stop=())
+    (piece,) = Answer(R, prepared, PIECES.__getitem__).take(explained(0))
+    assert isinstance(piece, Piece)
+    assert piece.log_probs is None
+
+
+def test_a_prompt_that_is_explained_comes_first_and_its_answers_end_token_last() -> None:
+    prepared = Prepared(
+        prompt=(0, 3),
+        sampling=Sampling(seed=1, top_log_probs=0),
+        max_tokens=None,
+        stop=(),
+        echo=Echo("given"),
+    )
+    answer = Answer(R, prepared, PIECES.__getitem__)
+    first = SequenceOutput(SequenceId(1), prompt_log_probs=(LogProbs(3, -0.5),))
+    chosen = TokenLogProbs(LogProb(0, b"Hello", -1.0))
+    assert answer.take(first) == [
+        Piece(
+            id=R,
+            text="given",
+            kind="prompt",
+            log_probs=(
+                TokenLogProbs(LogProb(0, b"Hello")),
+                TokenLogProbs(LogProb(3, b"STOP", -0.5)),
+            ),
+        )
+    ]
+    end = SequenceEnd("stop", stats(1))
+    last = SequenceOutput(
+        SequenceId(1), (0,), end, log_probs=(LogProbs(0, -1.0), LogProbs(3, -2.0))
+    )
+    read, *pieces, ended = answer.take(last)
+    assert isinstance(read, PromptRead)
+    assert pieces == [
+        Piece(id=R, text="Hello", tokens=(0,), log_probs=(chosen,)),
+        Piece(id=R, text="", log_probs=(TokenLogProbs(LogProb(3, b"STOP", -2.0)),)),
+    ]
+    assert isinstance(ended, Ended)
+    assert ended.usage.completion_tokens == 1
+
+
+def test_how_long_the_prompt_is_comes_once_and_not_of_a_failure() -> None:
+    answer = make()
+    early = SequenceOutput(SequenceId(1), notices=(Notice("x", "y"),))
+    assert [item.type for item in answer.take(early)] == ["noticed"]
+    told = [*answer.take(output(0)), *answer.take(output(1))]
+    assert [item for item in told if isinstance(item, PromptRead)] == [READ] == told[:1]
+    failed = make().take(output(end=SequenceEnd(EngineFailed("no"), stats(0))))
+    assert [item.type for item in failed] == ["refused"]

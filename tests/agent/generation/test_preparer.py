@@ -1,0 +1,363 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.families.family import ChatFamily
+from arriero.agent.chat.templates.chat_templates import TemplateSource
+from arriero.agent.engine.loaded_model import FillIn
+from arriero.agent.engine.prompt_store.prompt_store import PromptStore
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import ContextShift
+from arriero.agent.generation.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.preparer import MIN_KEPT, Preparer
+from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
+from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
+from tests.agent.fakes import BOS, ByteVocab, byte_model
+from tests.agent.saying import demo_model, fits
+
+MESSAGES = (ChatMessage(role="user", content="hi"),)
+
+
+def make(template: str | None = "{{ messages[0].content }}", *, adds_bos: bool = True) -> Preparer:
+    return Preparer(byte_model(template, adds_bos=adds_bos), 16, draw_seed=lambda: 99)
+
+
+def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
+    return preparer.prepare(GenerateRequest(**fields)).prompt
+
+
+class TestPrompt:
+    def test_token_ids_stand_as_they_are(self) -> None:
+        assert prompt(make(), prompt=(7, BOS, 8)) == (7, BOS, 8)
+
+    def test_what_is_told_of_a_prompt_that_is_explained(self) -> None:
+        def echo(**fields: Any) -> Echo | None:
+            return make().prepare(GenerateRequest(logprobs=True, **fields)).echo
+
+        assert echo(prompt="hi") is None
+        assert echo(prompt="hi", prompt_logprobs=True) == Echo("hi")
+        assert echo(prompt=(7, 8), prompt_logprobs=True) == Echo(None)
+        assert echo(messages=MESSAGES, prompt_logprobs=True) == Echo(None)
+
+    def test_token_ids_that_are_not_there_are_refused(self) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt=(7, 258))
+        assert caught.value.field == "prompt[1]"
+        with pytest.raises(InvalidRequest):
+            prompt(make(), prompt=())
+
+    def test_what_stands_between_is_asked_for_with_the_models_own_tokens(self) -> None:
+        vocab = ByteVocab()
+        vocab.fill_in = FillIn(300, 301, 302)
+        preparer = Preparer(replace(byte_model(), vocab=vocab), 16)
+        found = prompt(preparer, prompt="<s>a", suffix="b")
+        assert found == (BOS, 300, *b"<s>a", 301, *b"b", 302)
+        assert prompt(preparer, prompt=(9,), suffix="b") == (BOS, 300, 9, 301, *b"b", 302)
+
+    def test_a_suffix_is_refused_where_the_model_never_learnt_it(self) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt="a", suffix="b")
+        assert caught.value.field == "suffix"
+
+    def test_raw_text_stands_as_it_is(self) -> None:
+        assert prompt(make(), prompt="{{x}}") == (BOS, *b"{{x}}")
+
+    def test_messages_go_through_the_template(self) -> None:
+        assert prompt(make("[{{ messages[0].content }}]"), messages=MESSAGES) == (BOS, *b"[hi]")
+
+    @pytest.mark.parametrize("fields", [{"prompt": "<s>hi"}, {"messages": MESSAGES}])
+    def test_there_are_never_two_beginnings(self, fields: dict[str, Any]) -> None:
+        preparer = make("{{ bos_token }}{{ messages[0].content }}")
+        assert prompt(preparer, **fields) == (BOS, *b"hi")
+
+    def test_the_longest_leaves_room_for_one_token(self) -> None:
+        assert len(prompt(make(), prompt="x" * 14)) == 15
+
+    @pytest.mark.parametrize(
+        ("field", "fields"),
+        [
+            ("prompt", {"prompt": "x" * 15}),
+            ("messages", {"messages": (ChatMessage(role="user", content="x" * 15),)}),
+        ],
+    )
+    def test_one_that_does_not_fit_is_refused_with_both_counts(
+        self, field: str, fields: dict[str, Any]
+    ) -> None:
+        with pytest.raises(PromptTooLong) as caught:
+            prompt(make(), **fields)
+        assert caught.value.field == field
+        assert "16 tokens long" in caught.value.message
+        assert "at most 15 fit into this agent's context of 16" in caught.value.message
+
+    def test_one_that_may_be_shifted_is_never_too_long(self) -> None:
+        assert len(prompt(make(), prompt="x" * 30, n_discard=4)) == 31
+
+    @pytest.mark.parametrize(
+        ("field", "fields"), [("prompt", {"prompt": ""}), ("messages", {"messages": MESSAGES})]
+    )
+    def test_nothing_is_refused(self, field: str, fields: dict[str, Any]) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make("", adds_bos=False), **fields)
+        assert caught.value.field == field
+
+    @pytest.mark.parametrize(
+        "extra", [{"tools": ({},)}, {"thinking": True}, {"chat_template_kwargs": {"a": 1}}]
+    )
+    def test_what_only_a_template_understands_needs_messages(self, extra: dict[str, Any]) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            prompt(make(), prompt="x", **extra)
+        assert [caught.value.field] == list(extra)
+
+
+class TestTemplate:
+    def test_a_model_without_one_takes_prompts_only(self) -> None:
+        preparer = make(None)
+        assert preparer.template_issue == "the model has no chat template; send `prompt` instead"
+        assert prompt(preparer, prompt="x") == (BOS, *b"x")
+        with pytest.raises(NotSupported, match="has no chat template"):
+            prompt(preparer, messages=MESSAGES)
+
+    def test_one_that_does_not_compile_takes_prompts_only(self) -> None:
+        preparer = make("{% if %}")
+        assert preparer.template_issue is not None
+        assert prompt(preparer, prompt="x") == (BOS, *b"x")
+        with pytest.raises(NotSupported, match="does not compile: line 1"):
+            prompt(preparer, messages=MESSAGES)
+
+    def test_the_request_decides_how_it_ends(self) -> None:
+        preparer = make("{{ messages[-1].content }}{{ '|' if add_generation_prompt }}{{ end }}")
+        assert prompt(preparer, messages=MESSAGES) == (BOS, *b"hi|")
+        assert prompt(preparer, messages=MESSAGES, add_generation_prompt=False) == (BOS, *b"hi")
+        variables = {"end": "!"}
+        assert prompt(preparer, messages=MESSAGES, chat_template_kwargs=variables) == (
+            BOS,
+            *b"hi|!",
+        )
+        begun = (*MESSAGES, ChatMessage(role="assistant", content="so"))
+        assert prompt(preparer, messages=begun, continue_final_message=True) == (BOS, *b"so")
+
+    def test_the_operators_takes_the_place_of_the_models(self) -> None:
+        given = TemplateSource("given <tool_call>")
+        preparer = Preparer(byte_model("{% if %}"), 99, template=given)
+        assert preparer.template_issue is None
+        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES))
+        assert prepared.prompt == (BOS, *b"given <tool_call>")
+        assert prepared.reading is not None
+        assert prepared.reading.family.name == "qwen"
+
+    def test_one_that_compiles_is_no_issue(self) -> None:
+        assert make().template_issue is None
+
+
+class TestToolsIgnored:
+    TOOLS = ({"type": "function", "function": {"name": "f"}},)
+
+    @staticmethod
+    def codes(template: str, **fields: Any) -> list[str]:
+        preparer = Preparer(replace(demo_model(), chat_template=template), 256)
+        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields))
+        return [notice.code for notice in prepared.notices]
+
+    def test_is_told_where_the_template_says_nothing_of_tools(self) -> None:
+        assert self.codes("<tool_call>", tools=self.TOOLS) == ["tools_ignored"]
+        assert self.codes("<tool_call>{{ tools }}", tools=self.TOOLS) == []
+
+    @pytest.mark.parametrize(
+        "fields", [{}, {"tool_choice": "none"}, {"tool_choice": "required"}], ids=str
+    )
+    def test_is_not_told_where_nothing_is_lost(self, fields: dict[str, Any]) -> None:
+        tools = self.TOOLS if fields else None
+        assert self.codes("<tool_call>", tools=tools, **fields) == []
+
+
+class TestSampling:
+    def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
+        prepared = make().prepare(GenerateRequest(prompt="x"))
+        assert prepared == Prepared(
+            prompt=(BOS, *b"x"), sampling=Sampling(seed=99), max_tokens=None, stop=()
+        )
+
+    def test_everything_that_was_asked_for(self) -> None:
+        prepared = make().prepare(
+            GenerateRequest(
+                prompt="x",
+                max_tokens=7,
+                temperature=0.0,
+                top_k=1,
+                top_p=0.5,
+                min_p=0.25,
+                repeat_penalty=1.5,
+                presence_penalty=-1.0,
+                frequency_penalty=2.0,
+                seed=0,
+                logit_bias={"65": -100.0, "7": 1.5},
+                stop=("a", "b"),
+                ignore_eos=True,
+            )
+        )
+        assert (prepared.max_tokens, prepared.stop) == (7, ("a", "b"))
+        assert prepared.sampling == Sampling(
+            temperature=0.0,
+            top_k=1,
+            top_p=0.5,
+            min_p=0.25,
+            repeat_penalty=1.5,
+            presence_penalty=-1.0,
+            frequency_penalty=2.0,
+            seed=0,
+            logit_bias=((65, -100.0), (7, 1.5)),
+            ignore_eos=True,
+        )
+
+    def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:
+        with pytest.raises(InvalidRequest, match="no token 258; this model's ids go up to 257"):
+            make().prepare(GenerateRequest(prompt="x", logit_bias={"258": 1.0}))
+
+
+def test_a_stored_prompt_is_refused_where_none_is_kept() -> None:
+    with pytest.raises(NotSupported, match="--cache-dir") as caught:
+        prompt(make(), prompt="x", cache_key="k")
+    assert caught.value.field == "cache_key"
+
+
+class TestStored:
+    ORIGIN = Origin(
+        model=ModelIdentity(architecture="none", parameters=0, size_bytes=0, digest="d"),
+        engine="e",
+        cache="c",
+    )
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> PromptStore:
+        return PromptStore(tmp_path, limit_bytes=10_000, origin=self.ORIGIN)
+
+    def prepared(self, store: PromptStore, **fields: Any) -> Prepared:
+        preparer = Preparer(byte_model(), 16, store=store)
+        return preparer.prepare(GenerateRequest(prompt="hi", **fields))
+
+    def test_what_is_stored_under_the_key_is_loaded(self, store: PromptStore) -> None:
+        stored = StoredPrompt((BOS, *b"hi"), b"state")
+        store.save("k", stored)
+        assert self.prepared(store, cache_key="k").stored == stored
+        assert self.prepared(store, cache_key="other").stored is None
+        assert self.prepared(store).stored is None
+        assert self.prepared(store, cache_key="k").notices == ()
+
+    def test_what_cannot_be_used_is_told(self, store: PromptStore, tmp_path: Path) -> None:
+        store.save("k", StoredPrompt((1,), b"state"))
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(path.read_bytes()[:-1])
+        prepared = self.prepared(store, cache_key="k")
+        assert prepared.stored is None
+        (notice,) = prepared.notices
+        assert notice.code == "prompt_cache"
+        assert "damaged" in notice.message
+
+    def test_what_does_not_fit_into_the_context_is_told(self, store: PromptStore) -> None:
+        store.save("k", StoredPrompt((1,) * 16, b"state"))
+        assert self.prepared(store, cache_key="k").stored is not None
+        store.save("k", StoredPrompt((1,) * 17, b"state"))
+        prepared = self.prepared(store, cache_key="k")
+        assert prepared.stored is None
+        assert "17 tokens, more than this agent's context of 16" in prepared.notices[0].message
+
+    def test_nothing_is_loaded_for_what_is_refused(
+        self, store: PromptStore, tmp_path: Path
+    ) -> None:
+        store.save("k", StoredPrompt((1,), b"state"))
+        (path,) = tmp_path.iterdir()
+        os.utime(path, (5, 5))
+        with pytest.raises(InvalidRequest):
+            self.prepared(store, cache_key="k", logit_bias={"999": 1.0})
+        assert path.stat().st_mtime == 5
+
+
+class TestShift:
+    TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}!"
+    CHAT = (
+        ChatMessage(role="system", content="be kind"),
+        ChatMessage(role="user", content="hi"),
+    )
+
+    def shift(self, preparer: Preparer, **fields: Any) -> ContextShift | None:
+        return preparer.prepare(GenerateRequest(**fields)).shift
+
+    def test_none_unless_asked_for(self) -> None:
+        assert self.shift(make(), prompt="hi") is None
+
+    def test_of_a_prompt_the_first_few_tokens_stay(self) -> None:
+        assert self.shift(make(), prompt="hi", n_discard=7) == ContextShift(MIN_KEPT, 7)
+
+    def test_of_a_conversation_what_the_system_said_stays(self) -> None:
+        shift = self.shift(make(self.TEMPLATE), messages=self.CHAT, n_discard=7)
+        assert shift == ContextShift(len(b"<system>be kind") + 1, 7)
+
+    def test_a_template_that_wants_a_user_first_keeps_the_first_few(self) -> None:
+        wants_user = "{% if messages|length < 2 %}{{ raise_exception('no') }}{% endif %}"
+        shift = self.shift(make(wants_user + self.TEMPLATE), messages=self.CHAT, n_discard=7)
+        assert shift == ContextShift(MIN_KEPT, 7)
+
+
+class TestReading:
+    def reading(self, template: str, *, family: ChatFamily = "auto", **fields: Any) -> Reading:
+        model = byte_model(template)
+        preparer = Preparer(model, 1000, family=family)
+        found = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields)).reading
+        assert found is not None
+        return found
+
+    def test_the_template_shows_the_family(self) -> None:
+        assert self.reading("{% if false %}<tool_call>{% endif %}x").family.name == "qwen"
+
+    def test_the_family_can_be_named(self) -> None:
+        assert self.reading("<tool_call>", family="mistral").family.name == "mistral"
+
+    @pytest.mark.parametrize(
+        ("end", "is_thinking"), [("<think>\n", True), ("<think>\n</think>\n", False), ("x", False)]
+    )
+    def test_the_prompt_shows_whether_reasoning_is_open(self, end: str, is_thinking: bool) -> None:
+        template = f"{{# <think> #}}{{{{ {end!r} }}}}"
+        assert self.reading(template).is_thinking == is_thinking
+
+    def test_tools_are_seen_unless_they_must_not_be_called(self) -> None:
+        tools = ({"type": "function", "function": {"name": "f"}},)
+        template = "<tool_call>{{ tools }}"
+        seen = self.reading(template, tools=tools, tool_choice="auto").tools
+        assert seen is not None
+        assert seen.is_known("f")
+        assert self.reading(template, tools=tools, tool_choice="none").tools is None
+
+    def test_control_tokens_that_are_markers_show(self) -> None:
+        """The vocabulary's only control token that has a text is made a marker here."""
+        family = replace(family_named("command-r"), wrappers=("<s>", "ab"))
+        preparer = Preparer(byte_model("x"), 100)
+        assert preparer.markers(family, has_tools=False) == {BOS: b"<s>"}
+
+    def test_raw_prompts_and_plain_models_are_not_read(self) -> None:
+        assert make("<think>").prepare(GenerateRequest(prompt="x")).reading is None
+        assert make("x").prepare(GenerateRequest(messages=MESSAGES)).reading is None
+
+
+def test_compiled_grammars_are_counted() -> None:
+    preparer = Preparer(demo_model(), 256)
+    assert preparer.num_grammars == 0
+    grammar = RegexGrammar(type="regex", pattern="yes|no")
+    for prompt in ("Is it?", "Was it?"):
+        assert preparer.prepare(GenerateRequest(prompt=prompt, grammar=grammar)).constraint
+    assert preparer.num_grammars == 1
+
+
+def test_reasoning_that_the_prompt_has_closed_does_not_come_again() -> None:
+    preparer = Preparer(demo_model(), 256)
+    grammar = RegexGrammar(type="regex", pattern="yes|no")
+    for thinking, reasoned in ((True, True), (False, False), (None, False)):
+        request = GenerateRequest(messages=MESSAGES, grammar=grammar, thinking=thinking)
+        constraint = preparer.prepare(request).constraint
+        assert constraint is not None
+        assert fits(constraint, "yes")
+        assert fits(constraint, "<think>\nso\n</think>\n\nyes") == reasoned

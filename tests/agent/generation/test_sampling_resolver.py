@@ -1,0 +1,75 @@
+from typing import Any
+
+import pytest
+
+from arriero.agent.engine.sampling.sampling import Dry, Sampling
+from arriero.agent.generation.sampling_resolver import SamplingResolver
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import GenerateRequest
+from tests.agent.fakes import ByteVocab
+
+
+def sampling(**fields: Any) -> Sampling:
+    return SamplingResolver(ByteVocab()).sampling(GenerateRequest(prompt="x", **fields), 99)
+
+
+def test_what_is_not_said_is_left_to_its_default() -> None:
+    assert sampling() == Sampling(seed=99)
+    assert sampling(seed=0) == Sampling(seed=0)
+
+
+def test_everything_that_is_said() -> None:
+    fields: dict[str, Any] = {
+        "temperature": 0.0,
+        "top_k": 3,
+        "top_p": 0.5,
+        "min_p": 0.1,
+        "typical_p": 0.9,
+        "top_n_sigma": 1.5,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "repeat_penalty": 1.1,
+        "presence_penalty": -1.0,
+        "frequency_penalty": 2.0,
+        "mirostat": 2,
+        "mirostat_tau": 4.0,
+        "mirostat_eta": 0.2,
+        "ignore_eos": True,
+    }
+    expected = Sampling(**fields, seed=99, penalty_last_n=7, logit_bias=((65, -100.0),))
+    assert sampling(**fields, repeat_last_n=7, logit_bias={"65": -100.0}) == expected
+
+
+def test_dry_breaks_at_lines_and_marks_unless_told_otherwise() -> None:
+    breakers = dict.fromkeys(b'\n:"*', ((),))
+    assert sampling(dry_multiplier=0.8).dry == Dry(multiplier=0.8, breakers=breakers)
+    assert sampling(
+        dry_multiplier=0.8,
+        dry_base=2.0,
+        dry_allowed_length=5,
+        dry_penalty_last_n=9,
+        dry_sequence_breakers=(),
+    ).dry == Dry(multiplier=0.8, base=2.0, allowed_length=5, penalty_last_n=9)
+    # A control token goes by its name.
+    assert 257 in sampling(dry_multiplier=1.0, dry_sequence_breakers=("</s>",)).dry.breakers
+    assert sampling(dry_multiplier=0.0, dry_base=2.0).dry is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "num"),
+    [
+        ({}, None),
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 0}, 0),
+        ({"logprobs": True, "top_logprobs": 5}, 5),
+    ],
+)
+def test_how_many_log_probabilities_are_reported(fields: Any, num: int | None) -> None:
+    assert sampling(**fields).top_log_probs == num
+
+
+def test_a_bias_on_a_token_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        sampling(logit_bias={"258": 1.0})
+    assert caught.value.field == "logit_bias"
+    assert "up to 257" in caught.value.message

@@ -1,0 +1,132 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from arriero.agent.link.outbound import MAX_OUTBOX_FRAMES, Outbound, dial
+from arriero.shared.messages import MAX_FRAME_BYTES
+from tests.agent.fakes import FakeBalancer, Peer
+
+
+@pytest.fixture
+async def balancer() -> AsyncIterator[FakeBalancer]:
+    async with FakeBalancer.open() as balancer:
+        yield balancer
+
+
+async def pair(balancer: FakeBalancer) -> tuple[Outbound, Peer]:
+    return await dial(balancer.url), await balancer.peers.get()
+
+
+async def test_frames_are_text_and_keep_their_order(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    taken: list[str | bytes] = []
+    for number in range(5):
+        outbound.put(b"%d" % number)
+    outbound.close("done")
+    await peer.socket.send("hello")
+    await outbound.serve(taken.append)
+    assert [frame async for frame in peer.socket] == ["0", "1", "2", "3", "4"]
+    assert taken == ["hello"]
+    assert (peer.socket.close_code, peer.socket.close_reason) == (1000, "done")
+
+
+async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    outbound.close("done")
+    outbound.close("twice")
+    outbound.put(b"late")
+    await outbound.serve(lambda frame: None)
+    assert [frame async for frame in peer.socket] == []
+    assert outbound.why_closed == "done"
+
+
+async def test_a_long_reason_is_cut_at_a_whole_character(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    outbound.close("é" * 100)
+    await outbound.serve(lambda frame: None)
+    await peer.socket.wait_closed()
+    assert peer.socket.close_reason == "é" * 61
+
+
+async def test_the_other_sides_reason_is_known(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    await asyncio.gather(outbound.serve(lambda frame: None), peer.socket.close(reason="bye"))
+    assert outbound.why_closed == "bye"
+
+
+async def test_a_cut_line_ends_it(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    peer.socket.transport.abort()
+    await outbound.serve(lambda frame: None)
+    assert outbound.why_closed == "the other side closed the socket"
+
+
+async def test_a_peer_that_does_not_read_is_disconnected(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    peer.socket.transport.pause_reading()
+    frame = b"x" * 65536
+
+    async def flood() -> None:
+        while outbound.why_closed != "it does not read what it is sent":
+            for _ in range(MAX_OUTBOX_FRAMES // 4):
+                outbound.put(frame)
+            await asyncio.to_thread(lambda: None)
+
+    await asyncio.gather(outbound.serve(lambda frame: None), flood())
+    peer.socket.transport.abort()
+
+
+async def test_a_peer_that_holds_up_the_close_is_cut_off(balancer: FakeBalancer) -> None:
+    outbound = await dial(balancer.url, close_grace=0.05)
+    peer = await balancer.peers.get()
+    peer.socket.transport.pause_reading()
+    for _ in range(MAX_OUTBOX_FRAMES):
+        outbound.put(b"x" * 65536)
+    outbound.close("done")
+    await outbound.serve(lambda frame: None)
+    peer.socket.transport.abort()
+
+
+async def test_frames_of_a_mistake_in_taking_are_not_swallowed(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+
+    def take(frame: str | bytes) -> None:
+        raise ZeroDivisionError
+
+    await peer.socket.send("x")
+    with pytest.raises(ExceptionGroup) as caught:
+        await outbound.serve(take)
+    assert caught.group_contains(ZeroDivisionError)
+    peer.socket.transport.abort()
+
+
+async def test_a_frame_over_the_limit_ends_it(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    taken: list[str | bytes] = []
+    sending = asyncio.create_task(peer.socket.send("x" * (MAX_FRAME_BYTES + 1)))
+    await outbound.serve(taken.append)
+    await asyncio.gather(sending, return_exceptions=True)
+    assert taken == []
+    assert peer.socket.close_code == 1009
+
+
+async def test_nobody_there() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(OSError, match=r"\d"):
+            await dial(f"ws://127.0.0.1:{unused.getsockname()[1]}")
+
+
+async def test_somebody_else_there() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(InvalidStatus, match="404"):
+            await dial(f"ws://127.0.0.1:{port}")

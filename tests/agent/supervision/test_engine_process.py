@@ -1,0 +1,127 @@
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+from arriero.agent.settings import AgentSettings
+from arriero.agent.supervision.child import COMMAND
+from arriero.agent.supervision.engine_process import EXIT_ORPHANED
+from arriero.agent.supervision.supervisor_protocol import (
+    Begin,
+    Failed,
+    Loaded,
+    Order,
+    Ready,
+    Report,
+    Stop,
+    Tell,
+    decode_report,
+    encode_order,
+)
+from arriero.shared.inference import AgentId
+from arriero.shared.messages import Issue
+
+BEGIN = Begin(
+    agent_id=AgentId("a1"), settings=AgentSettings(model=Path("/nowhere/m.gguf"), name="box")
+)
+OBEDIENT = """
+import sys
+from arriero.agent.supervision import engine_process
+from arriero.agent.supervision.supervisor_protocol import Loaded, Ready
+
+async def serve(settings, shutdown, channel):
+    channel.report(Loaded())
+    [issue] = await channel.issues.get()
+    channel.report(Ready(model=f"{settings.name} {channel.agent_id} {issue.message}"))
+    await shutdown.requested.wait()
+
+sys.exit(engine_process.main(serve))
+"""
+STUCK = """
+import sys, time
+from arriero.agent.supervision import engine_process
+from arriero.agent.supervision.supervisor_protocol import Loaded
+
+async def serve(settings, shutdown, channel):
+    print("what a library prints", flush=True)
+    channel.report(Loaded())
+    time.sleep(60)
+
+sys.exit(engine_process.main(serve))
+"""
+
+
+class Engine:
+    """The process, with the test as its supervisor."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin and process.stdout and process.stderr
+        self.process = process
+        self.orders, self.reports, self.log = process.stdin, process.stdout, process.stderr
+
+    @classmethod
+    async def start(cls, *command: str) -> "Engine":
+        return cls(
+            await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        )
+
+    def say(self, order: Order) -> None:
+        self.orders.write(encode_order(order))
+
+    async def hear(self) -> Report:
+        return decode_report(await self.reports.readline())
+
+    async def end(self) -> tuple[int, str]:
+        """Its exit code and its log, when it ends by itself."""
+        log, _ = await asyncio.gather(self.log.read(), self.reports.read())
+        code = await self.process.wait()
+        self.orders.close()
+        return code, log.decode()
+
+
+async def test_does_as_it_is_told() -> None:
+    engine = await Engine.start(sys.executable, "-c", OBEDIENT)
+    engine.say(BEGIN)
+    assert await engine.hear() == Loaded()
+    engine.say(Tell(issues=(Issue(code="c", message="crashed"),)))
+    assert await engine.hear() == Ready(model="box a1 crashed")
+    engine.say(Stop())
+    engine.say(Stop())
+    code, log = await engine.end()
+    assert code == 0
+    assert log.count("stopping: the agent stops") == 1
+
+
+async def test_says_why_it_cannot_go_on() -> None:
+    engine = await Engine.start(*COMMAND)
+    engine.say(BEGIN)
+    failed = await engine.hear()
+    assert isinstance(failed, Failed)
+    assert "/nowhere/m.gguf" in failed.reason
+    code, log = await engine.end()
+    assert code == 1
+    assert log.splitlines()[-1] == f"agent: {failed.reason}"
+
+
+async def test_ends_at_once_without_a_supervisor_even_when_it_is_stuck() -> None:
+    engine = await Engine.start(sys.executable, "-c", STUCK)
+    engine.say(BEGIN)
+    assert await engine.hear() == Loaded()
+    engine.orders.close()
+    code, log = await asyncio.wait_for(engine.end(), 10)
+    assert code == EXIT_ORPHANED
+    assert log == "what a library prints\n"
+
+
+async def test_ends_at_once_when_the_supervisor_went_before_it_began() -> None:
+    engine = await Engine.start(sys.executable, "-c", OBEDIENT)
+    engine.orders.close()
+    assert await engine.end() == (EXIT_ORPHANED, "")
+
+
+async def test_begins_with_begin() -> None:
+    engine = await Engine.start(sys.executable, "-c", OBEDIENT)
+    engine.say(Stop())
+    code, log = await engine.end()
+    assert code != 0
+    assert "the first order has to be `begin`, not `stop`" in log

@@ -1,0 +1,30 @@
+"""Messages and their events as the official client's models know them."""
+
+from typing import Any
+
+from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.shared import ErrorResponse
+from pydantic import TypeAdapter
+
+from tests.balancer.api.strict_models import checked
+
+_event: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+_message = TypeAdapter(Message)
+_error = TypeAdapter(ErrorResponse)
+
+
+def checked_event(event: dict[str, Any]) -> Any:
+    """The client knows no model of pings, which it skips, and of errors, which it raises."""
+    if event["type"] == "error":
+        return checked_error(event)
+    return event if event == {"type": "ping"} else checked(_event, event)
+
+
+def checked_message(message: dict[str, Any]) -> Message:
+    model: Message = checked(_message, message)
+    return model
+
+
+def checked_error(body: dict[str, Any]) -> ErrorResponse:
+    model: ErrorResponse = checked(_error, body)
+    return model

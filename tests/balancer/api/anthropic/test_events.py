@@ -1,0 +1,235 @@
+"""The events of a message: their order, and that they add up to the message."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.api.anthropic.events import SIGNATURE, MessageEvents
+from arriero.balancer.api.common.event_stream import frames
+from arriero.shared.errors import EngineFailed
+from arriero.shared.inference import (
+    Begun,
+    Done,
+    Event,
+    Failed,
+    Notice,
+    Timings,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
+from tests.balancer.api.anthropic.strict import checked_event, checked_message
+
+USAGE = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=5, reasoning_tokens=2)
+TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=2600.0)
+Json = dict[str, Any]
+
+
+def done(reason: str = "stop", stop_string: str | None = None) -> Done:
+    return Done(reason, USAGE, TIMINGS, "agent-1", stop_string)
+
+
+def call(arguments: str, id: str = "t1") -> list[Event]:
+    return [ToolCallStarted(id, "f"), Token(arguments, "tool_call"), ToolCall(id, "f", arguments)]
+
+
+def run(*events: Event, max_tokens: int | None = 5) -> tuple[list[Json], MessageEvents]:
+    machine = MessageEvents("r", model="demo", max_tokens=max_tokens)
+    told = machine.begin()
+    for event in events:
+        told += machine.take(event)
+    return told, machine
+
+
+def types(told: list[Json]) -> list[str]:
+    return [event.get("delta", {}).get("type") or event["type"] for event in told]
+
+
+def test_the_prompt_is_counted_from_the_start() -> None:
+    machine = MessageEvents("r", model="demo", max_tokens=5)
+    assert machine.take(Begun(9, 4)) == []
+    start, _ = machine.begin()
+    usage = start["message"]["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (5, 4)
+    assert usage["output_tokens"] == 0
+    checked_event(start)
+
+
+def test_text() -> None:
+    told, machine = run(Token("Hel"), Token(""), Token("lo"), done())
+    assert types(told) == [
+        "message_start",
+        "ping",
+        "content_block_start",
+        "text_delta",
+        "text_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
+    assert machine.message == {
+        "id": "msg_r",
+        "type": "message",
+        "role": "assistant",
+        "model": "demo",
+        "content": [{"type": "text", "text": "Hello"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 5,
+            "cache_read_input_tokens": 4,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": 5,
+            "output_tokens_details": {"thinking_tokens": 2},
+        },
+    }
+
+
+def test_thinking_and_calls() -> None:
+    told, machine = run(
+        Token("hm", "reasoning"), *call('{"a":1}'), *call("", "t2"), done("tool_calls")
+    )
+    assert types(told)[2:-2] == [
+        *("content_block_start", "thinking_delta", "signature_delta", "content_block_stop"),
+        *("content_block_start", "input_json_delta", "content_block_stop"),
+        *("content_block_start", "content_block_stop"),
+    ]
+    assert machine.message["stop_reason"] == "tool_use"
+    assert machine.message["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+        {"type": "tool_use", "id": "t2", "name": "f", "input": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "sequence"),
+    [
+        (done("stop"), "end_turn", None),
+        (done("stop", "END"), "stop_sequence", "END"),
+        (done("length"), "max_tokens", None),
+        (done("tool_calls", "END"), "tool_use", None),
+        (done("cancelled"), "end_turn", None),
+    ],
+)
+def test_why_it_stopped(end: Done, reason: str, sequence: str | None) -> None:
+    _, machine = run(Token("a"), end)
+    assert machine.message["stop_reason"] == reason
+    assert machine.message["stop_sequence"] == sequence
+
+
+def test_a_full_context_is_not_max_tokens() -> None:
+    _, machine = run(Token("a"), done("length"), max_tokens=6)
+    assert machine.message["stop_reason"] == "model_context_window_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "input"),
+    [('{"a": 1, "b": [2', {"a": 1, "b": [2]}), ("[1]", {}), ("{what", {}), ('{"a"', {})],
+)
+def test_arguments_that_are_not_whole(arguments: str, input: Json) -> None:
+    _, machine = run(*call(arguments), done("length"))
+    assert machine.message["content"][0]["input"] == input
+
+
+def test_an_error_is_the_last_event() -> None:
+    told, _ = run(Token("a"), Failed(EngineFailed("broke")))
+    assert types(told)[-2:] == ["content_block_stop", "error"]
+    assert told[-1] == {
+        "type": "error",
+        "error": {"type": "api_error", "message": "broke"},
+        "request_id": "r",
+    }
+
+
+def test_arguments_belong_to_a_call() -> None:
+    with pytest.raises(RuntimeError):
+        run(Token("{", "tool_call"))
+
+
+# ---- any stream
+
+TEXTS = st.text(max_size=4)
+SAID = st.builds(Token, TEXTS, st.sampled_from(["content", "reasoning"]))
+CALLS = st.builds(
+    lambda id, parts: [
+        ToolCallStarted(id, "f"),
+        *(Token(part, "tool_call") for part in parts),
+        ToolCall(id, "f", "".join(parts)),
+    ],
+    st.text(min_size=1, max_size=3),
+    st.lists(st.sampled_from(["{", "}", '"a"', ":", "1", " "]), max_size=6),
+)
+PIECES = st.lists(st.lists(SAID, max_size=3) | CALLS | st.just([Notice("a", "b")]), max_size=6)
+ENDS = st.sampled_from(["stop", "length", "tool_calls", "cancelled"]).map(done) | st.just(
+    Failed(EngineFailed("broke"))
+)
+
+
+@given(PIECES, ENDS)
+def test_any_stream_gives_a_valid_sequence(pieces: list[list[Event]], end: Event) -> None:
+    told, machine = run(*(event for piece in pieces for event in piece), end)
+    for event in told:
+        checked_event(event)
+    checked_message(machine.message)
+    assert types(told)[:2] == ["message_start", "ping"]
+    rebuilt = replayed(told)
+    for block in (*rebuilt["content"], *machine.message["content"]):
+        block.pop("input", None)
+        block.pop("partial_json", None)
+    assert rebuilt == machine.message
+
+
+@given(PIECES, ENDS)
+def test_what_is_written_is_what_is_taken(pieces: list[list[Event]], end: Event) -> None:
+    told, written = (MessageEvents("r", model="demo", max_tokens=5) for _ in range(2))
+    for event in (event for piece in [*pieces, [end]] for event in piece):
+        assert written.write(event) == frames(told.take(event))
+    assert written.message == told.message
+
+
+@given(
+    st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=3),
+    st.lists(st.integers(0, 60), max_size=4),
+)
+def test_arguments_add_up(arguments: Json, cuts: list[int]) -> None:
+    text = json.dumps(arguments)
+    places = sorted({0, len(text), *(cut % len(text) for cut in cuts)})
+    parts = [Token(text[a:b], "tool_call") for a, b in pairwise(places)]
+    told, machine = run(ToolCallStarted("t", "f"), *parts, ToolCall("t", "f", text), done())
+    deltas = [event["delta"] for event in told if types([event]) == ["input_json_delta"]]
+    assert json.loads("".join(delta["partial_json"] for delta in deltas)) == arguments
+    assert machine.message["content"][0]["input"] == arguments
+
+
+def replayed(told: list[Json]) -> Json:
+    """The message as a client puts it together; checks that everything is in order."""
+    message = told[0]["message"]
+    content = message["content"]
+    is_open = False
+    for event in told[1:]:
+        match event["type"]:
+            case "content_block_start":
+                assert not is_open and event["index"] == len(content)
+                content.append(event["content_block"])
+                is_open = True
+            case "content_block_delta":
+                assert is_open and event["index"] == len(content) - 1
+                delta = dict(event["delta"])
+                del delta["type"]
+                ((name, value),) = delta.items()
+                content[-1][name] = content[-1].get(name, "") + value
+            case "content_block_stop":
+                assert is_open and event["index"] == len(content) - 1
+                is_open = False
+            case "message_delta":
+                assert not is_open
+                message |= {**event["delta"], "usage": event["usage"]}
+            case other:
+                assert other in ("ping", "message_stop", "error") and not is_open
+    return dict(message)

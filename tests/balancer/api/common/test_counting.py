@@ -1,0 +1,26 @@
+"""How long a prompt is."""
+
+import pytest
+
+from arriero.balancer.api.common.counting import count_tokens
+from arriero.balancer.api.common.field_names import FieldNames
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.queries import Counted, CountTokens
+from tests.balancer.api.counting_runtime import CountingFleetRuntime
+
+REQUEST = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), model="demo")
+
+
+async def test_an_agent_is_asked() -> None:
+    runtime = CountingFleetRuntime((Counted(num_tokens=7),))
+    assert await count_tokens(runtime, REQUEST) == 7
+    (query_request,) = runtime.questions
+    assert (query_request.kind, query_request.model) == ("text", "demo")
+    assert query_request.parts == (CountTokens(request=REQUEST),)
+
+
+async def test_errors_are_told_in_the_clients_words() -> None:
+    runtime = CountingFleetRuntime(InvalidRequest("`messages` are odd", field="messages"))
+    with pytest.raises(InvalidRequest, match="`input` are odd"):
+        await count_tokens(runtime, REQUEST, FieldNames({"messages": "input"}))

@@ -1,0 +1,35 @@
+"""Errors by the names that a client's body has for fields."""
+
+import pytest
+
+from arriero.balancer.api.common.field_names import FieldNames
+from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull
+
+NAMES = FieldNames({"messages": "input", "tools[].function.parameters": "tools[].input_schema"})
+
+
+@pytest.mark.parametrize(
+    ("neutral", "own"),
+    [
+        ("messages", "input"),
+        ("messages[3].content", "input[3].content"),
+        ("messages_too", "messages_too"),
+        ("tools[12].function.parameters.properties.a", "tools[12].input_schema.properties.a"),
+        ("tools[1].function.name", "tools[1].function.name"),
+        ("seed", "seed"),
+    ],
+)
+def test_names(neutral: str, own: str) -> None:
+    told = NAMES.told(PromptTooLong(f"`{neutral}`: it is `messages`", field=neutral))
+    assert told == PromptTooLong(
+        f"`{own}`: it is `messages`" if neutral != "messages" else "`input`: it is `input`",
+        field=own,
+    )
+
+
+def test_the_error_is_the_same_one() -> None:
+    told = NAMES.told(NotSupported("`messages`", field="messages", retry_after=2.0))
+    assert isinstance(told, NotSupported)
+    assert told.retry_after == 2.0
+    for error in (AgentLost("gone"), QueueFull("full", retry_after=1.0)):
+        assert NAMES.told(error) is error

@@ -1,0 +1,52 @@
+"""The models that are served, in the words of two APIs."""
+
+import json
+from typing import Any
+
+import anthropic.types
+import openai.types
+import pytest
+from aiohttp.test_utils import TestClient
+from pydantic import TypeAdapter
+
+from tests.balancer.api.anthropic.strict import checked_error
+from tests.balancer.api.fake_runtime import FakeFleetRuntime
+
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+
+
+async def get(client: TestClient, path: str, **headers: str) -> tuple[int, Any]:
+    async with client.get(path, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def test_openais(runtime: FakeFleetRuntime, client: TestClient) -> None:
+    runtime.models = ["b/c", "a"]
+    _, listed = await get(client, "/v1/models")
+    assert [model["id"] for model in listed["data"]] == ["a", "b/c"]
+    _, one = await get(client, "/v1/models/b/c")
+    assert one == listed["data"][1]
+    model = TypeAdapter(openai.types.Model).validate_json(json.dumps(one), strict=True)
+    assert set(model.model_extra or ()) == {"tasks"}
+
+
+async def test_anthropics(runtime: FakeFleetRuntime, client: TestClient) -> None:
+    runtime.models = ["b/c", "a"]
+    _, listed = await get(client, "/v1/models", **ANTHROPIC)
+    assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("a", "b/c", False)
+    _, one = await get(client, "/v1/models/b/c", **ANTHROPIC)
+    assert one == listed["data"][1]
+    model = TypeAdapter(anthropic.types.ModelInfo).validate_json(json.dumps(one), strict=True)
+    assert not model.model_extra
+
+
+@pytest.mark.parametrize("headers", [{}, ANTHROPIC])
+async def test_none(runtime: FakeFleetRuntime, client: TestClient, headers: dict[str, str]) -> None:
+    runtime.models = []
+    assert (await get(client, "/v1/models", **headers))[1]["data"] == []
+    status, body = await get(client, "/v1/models/nobody", **headers)
+    assert status == 404
+    if headers:
+        assert checked_error(body).error.type == "not_found_error"
+    else:
+        assert body["error"]["code"] == "model_not_found"

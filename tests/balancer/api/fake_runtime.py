@@ -1,0 +1,189 @@
+"""A fleet runtime without a fleet: tests play the agents, and see what the doors opened and closed.
+
+A request is answered by `script` if there is one, else by what the test `say`s to its stream.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Self
+
+from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
+from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, SlotsView
+from arriero.shared.errors import Cancelled, RequestError
+from arriero.shared.inference import (
+    AgentId,
+    Done,
+    Event,
+    Failed,
+    GenerateRequest,
+    RequestId,
+    Timings,
+    Token,
+    Usage,
+)
+from arriero.shared.messages import ModelInfo
+
+TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=3.0, decode_tokens_per_second=50.0)
+
+
+def done(reason: str = "stop", prompt: int = 7, completion: int = 2, cached: int = 0) -> Done:
+    usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
+    return Done(reason, usage, TIMINGS, "agent-1")
+
+
+class FakeStream:
+    """Ends once, however it ends: an end event, a cancel, or its reader closing it."""
+
+    def __init__(self, id: RequestId, request: GenerateRequest, changed: asyncio.Event) -> None:
+        self.id = id
+        self.request = request
+        self.is_closed_early = False
+        self.has_ended = False
+        self.num_delivered = 0
+        self._waiting: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._changed = changed
+
+    def say(self, *events: Event) -> None:
+        for event in events:
+            if self.has_ended or self.is_closed_early:
+                raise AssertionError(f"{event} for a request that is over")
+            self._waiting.append(event)
+            self.has_ended = isinstance(event, Done | Failed)
+        self._news.set()
+
+    def cancel(self) -> None:
+        has_run = self.num_delivered or self._waiting
+        self.say(done("cancelled") if has_run else Failed(Cancelled("cancelled before it ran")))
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            while not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+            event = self._waiting.popleft()
+            self.num_delivered += 1
+            self._changed.set()
+            yield event
+            if isinstance(event, Done | Failed):
+                return
+
+    def close(self) -> None:
+        if not self.has_ended:
+            self.is_closed_early = True
+            self._changed.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FakeFleetRuntime:
+    def __init__(self, script: Callable[[GenerateRequest], Iterable[Event]] | None = None) -> None:
+        self.script = script
+        self.streams: list[FakeStream] = []
+        self.refusals: list[RequestError | None] = []
+        self.answers: Callable[[QueryRequest], Outcome] | None = None
+        self.questions: list[QueryRequest] = []
+        self.inquiries: list[QueryHandle] = []
+        self.withdrawn: list[RequestId] = []
+        self.models = ["demo"]
+        self.slots_total = 4
+        self.is_draining = False
+        self.changed = asyncio.Event()
+
+    def open(self, request: GenerateRequest, id: RequestId | None = None) -> FakeStream:
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
+        given = RequestId(f"req-{len(self.streams)}") if id is None else id
+        stream = FakeStream(given, request, self.changed)
+        self.streams.append(stream)
+        self.changed.set()
+        if self.script is not None:
+            stream.say(*self.script(request))
+        return stream
+
+    def ask(self, query_request: QueryRequest) -> QueryHandle:
+        """Answered at once by `answers`, or left to the test."""
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
+        handle = QueryHandle(RequestId(f"q-{len(self.questions)}"), self._withdraw)
+        self.questions.append(query_request)
+        self.inquiries.append(handle)
+        if self.answers is not None:
+            handle.settle(self.answers(query_request))
+        self.changed.set()
+        return handle
+
+    def _withdraw(self, id: RequestId) -> None:
+        self.withdrawn.append(id)
+        self.changed.set()
+
+    def cancel(self, ids: Iterable[RequestId]) -> int:
+        wanted = set(ids)
+        live = [stream for stream in self.streams if stream.id in wanted and not stream.has_ended]
+        for stream in live:
+            stream.cancel()
+        return len(live)
+
+    @property
+    def num_open(self) -> int:
+        return sum(not (s.has_ended or s.is_closed_early) for s in self.streams)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def opened(self, num_streams: int = 1) -> list[FakeStream]:
+        await self.until(lambda: len(self.streams) >= num_streams)
+        return self.streams
+
+    def totals(self) -> FleetTotals:
+        return FleetTotals(**self._totals())
+
+    def view(self) -> FleetView:
+        agents = tuple(
+            AgentView(
+                id=AgentId(name),
+                name=name,
+                labels={},
+                version="1",
+                state="ready",
+                slots=SlotsView(total=4, busy=0),
+                model=ModelInfo(
+                    name=name, architecture="llama", parameters=1, size_bytes=1, context_size=2048
+                ),
+                issues=(),
+                statistics=None,
+                num_tokens=0,
+                connected_seconds=1.0,
+            )
+            for name in self.models
+        )
+        return FleetView(**self._totals(), agents=agents, requests=())
+
+    def _totals(self) -> dict[str, object]:
+        return {
+            "num_agents": len(self.models),
+            "is_ready": self.slots_total > 0,
+            "is_draining": self.is_draining,
+            "queue_depth": 0,
+            "queue_limit": 8,
+            "slots_total": self.slots_total,
+            "slots_busy": 0,
+            "tokens_total": 0,
+            "items_ignored": 0,
+        }
+
+
+def echo(request: GenerateRequest) -> list[Event]:
+    """Two tokens that repeat what was asked, then the end."""
+    asked = request.prompt if request.messages is None else request.messages[-1].text
+    return [Token("you said: "), Token(asked or ""), done()]

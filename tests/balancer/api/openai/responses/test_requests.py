@@ -1,0 +1,264 @@
+"""Bodies of `/v1/responses`: what they mean, and what is refused by name."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from openai.types.responses import response_create_params
+
+from arriero.balancer.api.openai.responses.events import ResponseEvents
+from arriero.balancer.api.openai.responses.requests import Wanted, parse_response
+from arriero.shared.errors import InvalidRequest, RequestError
+from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
+from tests.balancer.api.json_values import objects_like
+from tests.balancer.api.openai.responses.strict import checked_response
+
+TOOL = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}}
+
+
+def parse(**body: Any) -> Wanted:
+    return parse_response(json.dumps({"input": "hi"} | body).encode())
+
+
+def request(**body: Any) -> GenerateRequest:
+    return parse(**body).request(())
+
+
+def test_the_least() -> None:
+    wanted = parse()
+    assert wanted.request(()) == GenerateRequest(
+        messages=(ChatMessage(role="user", content="hi"),), stream=False
+    )
+    assert (wanted.stream, wanted.store, wanted.previous_response_id) == (False, True, None)
+
+
+def test_the_most() -> None:
+    asked = request(
+        instructions="be kind",
+        max_output_tokens=5,
+        temperature=0,
+        top_p=0.5,
+        top_k=3,
+        min_p=0.1,
+        repeat_penalty=1.5,
+        presence_penalty=1,
+        frequency_penalty=-1,
+        seed=-1,
+        stop="END",
+        ignore_eos=True,
+        model="demo",
+        stream=True,
+        tools=[TOOL | {"strict": True}],
+        tool_choice="none",
+        reasoning={"effort": "high", "summary": "auto"},
+    )
+    assert asked == GenerateRequest(
+        messages=(
+            ChatMessage(role="system", content="be kind"),
+            ChatMessage(role="user", content="hi"),
+        ),
+        max_tokens=5,
+        temperature=0.0,
+        top_p=0.5,
+        top_k=3,
+        min_p=0.1,
+        repeat_penalty=1.5,
+        presence_penalty=1.0,
+        frequency_penalty=-1.0,
+        seed=2**32 - 1,
+        stop=("END",),
+        ignore_eos=True,
+        model="demo",
+        thinking=True,
+        chat_template_kwargs={"reasoning_effort": "high"},
+        tools=(
+            {
+                "type": "function",
+                "function": {
+                    "name": "f",
+                    "description": "does f",
+                    "parameters": {"type": "object"},
+                    "strict": True,
+                },
+            },
+        ),
+        tool_choice="none",
+    )
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}, SCHEMA),
+    ],
+)
+def test_formats(format: Any, schema: Any) -> None:
+    wanted = parse(text={"format": format})
+    grammar = wanted.request(()).grammar
+    assert grammar == (schema and JsonSchemaGrammar(type="json_schema", schema=schema))
+    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    assert response.text is not None and response.text.format is not None
+    assert response.text.format.model_dump(exclude_none=True, by_alias=True) == format
+
+
+@pytest.mark.parametrize(
+    ("choice", "neutral"),
+    [
+        ("auto", "auto"),
+        ("required", "required"),
+        ({"type": "function", "name": "f"}, NamedTool(name="f")),
+    ],
+)
+def test_choices_of_tools(choice: Any, neutral: Any) -> None:
+    wanted = parse(tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
+    asked = wanted.request(())
+    assert (asked.tool_choice, asked.parallel_tool_calls) == (neutral, False)
+    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    assert response.parallel_tool_calls is False
+    told = response.tool_choice
+    assert (told if isinstance(told, str) else told.model_dump()) == choice
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "thinking"),
+    [
+        (None, None),
+        ({}, None),
+        ({"effort": None}, None),
+        ({"effort": "none"}, False),
+        ({"effort": "minimal"}, True),
+    ],
+)
+def test_effort(reasoning: Any, thinking: bool | None) -> None:
+    assert request(reasoning=reasoning).thinking is thinking
+
+
+@pytest.mark.parametrize(
+    ("body", "num_top"),
+    [
+        ({"include": ["message.output_text.logprobs"]}, None),
+        ({"include": ["message.output_text.logprobs"], "top_logprobs": 2}, 2),
+        ({"top_logprobs": 3}, 3),
+    ],
+)
+def test_log_probabilities(body: dict[str, Any], num_top: int | None) -> None:
+    asked = request(**body)
+    assert (asked.logprobs, asked.top_logprobs) == (True, num_top)
+    assert not request().logprobs
+
+
+def test_history_comes_before() -> None:
+    before = parse(input=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+    messages = parse().request(before.input).messages
+    assert [message.content for message in messages or ()] == ["a", "b", "hi"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"background": False},
+        {"store": False, "include": ["reasoning.encrypted_content"]},
+        {"truncation": "disabled", "top_logprobs": 0, "parallel_tool_calls": True},
+        {"user": "u", "metadata": {"a": "b"}, "service_tier": "auto", "safety_identifier": "s"},
+        {"text": {"format": {"type": "text"}, "verbosity": "medium"}},
+        {"stream_options": {"include_obfuscation": False}, "max_tool_calls": 3},
+        {"conversation": None, "prompt": None, "temperature": None},
+    ],
+)
+def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
+    assert request(**body) == request()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"background": True}, "background"),
+        ({"conversation": "c"}, "conversation"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+        ({"top_logprobs": 21}, "top_logprobs"),
+        ({"include": ["everything"]}, "include[0]"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_object"}}, "ignore_eos": True}, "text.format"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"input": [{"role": "tool", "content": ""}]}, "input[0].role"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input[0].content[0]",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(**body)
+    assert caught.value.field == field, caught.value.message
+
+
+@pytest.mark.parametrize("body", [{"input": []}, {"input": None}])
+def test_something_must_have_been_said(body: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="`input` is missing"):
+        request(**body)
+
+
+def test_tools_have_their_limit() -> None:
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        parse(tools=[TOOL] * 1025)
+
+
+def test_a_conversation_has_its_limit() -> None:
+    long = parse(input=[{"role": "user", "content": ""}] * 4096).input
+    with pytest.raises(InvalidRequest, match="4097 messages"):
+        parse().request(long)
+
+
+def test_every_parameter_of_the_client_is_answered() -> None:
+    """None is unknown: it is served, ignored, or refused as what it is."""
+    for name in response_create_params.ResponseCreateParamsBase.__annotations__:
+        try:
+            parse(**{name: {}})
+        except InvalidRequest as error:
+            assert "unknown field" not in error.message, name
+
+
+def test_what_the_response_repeats_is_as_the_client_knows_it() -> None:
+    echo = parse(tools=[TOOL], reasoning={"effort": "low"}, temperature=0.5).echo("demo")
+    response = checked_response(ResponseEvents("r", created_at=1, echo=echo).response)
+    assert response.tools[0].model_dump(exclude_none=True) == TOOL
+    assert response.temperature == 0.5
+    assert response.reasoning is not None and response.reasoning.effort == "low"
+
+
+LIKE = {
+    "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+    "model": "demo",
+    "instructions": "be kind",
+    "tools": [TOOL],
+    "text": {"format": {"type": "text"}},
+    "reasoning": {"effort": "low"},
+    "metadata": {"a": "b"},
+    "stream": True,
+}
+
+
+@given(objects_like(LIKE))
+def test_any_body_is_taken_or_refused(body: dict[str, Any]) -> None:
+    try:
+        wanted = parse_response(json.dumps(body).encode())
+        wanted.request(())
+    except RequestError as error:
+        assert isinstance(error, InvalidRequest)
+    else:
+        checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)

@@ -1,0 +1,186 @@
+"""The Responses API over a fake fleet runtime."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.openai.responses.store import ResponseStore
+from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
+from arriero.shared.inference import Failed, Token
+from arriero.shared.queries import Counted
+from tests.balancer.api.counting_runtime import CountingFleetRuntime
+from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
+from tests.balancer.api.openai.responses.strict import checked_event, checked_response
+
+
+@pytest.fixture
+def runtime() -> FakeFleetRuntime:
+    return FakeFleetRuntime(echo)
+
+
+@pytest.fixture
+def store() -> ResponseStore:
+    return ResponseStore()
+
+
+@pytest.fixture
+async def client(runtime: FakeFleetRuntime, store: ResponseStore) -> AsyncIterator[TestClient]:
+    async with TestClient(TestServer(inference_app(runtime, store))) as client:
+        yield client
+
+
+async def create(client: TestClient, **body: Any) -> dict[str, Any]:
+    async with client.post("/v1/responses", json={"input": "hi"} | body) as response:
+        assert response.status == 200, await response.text()
+        assert response.headers["X-Request-Id"]
+        return dict(await response.json())
+
+
+async def error(client: TestClient, method: str, path: str, **given: Any) -> tuple[int, Any]:
+    async with client.request(method, path, **given) as response:
+        return response.status, (await response.json())["error"]
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    told = []
+    for frame in text.removesuffix("\n\n").split("\n\n"):
+        name, data = frame.split("\n")
+        told.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {told[-1]['type']}"
+    return told
+
+
+async def test_an_answer_in_one_piece(client: TestClient) -> None:
+    response = checked_response(await create(client))
+    assert response.output_text == "you said: hi"
+    assert response.model == "demo"
+    assert response.status == "completed"
+
+
+async def test_a_stream_ends_with_what_would_have_come_in_one_piece(client: TestClient) -> None:
+    async with client.post("/v1/responses", json={"input": "hi", "stream": True}) as response:
+        assert response.content_type == "text/event-stream"
+        told = events(await response.text())
+    for event in told:
+        checked_event(event)
+    streamed = told[-1]["response"]
+    whole = await create(client)
+    for each in (streamed, whole):
+        each.pop("created_at"), each.pop("completed_at"), each.pop("id")
+        each["output"][0].pop("id")
+    assert streamed == whole
+
+
+async def test_going_on_from_an_answer(client: TestClient, runtime: FakeFleetRuntime) -> None:
+    first = await create(client, instructions="be kind")
+    second = await create(client, input="and?", previous_response_id=first["id"])
+    assert second["previous_response_id"] == first["id"]
+    asked = runtime.streams[1].request.messages or ()
+    assert [(message.role, message.content) for message in asked] == [
+        ("user", "hi"),
+        ("assistant", "you said: hi"),
+        ("user", "and?"),
+    ]
+
+
+async def test_what_was_streamed_is_kept_before_its_end_is_told(
+    client: TestClient, store: ResponseStore
+) -> None:
+    async with client.post("/v1/responses", json={"input": "hi", "stream": True}) as response:
+        async for line in response.content:
+            if b'"type":"response.completed"' in line:
+                assert len(store) == 1
+                break
+        else:
+            raise AssertionError("it never ended")
+
+
+async def test_what_is_not_to_be_kept_is_not(client: TestClient, store: ResponseStore) -> None:
+    first = await create(client, store=False)
+    assert len(store) == 0
+    status, told = await error(
+        client, "POST", "/v1/responses", json={"input": "a", "previous_response_id": first["id"]}
+    )
+    assert (status, told["code"], told["param"]) == (404, "not_found", "previous_response_id")
+
+
+async def test_kept_answers_are_read_and_deleted(client: TestClient) -> None:
+    made = await create(client)
+    path = f"/v1/responses/{made['id']}"
+    async with client.get(path) as response:
+        assert await response.json() == made
+    async with client.get(f"{path}/input_items", params={"limit": 1}) as response:
+        assert [item["content"][0]["text"] for item in (await response.json())["data"]] == ["hi"]
+    assert (await error(client, "POST", f"{path}/cancel"))[0] == 400
+    assert (await error(client, "GET", path, params={"stream": "true"}))[1]["param"] == "stream"
+    async with client.delete(path) as response:
+        assert await response.json() == {"id": made["id"], "object": "response", "deleted": True}
+    for method in ("GET", "DELETE"):
+        assert (await error(client, method, path))[0] == 404
+
+
+async def test_errors_before_the_first_event_are_statuses(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.refusals.append(QueueFull("full"))
+    status, told = await error(client, "POST", "/v1/responses", json={"input": "a"})
+    assert (status, told["code"]) == (503, "queue_full")
+    runtime.script = lambda _request: [Failed(EngineFailed("broke"))]
+    for stream in (False, True):
+        body = {"input": "a", "stream": stream}
+        async with client.post("/v1/responses", json=body) as response:
+            assert response.status == 500
+            assert response.headers["X-Request-Id"] == runtime.streams[-1].id
+
+
+async def test_errors_in_a_stream_are_events(
+    client: TestClient, runtime: FakeFleetRuntime, store: ResponseStore
+) -> None:
+    runtime.script = lambda _request: [Token("a"), Failed(AgentLost("gone"))]
+    async with client.post("/v1/responses", json={"input": "hi", "stream": True}) as response:
+        told = events(await response.text())
+    assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]
+    assert told[-2]["code"] == "agent_lost"
+    assert len(store) == 0
+
+
+async def test_an_answer_that_is_cut_off_can_be_gone_on_from(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.script = lambda _request: [Token("half"), done("length")]
+    first = await create(client, max_output_tokens=1)
+    assert first["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert (await create(client, previous_response_id=first["id"]))["status"] == "incomplete"
+
+
+async def test_a_client_that_leaves_frees_its_slot(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.script = lambda _request: [Token("a")]
+    response = await client.post("/v1/responses", json={"input": "hi", "stream": True})
+    await response.content.readline()
+    response.close()
+    await runtime.until(lambda: runtime.streams[0].is_closed_early)
+
+
+async def test_fields_go_by_their_names_in_the_body(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    too_long = PromptTooLong("`messages`: 9 of 8", field="messages")
+    runtime.script = lambda _request: [Failed(too_long)]
+    _, told = await error(client, "POST", "/v1/responses", json={"input": "hi"})
+    assert (told["param"], told["message"]) == ("input", "`input`: 9 of 8")
+    assert told["code"] == "context_length_exceeded"
+
+
+async def test_counting() -> None:
+    runtime = CountingFleetRuntime((Counted(num_tokens=7),))
+    async with (
+        TestClient(TestServer(inference_app(runtime))) as client,
+        client.post("/v1/responses/input_tokens", json={"input": "hi"}) as response,
+    ):
+        assert await response.json() == {"object": "response.input_tokens", "input_tokens": 7}

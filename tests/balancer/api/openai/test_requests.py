@@ -1,0 +1,503 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types import completion_create_params as completion_parameters
+from openai.types.chat import completion_create_params as chat_parameters
+
+from arriero.balancer.api.openai.requests import (
+    IGNORED,
+    MAX_CHOICES,
+    Wanted,
+    parse_chat,
+    parse_completion,
+)
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    NamedTool,
+    RegexGrammar,
+    TextPart,
+)
+from tests.balancer.api.json_values import JSON_VALUES, objects_like
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+HI = (ChatMessage(role="user", content="Hi"),)
+
+
+def chat(**body: Any) -> Wanted:
+    return parse_chat(json.dumps({"messages": MESSAGES} | body).encode())
+
+
+def completion(**body: Any) -> Wanted:
+    return parse_completion(json.dumps({"prompt": "x"} | body).encode())
+
+
+def refusal(parse: Any, **body: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(**body)
+    return caught.value
+
+
+def test_the_least() -> None:
+    assert chat() == Wanted((GenerateRequest(messages=HI, stream=False),), 1, None, False, False)
+    assert completion() == Wanted(
+        (GenerateRequest(prompt="x", stream=False),), 1, None, False, False
+    )
+
+
+def test_everything() -> None:
+    sampling = {
+        "temperature": 1,
+        "top_p": 0.5,
+        "top_k": 7,
+        "min_p": 0.1,
+        "repeat_penalty": 1.1,
+        "presence_penalty": -1,
+        "frequency_penalty": 2,
+        "seed": 5,
+        "logit_bias": {"3": -100},
+        "stop": ["a", "b"],
+        "ignore_eos": True,
+        "model": "m",
+        "stream": True,
+    }
+    wanted = chat(
+        **sampling,
+        max_completion_tokens=9,
+        tools=[{"type": "function"}],
+        chat_template_kwargs={"enable_thinking": False},
+        stream_options={"include_usage": True},
+    )
+    expected = GenerateRequest(
+        messages=HI,
+        max_tokens=9,
+        tools=({"type": "function"},),
+        chat_template_kwargs={"enable_thinking": False},
+        temperature=1.0,
+        top_p=0.5,
+        top_k=7,
+        min_p=0.1,
+        repeat_penalty=1.1,
+        presence_penalty=-1.0,
+        frequency_penalty=2.0,
+        seed=5,
+        logit_bias={"3": -100.0},
+        stop=("a", "b"),
+        ignore_eos=True,
+        model="m",
+    )
+    assert wanted == Wanted((expected,), 1, "m", True, True)
+    (request,) = completion(**sampling, max_tokens=9).requests
+    assert (request.max_tokens, request.temperature, request.stop) == (9, 1.0, ("a", "b"))
+
+
+def test_max_tokens_by_its_old_name() -> None:
+    assert chat(max_tokens=3).requests[0].max_tokens == 3
+    assert refusal(chat, max_tokens=3, max_completion_tokens=4).field == "max_tokens"
+
+
+def test_vllms_ways_to_end_a_prompt() -> None:
+    (request,) = chat(add_generation_prompt=False).requests
+    assert not request.add_generation_prompt
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "I"}]
+    (request,) = chat(messages=messages, continue_final_message=True).requests
+    assert request.continue_final_message
+
+
+def test_stop_as_a_string() -> None:
+    assert chat(stop="END").requests[0].stop == ("END",)
+    assert refusal(chat, stop="").field == "stop[0]"
+
+
+def test_choices_draw_with_seeds_of_their_own() -> None:
+    wanted = chat(n=3, seed=2**32 - 2)
+    assert [request.seed for request in wanted.requests] == [2**32 - 2, 2**32 - 1, 0]
+    assert wanted.num_choices == 3
+    assert [request.seed for request in chat(n=2).requests] == [None, None]
+    assert chat(seed=-1).requests[0].seed == 2**32 - 1
+
+
+def test_several_prompts_in_order() -> None:
+    wanted = completion(prompt=["a", "b"], n=2, seed=1)
+    assert [(r.prompt, r.seed) for r in wanted.requests] == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+        ("b", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ([1, 2], [(1, 2)]),
+        ([[1, 2], [3]], [(1, 2), (3,)]),
+        ([[1], "a"], [(1,), "a"]),
+    ],
+)
+def test_prompts_may_be_token_ids(prompt: Any, prompts: Any) -> None:
+    assert [request.prompt for request in completion(prompt=prompt).requests] == prompts
+    assert refusal(completion, prompt=prompt, echo=True).field == "echo"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [(["a", 1], "prompt[1]"), ([1, 2.5], "prompt[0]"), ([[1, -1]], "prompt[0][1]"), (7, "prompt")],
+)
+def test_what_is_no_prompt_is_named(prompt: Any, field: str) -> None:
+    assert refusal(completion, prompt=prompt).field == field
+
+
+def test_the_number_of_choices_is_bounded() -> None:
+    assert refusal(chat, n=MAX_CHOICES + 1).field == "n"
+    assert refusal(chat, n=0).field == "n"
+    assert refusal(completion, prompt=["a", "b"], n=MAX_CHOICES).field == "n"
+    assert refusal(completion, prompt=["a"] * (MAX_CHOICES + 1)).field == "prompt"
+    assert refusal(completion, prompt=[]).field == "prompt"
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED))
+def test_hints_are_ignored(name: str) -> None:
+    assert chat(**{name: {"any": "thing"}}) == chat()
+    assert completion(**{name: "x"}) == completion()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("audio", {}),
+        ("function_call", "auto"),
+        ("functions", []),
+        ("modalities", ["text", "audio"]),
+        ("prediction", {}),
+        ("verbosity", "low"),
+        ("web_search_options", {}),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name(name: str, value: Any) -> None:
+    error = refusal(chat, **{name: value})
+    assert (error.field, "not supported" in error.message) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"best_of": 2}, "best_of"),
+        ({"best_of": 1, "n": 2}, "best_of"),
+        ({"echo": True, "logprobs": 0, "suffix": "end"}, "echo"),
+    ],
+)
+def test_what_completions_cannot_have(body: Any, field: str) -> None:
+    error = refusal(completion, **body)
+    assert (error.field, "not supported" in error.message) == (field, True)
+
+
+@pytest.mark.parametrize(
+    ("parse", "parameters"),
+    [
+        (chat, chat_parameters.CompletionCreateParamsBase),
+        (completion, completion_parameters.CompletionCreateParamsBase),
+    ],
+)
+def test_every_parameter_of_the_client_is_answered(parse: Any, parameters: Any) -> None:
+    """None is unknown: it is served, ignored, or refused as what it is."""
+    for name in parameters.__annotations__:
+        try:
+            parse(**{name: {}})
+        except InvalidRequest as error:
+            assert "unknown field" not in error.message, name
+
+
+def test_efforts_of_reasoning() -> None:
+    (off,) = chat(reasoning_effort="none").requests
+    assert (off.thinking, off.chat_template_kwargs) == (False, None)
+    (on,) = chat(reasoning_effort="low", chat_template_kwargs={"a": 1}).requests
+    assert (on.thinking, on.chat_template_kwargs) == (True, {"reasoning_effort": "low", "a": 1})
+    assert refusal(chat, reasoning_effort="very").field == "reasoning_effort"
+
+
+def test_log_probabilities_by_either_name() -> None:
+    (request,) = chat(logprobs=True, top_logprobs=3).requests
+    assert (request.logprobs, request.top_logprobs) == (True, 3)
+    (request,) = chat(logprobs=True).requests
+    assert (request.logprobs, request.top_logprobs) == (True, None)
+    (request,) = completion(logprobs=5).requests
+    assert (request.logprobs, request.top_logprobs) == (True, 5)
+    (request,) = completion(logprobs=0).requests
+    assert (request.logprobs, request.top_logprobs) == (True, None)
+
+
+@pytest.mark.parametrize("body", [{"logprobs": True, "top_logprobs": 21}, {"top_logprobs": 1}])
+def test_what_log_probabilities_cannot_be(body: Any) -> None:
+    assert refusal(chat, **body).field == "top_logprobs"
+    assert refusal(completion, logprobs=21).field == "logprobs"
+
+
+def test_an_echo_is_of_the_prompts() -> None:
+    assert completion(prompt=["a", "b"], echo=True, n=2).echoes == ("a", "a", "b", "b")
+    assert completion(prompt="a").echoes == ()
+
+
+@pytest.mark.parametrize("prompt", ["a", [1, 2]])
+def test_an_echo_beside_log_probabilities_comes_from_the_agent(prompt: Any) -> None:
+    wanted = completion(prompt=prompt, echo=True, logprobs=1)
+    assert (wanted.echoes, wanted.requests[0].prompt_logprobs) == ((), True)
+    assert not completion(prompt=prompt, logprobs=1).requests[0].prompt_logprobs
+
+
+def test_no_tokens_are_a_prompt_alone() -> None:
+    wanted = completion(max_tokens=0)
+    assert (wanted.requests[0].prefill_only, wanted.requests[0].max_tokens) == (True, None)
+    assert (wanted.generates, completion().generates) == (False, True)
+    assert refusal(chat, max_tokens=0).field == "max_tokens"
+
+
+def test_a_suffix_goes_on_to_the_agent() -> None:
+    assert completion(suffix="end").requests[0].suffix == "end"
+
+
+def test_best_of_as_many_as_there_are_is_no_choice() -> None:
+    assert completion(best_of=2, n=2) == completion(n=2)
+
+
+def test_llama_servers_samplers() -> None:
+    samplers: dict[str, Any] = {
+        "typical_p": 0.9,
+        "top_n_sigma": 1.5,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "repeat_last_n": 32,
+        "dry_multiplier": 0.8,
+        "dry_base": 2.0,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": 100,
+        "dry_sequence_breakers": ("a",),
+        "mirostat": 2,
+        "mirostat_tau": 4.0,
+        "mirostat_eta": 0.2,
+    }
+    for wanted in (chat(**samplers), completion(**samplers)):
+        (request,) = wanted.requests
+        assert {name: getattr(request, name) for name in samplers} == samplers
+
+
+def test_what_asks_for_nothing_is_let_through() -> None:
+    assert chat(logprobs=False, top_logprobs=0, response_format={"type": "text"}) == chat()
+    assert chat(modalities=["text"], parallel_tool_calls=True, tool_choice=None) == chat()
+
+    assert completion(echo=False, best_of=1, suffix="", logprobs=None) == completion()
+    assert chat(temperature=None, stop=None, n=None, tools=[], stream=None) == chat()
+
+
+def test_tools_have_their_limit() -> None:
+    with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
+        chat(tools=[{"type": "function"}] * 1025)
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
+    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    assert request.tool_choice == choice
+    assert request.tools == ({"type": "function"},)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"no_such_field": 1}, "no_such_field"),
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
+        (
+            {"messages": [*MESSAGES, {"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[1].content[0].type",
+        ),
+        ({"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs.messages"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"x": 1}}, "stream_options.x"),
+        ({"logit_bias": {"x": 1}}, "logit_bias.x"),
+    ],
+)
+def test_a_bad_field_is_named(body: Any, field: str) -> None:
+    error = refusal(chat, **body)
+    assert (error.field or "").startswith(field)
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="`messages` is missing"):
+        parse_chat(b"{}")
+    with pytest.raises(InvalidRequest, match="`prompt` is missing"):
+        parse_completion(b"{}")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b"1e999"])
+def test_what_is_no_object(body: bytes) -> None:
+    for parse in (parse_chat, parse_completion):
+        with pytest.raises(InvalidRequest, match="the body"):
+            parse(body)
+
+
+def test_an_answer_can_be_sent_back_as_it_came() -> None:
+    echoed = {
+        "role": "assistant",
+        "content": "Hello",
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+        "function_call": None,
+        "tool_calls": None,
+        "reasoning_content": "hm",
+    }
+    (request,) = chat(messages=[*MESSAGES, echoed]).requests
+    assert request.messages == (
+        *HI,
+        ChatMessage(role="assistant", content="Hello", reasoning_content="hm"),
+    )
+
+
+def test_text_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    (request,) = chat(messages=[{"role": "user", "content": parts}]).requests
+    assert request.messages is not None
+    content = (TextPart(type="text", text="a"), TextPart(type="text", text="b"))
+    assert request.messages[0].content == content
+
+
+@given(st.binary())
+def test_random_bytes_are_refused(body: bytes) -> None:
+    for parse in (parse_chat, parse_completion):
+        with pytest.raises(InvalidRequest):
+            parse(body)
+
+
+EXAMPLE = {
+    "messages": MESSAGES,
+    "prompt": "x",
+    "n": 2,
+    "seed": 1,
+    "stop": "x",
+    "stream": True,
+    "stream_options": {},
+    "tools": [],
+    "logit_bias": {},
+    "chat_template_kwargs": {},
+    "response_format": {"type": "text"},
+    "logprobs": False,
+    "top_logprobs": 0,
+    "echo": False,
+    "mirostat": 1,
+}
+
+
+@given(objects_like(EXAMPLE))
+def test_any_json_is_refused_or_taken(body: Any) -> None:
+    for parse in (parse_chat, parse_completion):
+        try:
+            wanted = parse(json.dumps(body).encode())
+        except InvalidRequest as error:
+            assert error.message
+        else:
+            assert wanted.requests
+
+
+@given(st.lists(objects_like({"role": "user", "content": "x", "tool_calls": []}) | JSON_VALUES))
+def test_any_messages_are_refused_or_taken(messages: Any) -> None:
+    try:
+        chat(messages=messages)
+    except InvalidRequest as error:
+        assert error.message
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def schema_format(**fields: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", **fields}}
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"),
+    [
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        (schema_format(), {"type": "object"}),
+        (schema_format(schema=SCHEMA, strict=True, description="what it is"), SCHEMA),
+    ],
+)
+def test_response_formats(format: Any, schema: Any) -> None:
+    (request,) = chat(response_format=format).requests
+    wanted = None if schema is None else JsonSchemaGrammar(type="json_schema", schema=schema)
+    assert request.grammar == wanted
+
+
+def test_errors_name_the_schema_as_the_body_does() -> None:
+    error = InvalidRequest("`grammar.schema.items` is odd", field="grammar.schema.items")
+    told = chat(response_format=schema_format(schema=SCHEMA)).field_names.told(error)
+    assert told.field == "response_format.json_schema.schema.items"
+    assert told.message == f"`{told.field}` is odd"
+    grammar = {"type": "json_schema", "schema": SCHEMA}
+    assert chat(grammar=grammar).field_names.told(error) == error
+
+
+@pytest.mark.parametrize(
+    ("format", "field"),
+    [
+        ({"type": "xml"}, "response_format"),
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "json_schema", "json_schema": {}}, "response_format.json_schema.name"),
+        (schema_format(schema=[]), "response_format.json_schema.schema"),
+        ("json", "response_format"),
+    ],
+)
+def test_what_response_formats_cannot_be(format: Any, field: str) -> None:
+    assert refusal(chat, response_format=format).field == field
+
+
+def test_grammars_as_in_the_native_api() -> None:
+    grammar = {"type": "regex", "pattern": "yes|no"}
+    wanted = RegexGrammar(type="regex", pattern="yes|no")
+    assert chat(grammar=grammar).requests[0].grammar == wanted
+    assert completion(grammar=grammar).requests[0].grammar == wanted
+    error = refusal(chat, grammar=grammar, response_format={"type": "json_object"})
+    assert error.field == "response_format"
+
+
+@pytest.mark.parametrize(
+    ("choice", "neutral"),
+    [
+        ("required", "required"),
+        ({"type": "function", "function": {"name": "now"}}, NamedTool(name="now")),
+    ],
+)
+def test_calls_that_have_to_be_made(choice: Any, neutral: Any) -> None:
+    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    assert request.tool_choice == neutral
+    assert request.parallel_tool_calls
+
+
+@pytest.mark.parametrize(
+    ("choice", "field"),
+    [
+        ("any", "tool_choice"),
+        ({"type": "custom", "custom": {"name": "x"}}, "tool_choice.type"),
+        ({"type": "function", "name": "x"}, "tool_choice.function"),
+    ],
+)
+def test_what_choices_cannot_be(choice: Any, field: str) -> None:
+    assert refusal(chat, tool_choice=choice).field.startswith(field)
+
+
+def test_one_call_at_a_time() -> None:
+    (request,) = chat(tools=[{"type": "function"}], parallel_tool_calls=False).requests
+    assert not request.parallel_tool_calls

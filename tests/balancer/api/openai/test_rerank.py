@@ -1,0 +1,65 @@
+import json
+from typing import Any
+
+import pytest
+
+from arriero.balancer.api.openai.rerank import RerankCall, parse_rerank
+from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
+from arriero.shared.queries import Rank, Ranked, Score
+
+SCORES = Ranked(scores=tuple(Score(score=score, num_tokens=2) for score in (0.1, 0.9, -2.0)))
+BODY = {"query": "q", "documents": ["a", {"text": "b"}, "c"]}
+
+
+def parsed(**body: Any) -> RerankCall:
+    return parse_rerank(json.dumps(BODY | body).encode())
+
+
+def test_the_question() -> None:
+    query_request = parsed(model="m").query_request
+    assert (query_request.kind, query_request.model) == ("rank", "m")
+    assert query_request.parts == (Rank(query="q", documents=("a", "b", "c")),)
+
+
+def test_the_best_come_first() -> None:
+    answer = parsed().answer("id", "m", [SCORES])
+    assert answer == {
+        "id": "id",
+        "object": "list",
+        "model": "m",
+        "results": [
+            {"index": 1, "relevance_score": 0.9},
+            {"index": 0, "relevance_score": 0.1},
+            {"index": 2, "relevance_score": -2.0},
+        ],
+        "usage": {"prompt_tokens": 6, "total_tokens": 6},
+    }
+
+
+def test_only_so_many_and_with_their_texts() -> None:
+    answer = parsed(top_n=1, return_documents=True).answer("id", "m", [SCORES])
+    assert answer["results"] == [
+        {"index": 1, "relevance_score": 0.9, "document": {"text": "b"}},
+    ]
+
+
+def test_a_document_that_cannot_be_had_fails_the_call() -> None:
+    bad = Score(error=to_wire(PromptTooLong("it is long")))
+    with pytest.raises(PromptTooLong, match=r"`documents\[2\]`: it is long"):
+        parsed().answer("id", "m", [Ranked(scores=(Score(), Score(), bad))])
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"query": ""}, "query"),
+        ({"documents": []}, "documents"),
+        ({"documents": ["a", {"title": "b"}]}, "documents[1]"),
+        ({"top_n": 0}, "top_n"),
+        ({"max_tokens_per_doc": 5}, "max_tokens_per_doc"),
+    ],
+)
+def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(**body)
+    assert caught.value.field is not None and caught.value.field.startswith(field)

@@ -1,0 +1,37 @@
+"""The inference port's document: all of its routes, and nothing that is not there."""
+
+import pytest
+from aiohttp.test_utils import TestClient
+
+from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.document import inference_document, inference_json
+from tests.balancer.api.fake_runtime import FakeFleetRuntime
+from tests.balancer.openapi_checks import check_names, check_references, routes_in, routes_of
+
+DOCUMENT = inference_document("1.2")
+
+
+def test_every_route_is_described(runtime: FakeFleetRuntime) -> None:
+    assert routes_in(DOCUMENT) == routes_of(inference_app(runtime))
+
+
+def test_it_is_whole() -> None:
+    assert DOCUMENT["info"]["version"] == "1.2"
+    check_references(DOCUMENT)
+    check_names(DOCUMENT)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(routes_in(DOCUMENT)))
+def test_what_takes_a_body_says_how_it_is_refused(method: str, path: str) -> None:
+    operation = DOCUMENT["paths"][path][method.lower()]
+    assert {"403", "500"} <= operation["responses"].keys()
+    if "requestBody" in operation:
+        full = "529" if path.startswith("/v1/messages") else "503"
+        assert {"400", "413", "404", full, "504"} <= operation["responses"].keys()
+
+
+async def test_it_is_served(client: TestClient) -> None:
+    response = await client.get("/openapi.json")
+    document = await response.json()
+    assert document == inference_document(document["info"]["version"])
+    assert inference_json("1.2") is inference_json("1.2")

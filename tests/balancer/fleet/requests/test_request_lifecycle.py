@@ -1,0 +1,194 @@
+"""One request's life: deadlines, timings, and the one end."""
+
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.fleet.decisions import (
+    BetweenTokens,
+    Decision,
+    Deliver,
+    Finish,
+    FirstToken,
+    LinkId,
+)
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.recorder import Ending
+from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.view import RequestView
+from arriero.shared.errors import (
+    Cancelled,
+    EngineFailed,
+    FirstTokenTimeout,
+    QueueTimeout,
+    RequestTimeout,
+    TokenTimeout,
+)
+from arriero.shared.inference import (
+    AgentId,
+    Done,
+    Failed,
+    LogProb,
+    RequestId,
+    Timings,
+    Token,
+    TokenLogProbs,
+    Usage,
+)
+from tests.balancer.fleet.builders import USAGE, ended, piece, request
+
+LIMITS = Limits(
+    buffered_request_timeout=10.0,
+    first_token_timeout=20.0,
+    token_timeout=5.0,
+    request_timeout=100.0,
+)
+LINK = LinkId(1)
+
+
+def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
+    return RequestLifecycle(RequestId("r"), request("llama"), limits, now)
+
+
+def streaming_at(now: float) -> RequestLifecycle:
+    lifecycle = lifecycle_at(now)
+    lifecycle.assigned(LINK, "host", now)
+    lifecycle.gained(piece("r"), now)
+    return lifecycle
+
+
+def ending(finish: Decision) -> Ending:
+    assert isinstance(finish, Finish)
+    return finish.ending
+
+
+def test_a_whole_life_is_timed_from_acceptance() -> None:
+    lifecycle = lifecycle_at(100.0)
+    assert lifecycle.state == "queued"
+    lifecycle.assigned(LINK, "host", 101.0)
+    assert lifecycle.state == "assigned"
+    assert lifecycle.gained(piece("r", "Once", num_tokens=2), 103.0) == (
+        Deliver(RequestId("r"), Token("Once", "content", (0, 1))),
+        FirstToken(3.0),
+    )
+    assert lifecycle.state == "streaming"
+    assert lifecycle.gained(piece("r", " more", "reasoning"), 103.5) == (
+        Deliver(RequestId("r"), Token(" more", "reasoning", (0,))),
+        BetweenTokens(0.5),
+    )
+    timings = Timings(queue_ms=1000.0, first_token_ms=3000.0, total_ms=4000.0)
+    end = replace(ended("r"), stop_string="END")
+    assert lifecycle.done(end, 104.0) == [
+        Deliver(RequestId("r"), Done("stop", USAGE, timings, "host", "END")),
+        Finish(
+            Ending(
+                code="stop",
+                request_id=RequestId("r"),
+                agent="host",
+                usage=USAGE,
+                timings=timings,
+            )
+        ),
+    ]
+
+
+def test_a_failure_counts_what_was_delivered() -> None:
+    lifecycle = streaming_at(0.0)
+    error = EngineFailed("out of luck")
+    deliver, finish = lifecycle.failed(error, 1.0)
+    assert deliver == Deliver(RequestId("r"), Failed(error))
+    assert ending(finish).code == "engine_failed"
+    assert ending(finish).error == error
+    assert ending(finish).usage == Usage(completion_tokens=1)
+
+
+def test_a_client_that_left_is_an_end_without_a_delivery() -> None:
+    finish = lifecycle_at(0.0).gone(2.0)
+    assert ending(finish).code == "client_gone"
+    assert ending(finish).agent is None
+    assert ending(finish).timings == Timings(queue_ms=2000.0, first_token_ms=None, total_ms=2000.0)
+
+
+def test_waiting_for_a_slot_has_a_deadline() -> None:
+    lifecycle = lifecycle_at(1.0)
+    assert lifecycle.deadline == 11.0
+    assert lifecycle.overdue(10.9) is None
+    assert lifecycle.overdue(11.0) == QueueTimeout("no slot was free for 10 s")
+
+
+def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 9.0)
+    assert lifecycle.deadline == 29.0
+    assert lifecycle.overdue(29.0) == FirstTokenTimeout("no token within 20 s")
+
+
+def test_log_probabilities_are_delivered_with_their_token() -> None:
+    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
+    deliver, _ = streaming_at(0.0).gained(replace(piece("r", "x"), log_probs=log_probs), 1.0)
+    assert isinstance(deliver, Deliver)
+    assert isinstance(deliver.event, Token)
+    assert deliver.event.log_probs == log_probs
+
+
+def test_each_token_moves_the_deadline_of_the_next() -> None:
+    lifecycle = streaming_at(1.0)
+    assert lifecycle.deadline == 6.0
+    lifecycle.gained(piece("r"), 4.0)
+    assert lifecycle.deadline == 9.0
+    assert lifecycle.overdue(9.0) == TokenTimeout("no further token within 5 s")
+
+
+def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
+    lifecycle = streaming_at(0.0)
+    lifecycle.gained(piece("r"), 98.0)
+    assert lifecycle.deadline == 100.0
+    assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
+
+
+def test_time_with_an_agent_is_not_time_in_the_queue() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 7.0)
+    lifecycle.came_back(25.0)
+    assert lifecycle.state == "queued"
+    assert lifecycle.link is None
+    assert lifecycle.waited(26.0) == 8.0
+    assert lifecycle.deadline == 28.0, "three seconds were left of ten"
+    lifecycle.assigned(LinkId(2), "other", 27.0)
+    assert lifecycle.deadline == 47.0, "a new start has its own time"
+    assert ending(lifecycle.gone(30.0)).timings.queue_ms == 9000.0
+
+
+def test_what_has_streamed_cannot_come_back() -> None:
+    with pytest.raises(ValueError, match="streaming, not assigned"):
+        streaming_at(0.0).came_back(1.0)
+
+
+def test_nothing_is_gained_without_an_agent() -> None:
+    with pytest.raises(ValueError, match="no agent"):
+        lifecycle_at(0.0).gained(piece("r"), 1.0)
+
+
+def test_it_ends_once() -> None:
+    lifecycle = streaming_at(0.0)
+    lifecycle.done(ended("r"), 1.0)
+    with pytest.raises(ValueError, match="ended already"):
+        lifecycle.failed(Cancelled("late"), 2.0)
+    with pytest.raises(ValueError, match="no agent"):
+        lifecycle.gained(piece("r"), 2.0)
+
+
+def test_its_view_shows_where_it_is() -> None:
+    lifecycle = lifecycle_at(10.0)
+    lifecycle.assigned(LINK, "host", 12.0)
+    lifecycle.gained(piece("r", num_tokens=3), 13.0)
+    assert lifecycle.view(AgentId("a1"), 15.0) == RequestView(
+        id=RequestId("r"),
+        state="streaming",
+        model="llama",
+        agent=AgentId("a1"),
+        waited_seconds=2.0,
+        age_seconds=5.0,
+        num_tokens=3,
+        priority=0,
+    )

@@ -1,0 +1,69 @@
+"""What the end of one request means for the others."""
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.registry import Registry
+from arriero.balancer.fleet.requests.requests import Requests
+from arriero.shared.errors import EngineFailed, ShuttingDown
+from arriero.shared.inference import RequestId
+from arriero.shared.messages import Cancel, Start
+from tests.balancer.fleet.builders import codes, hello, request, sent
+
+LINK = LinkId(1)
+
+
+def requests_with_agent(slots: int = 1) -> tuple[Requests, Registry]:
+    registry = Registry(Limits())
+    requests = Requests(Limits(), registry)
+    requests.agent_joined(registry.joined(LINK, hello(slots=slots), 0.0), 0.0)
+    return requests, registry
+
+
+def start(id: str) -> Start:
+    return Start(id=RequestId(id), request=request())
+
+
+def test_the_next_starts_right_after_the_end_is_told() -> None:
+    requests, _ = requests_with_agent()
+    assert sent(requests.open(RequestId("1"), request(), 0.0)) == [start("1")]
+    assert requests.open(RequestId("2"), request(), 0.0) == []
+    first = requests.get(RequestId("1"))
+    assert first is not None
+    decisions = requests.fail(first, EngineFailed("broken"), 1.0)
+    assert codes(decisions) == {"1": "engine_failed"}
+    assert sent(decisions) == [start("2")]
+    requests.check_integrity()
+
+
+def test_ending_all_starts_nobody() -> None:
+    requests, _ = requests_with_agent()
+    for id in ("1", "2", "3"):
+        requests.open(RequestId(id), request(), 0.0)
+    decisions = requests.end_all(ShuttingDown("closing time"), 1.0)
+    assert sent(decisions) == [Cancel(id=RequestId("1"))]
+    assert codes(decisions) == dict.fromkeys(("1", "2", "3"), "shutting_down")
+    assert len(requests) == 0
+    requests.check_integrity()
+
+
+def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -> None:
+    limits = Limits(buffered_request_timeout=5.0, first_token_timeout=5.0)
+    registry = Registry(limits)
+    requests = Requests(limits, registry)
+    requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
+    for id in ("1", "2"):
+        requests.open(RequestId(id), request(), 0.0)
+    decisions = requests.due(5.0)
+    assert codes(decisions) == {"1": "first_token_timeout", "2": "queue_timeout"}
+    assert sent(decisions) == [Cancel(id=RequestId("1"))]
+
+
+def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
+    requests, _ = requests_with_agent()
+    for id in ("1", "2"):
+        requests.open(RequestId(id), request(), 0.0)
+    views = requests.views(1.0)
+    assert [(view.id, view.state, view.agent) for view in views] == [
+        ("1", "assigned", "a1"),
+        ("2", "queued", None),
+    ]

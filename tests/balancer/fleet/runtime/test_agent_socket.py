@@ -1,0 +1,182 @@
+"""The agents' socket over a loopback connection, with a hand-made agent at the other end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from socket import SHUT_RDWR
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.view import FleetView
+from arriero.shared.inference import Done, Token
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    FromAgent,
+    FromBalancer,
+    Goodbye,
+    Reject,
+    Start,
+    Welcome,
+    decode_from_balancer,
+    encode_from_agent,
+)
+from tests.balancer.fleet.builders import ended, hello, output, piece, request
+from tests.balancer.fleet.recording import RecordingRecorder
+
+Client = TestClient[web.Request, web.Application]
+
+
+@pytest.fixture
+def runtime() -> FleetRuntime:
+    return FleetRuntime(
+        Fleet(Limits(heartbeat_timeout=2.0)), recorder=RecordingRecorder(), watch_interval=0.0
+    )
+
+
+@pytest.fixture
+async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
+    app = web.Application()
+    app.add_routes(routes(runtime))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def say(socket: ClientWebSocketResponse, message: FromAgent) -> None:
+    await socket.send_str(encode_from_agent(message).decode())
+
+
+async def hear(socket: ClientWebSocketResponse) -> FromBalancer:
+    return decode_from_balancer(await socket.receive_str())
+
+
+async def join(client: Client, id: str = "a1") -> ClientWebSocketResponse:
+    socket = await client.ws_connect(PATH)
+    await say(socket, hello(id))
+    assert isinstance(await hear(socket), Welcome)
+    return socket
+
+
+async def fleet_with(runtime: FleetRuntime, num_agents: int) -> FleetView:
+    async for view in runtime.watch():
+        if view.num_agents == num_agents:
+            return view
+    raise AssertionError("the watch ended")
+
+
+async def test_a_request_runs_on_an_agent_that_dialled(
+    client: Client, runtime: FleetRuntime
+) -> None:
+    socket = await join(client)
+    with runtime.open(request()) as stream:
+        assert await hear(socket) == Start(id=stream.id, request=request())
+        await say(socket, output(piece(stream.id, "Once")))
+        assert await anext(stream) == Token("Once", "content", (0,))
+        await say(socket, output(ended(stream.id)))
+        assert isinstance(await anext(stream), Done)
+    await socket.close()
+
+
+async def test_an_agent_that_closes_is_gone_at_once(client: Client, runtime: FleetRuntime) -> None:
+    socket = await join(client)
+    await fleet_with(runtime, 1)
+    await socket.close()
+    await fleet_with(runtime, 0)
+
+
+async def test_an_agent_whose_connection_breaks_is_gone_at_once(
+    client: Client, runtime: FleetRuntime
+) -> None:
+    socket = await join(client)
+    socket.get_extra_info("socket").shutdown(SHUT_RDWR)
+    await fleet_with(runtime, 0)
+    await socket.close()
+
+
+async def test_another_protocol_is_rejected_with_a_reason(client: Client) -> None:
+    socket = await client.ws_connect(PATH)
+    await say(socket, hello(protocol=PROTOCOL_VERSION + 1))
+    rejection = await hear(socket)
+    assert isinstance(rejection, Reject)
+    assert not rejection.retry
+    closing = await socket.receive()
+    assert (closing.type, closing.extra) == (WSMsgType.CLOSE, rejection.reason)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        ("{", "not valid JSON"),
+        ("{}", "type"),
+        ('{"type": "nonsense"}', "type"),
+        ('{"type": "output", "items": [{"type": "piece", "id": 3, "text": ""}]}', "id"),
+        ("[" * 100_000, "not a message"),
+        ('{"type": "heartbeat", "\ud800": 1}'.encode("utf-8", "surrogatepass"), "text"),
+    ],
+)
+async def test_junk_closes_its_own_connection_and_no_other(
+    client: Client, runtime: FleetRuntime, frame: str | bytes, reason: str
+) -> None:
+    bystander = await join(client, "a2")
+    stream = runtime.open(request())
+    await hear(bystander)
+    socket = await join(client)
+    await (socket.send_str(frame) if isinstance(frame, str) else socket.send_bytes(frame))
+    closing = await socket.receive()
+    assert (closing.type, closing.data) == (WSMsgType.CLOSE, WSCloseCode.POLICY_VIOLATION)
+    assert closing.extra is not None
+    assert reason in closing.extra
+    await fleet_with(runtime, 1)
+    await say(bystander, output(ended(stream.id)))
+    assert isinstance(await anext(stream), Done)
+    await bystander.close()
+
+
+async def test_the_first_frame_has_to_be_hello(client: Client) -> None:
+    socket = await client.ws_connect(PATH)
+    await say(socket, output())
+    closing = await socket.receive()
+    assert closing.extra == "the first frame has to be `hello`, not `output`"
+
+
+async def test_who_says_nothing_is_sent_away() -> None:
+    app = web.Application()
+    fleet = Fleet(Limits(heartbeat_timeout=0.02))
+    app.add_routes(routes(FleetRuntime(fleet, recorder=RecordingRecorder())))
+    async with TestClient(TestServer(app)) as client:
+        socket = await client.ws_connect(PATH)
+        closing = await socket.receive()
+        assert closing.extra == "no hello came within 0.02 s"
+
+
+async def test_leaving_before_hello_disturbs_nobody(client: Client, runtime: FleetRuntime) -> None:
+    socket = await client.ws_connect(PATH)
+    await socket.close()
+    other = await join(client)
+    assert runtime.totals().num_agents == 1
+    await other.close()
+
+
+async def test_dialling_again_closes_the_old_socket(client: Client, runtime: FleetRuntime) -> None:
+    old = await join(client)
+    new = await join(client)
+    closing = await old.receive()
+    assert (closing.type, closing.extra) == (WSMsgType.CLOSE, "the agent has dialled again")
+    await asyncio.wait_for(old.close(), 5)
+    stream = runtime.open(request())
+    assert await hear(new) == Start(id=stream.id, request=request())
+    stream.close()
+    await new.close()
+
+
+async def test_goodbye_is_said_before_the_close(client: Client, runtime: FleetRuntime) -> None:
+    socket = await join(client)
+    runtime.goodbye()
+    assert await hear(socket) == Goodbye()
+    closing = await socket.receive()
+    assert (closing.type, closing.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
+    assert closing.extra == "the balancer is going down"

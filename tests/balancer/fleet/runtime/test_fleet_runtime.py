@@ -1,0 +1,255 @@
+"""The shell: what the core decides reaches streams, peers, the recorder, the log, the watchers."""
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+
+import pytest
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.shared.errors import InvalidRequest, QueueFull, ShuttingDown
+from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.inference import Done, Event, Failed, GenerateRequest, Token
+from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
+from arriero.shared.queries import CountTokens
+from tests.balancer.fleet.builders import ended, hello, output, piece, request
+from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
+
+
+class QueryDispatcher:
+    """A fleet runtime with everything around it in the test's hands."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = ManualClock()
+        self.recorder = RecordingRecorder()
+        self.runtime = FleetRuntime(
+            Fleet(limits or Limits()), recorder=self.recorder, clock=self.clock, watch_interval=0.0
+        )
+
+    def join(self, id: str = "a1", slots: int = 2) -> tuple[LinkId, RecordingPeer]:
+        peer = RecordingPeer()
+        return self.runtime.agent_joined(peer, hello(id, slots=slots)), peer
+
+
+async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() -> None:
+    dispatcher = QueryDispatcher()
+    link, peer = dispatcher.join()
+    with dispatcher.runtime.open(request()) as stream:
+        assert peer.sent[1:] == [Start(id=stream.id, request=request())]
+        dispatcher.clock.now += 2.0
+        dispatcher.runtime.agent_said(link, output(piece(stream.id, "Once", num_tokens=2)))
+        dispatcher.clock.now += 0.5
+        dispatcher.runtime.agent_said(link, output(piece(stream.id, " upon"), ended(stream.id)))
+        events = [event async for event in stream]
+    assert events[0] == Token("Once upon", "content", (0, 1, 0))
+    assert isinstance(events[-1], Done)
+    assert (dispatcher.recorder.first_tokens, dispatcher.recorder.gaps) == ([2.0], [0.5])
+    assert dispatcher.recorder.counts == [("content", 2), ("content", 1)]
+    assert [ending.code for ending in dispatcher.recorder.endings] == ["stop"]
+
+
+async def test_ids_are_never_the_same() -> None:
+    dispatcher = QueryDispatcher()
+    streams = [dispatcher.runtime.open(request()) for _ in range(10)]
+    assert len({stream.id for stream in streams}) == 10
+
+
+async def test_a_refusal_is_raised_and_recorded() -> None:
+    dispatcher = QueryDispatcher(Limits(max_buffered_requests=0))
+    with pytest.raises(QueueFull):
+        dispatcher.runtime.open(request())
+    assert [ending.code for ending in dispatcher.recorder.endings] == ["queue_full"]
+    assert dispatcher.runtime.view().requests == ()
+
+
+async def test_a_reader_that_goes_frees_the_slot() -> None:
+    dispatcher = QueryDispatcher()
+    _, peer = dispatcher.join(slots=1)
+    with dispatcher.runtime.open(request()) as first:
+        second = dispatcher.runtime.open(request())
+    assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=request())]
+    assert dispatcher.runtime.totals().slots_busy == 1
+
+
+async def test_a_reader_that_goes_at_its_deadline_is_not_delivered_to() -> None:
+    dispatcher = QueryDispatcher(Limits(buffered_request_timeout=5.0))
+    stream = dispatcher.runtime.open(request())
+    dispatcher.clock.now += 5.0
+    stream.close()
+    assert [ending.code for ending in dispatcher.recorder.endings] == ["queue_timeout"]
+
+
+async def test_cancel_says_how_many_had_not_ended() -> None:
+    dispatcher = QueryDispatcher()
+    streams = [dispatcher.runtime.open(request()) for _ in range(2)]
+    ids = [stream.id for stream in streams]
+    assert dispatcher.runtime.cancel([*ids, *ids, "unknown"]) == 2
+    assert dispatcher.runtime.cancel(ids) == 0
+    [event] = [event async for event in streams[0]]
+    assert isinstance(event, Failed)
+    assert event.error.code == "cancelled"
+
+
+async def test_an_agent_that_is_dismissed_is_disconnected_and_forgotten() -> None:
+    dispatcher = QueryDispatcher(Limits(heartbeat_timeout=5.0))
+    link, peer = dispatcher.join()
+    for seconds in (5.0, SECOND_LOOK):
+        dispatcher.clock.now += seconds
+        dispatcher.runtime.tick()
+    assert peer.reason == "silent for 5 s"
+    dispatcher.runtime.agent_said(link, Heartbeat())
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.runtime.totals().num_agents == 0
+
+
+async def test_an_agent_whose_socket_closes_is_not_disconnected_again() -> None:
+    dispatcher = QueryDispatcher()
+    link, peer = dispatcher.join()
+    dispatcher.runtime.agent_left(link)
+    assert peer.reason is None
+    assert dispatcher.runtime.view().agents == ()
+
+
+async def test_each_ended_request_is_one_line_with_its_figures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="arriero.balancer.fleet")
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    stream = dispatcher.runtime.open(request())
+    dispatcher.clock.now += 1.5
+    dispatcher.runtime.agent_said(link, output(piece(stream.id), ended(stream.id)))
+    [record] = caplog.records
+    assert record.getMessage() == "request ended"
+    assert record.__dict__["context"] == {
+        "id": stream.id,
+        "agent": "host-a1",
+        "code": "stop",
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "queue_ms": 0.0,
+        "first_token_ms": 1500.0,
+        "total_ms": 1500.0,
+    }
+
+
+async def test_the_timer_keeps_deadlines() -> None:
+    limits = Limits(buffered_request_timeout=0.02)
+    runtime = FleetRuntime(Fleet(limits), recorder=RecordingRecorder())
+    timer = asyncio.create_task(runtime.run())
+    await asyncio.sleep(0)
+    events: list[Event] = [event async for event in runtime.open(request())]
+    assert [event.error.code for event in events if isinstance(event, Failed)] == ["queue_timeout"]
+    timer.cancel()
+    with suppress(asyncio.CancelledError):
+        await timer
+
+
+async def test_the_timer_is_brought_forward_for_a_nearer_deadline() -> None:
+    limits = Limits(buffered_request_timeout=60.0, heartbeat_interval=0.02)
+    runtime = FleetRuntime(Fleet(limits), recorder=RecordingRecorder())
+    timer = asyncio.create_task(runtime.run())
+    await asyncio.sleep(0)
+    runtime.open(request("none"))
+    peer = SignallingPeer()
+    runtime.agent_joined(peer, hello())
+    await peer.heartbeat.wait()
+    timer.cancel()
+    with suppress(asyncio.CancelledError):
+        await timer
+
+
+class SignallingPeer(RecordingPeer):
+    """Says when a heartbeat came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heartbeat = asyncio.Event()
+
+    def send(self, message: object) -> None:
+        if isinstance(message, Heartbeat):
+            self.heartbeat.set()
+
+
+async def test_watchers_see_the_present_and_then_each_change() -> None:
+    dispatcher = QueryDispatcher()
+    async with aclosing(dispatcher.runtime.watch()) as views:
+        assert (await anext(views)).agents == ()
+        changed = asyncio.ensure_future(anext(views))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not changed.done(), "nothing has changed"
+        dispatcher.join()
+        assert [agent.id for agent in (await changed).agents] == ["a1"]
+
+
+async def test_a_change_while_the_watcher_is_away_is_not_missed() -> None:
+    dispatcher = QueryDispatcher()
+    async with aclosing(dispatcher.runtime.watch()) as views:
+        await anext(views)
+        dispatcher.join("a1")
+        dispatcher.join("a2")
+        assert (await anext(views)).num_agents == 2
+
+
+async def test_draining_returns_when_everything_has_ended() -> None:
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    stream = dispatcher.runtime.open(request())
+    drained = asyncio.create_task(dispatcher.runtime.drain(60.0))
+    await asyncio.sleep(0)
+    with pytest.raises(ShuttingDown):
+        dispatcher.runtime.open(request())
+    assert not drained.done()
+    dispatcher.runtime.agent_said(link, output(ended(stream.id)))
+    await drained
+
+
+async def test_draining_an_idle_fleet_returns_at_once() -> None:
+    await QueryDispatcher().runtime.drain(60.0)
+
+
+async def test_draining_ends_at_its_deadline() -> None:
+    dispatcher = QueryDispatcher()
+    dispatcher.join()
+    stream = dispatcher.runtime.open(request())
+    drained = asyncio.create_task(dispatcher.runtime.drain(60.0))
+    await asyncio.sleep(0)
+    dispatcher.clock.now += 60.0
+    dispatcher.runtime.tick()
+    await drained
+    [event] = [event async for event in stream]
+    assert isinstance(event, Failed)
+    assert event.error.code == "shutting_down"
+
+
+async def test_goodbye_reaches_every_agent_and_newcomers_are_turned_away() -> None:
+    dispatcher = QueryDispatcher()
+    _, peer = dispatcher.join()
+    dispatcher.runtime.goodbye()
+    assert isinstance(peer.sent[0], Welcome)
+    assert peer.sent[1:] == [Goodbye()]
+    assert peer.reason == "the balancer is going down"
+    _, late = dispatcher.join("a2")
+    assert [message.type for message in late.sent] == ["reject"]
+    assert late.reason is not None
+
+
+async def test_what_no_agent_could_read_is_never_sent_to_one() -> None:
+    dispatcher = QueryDispatcher()
+    _, peer = dispatcher.join()
+    value: object = 1
+    for _ in range(210):
+        value = [value]
+    deep = GenerateRequest(prompt="x", tools=({"parameters": value},))
+    with pytest.raises(InvalidRequest):
+        dispatcher.runtime.open(deep)
+    query_request = QueryRequest(kind="text", parts=(CountTokens(request=deep),))
+    with pytest.raises(InvalidRequest):
+        dispatcher.runtime.ask(query_request)
+    assert len(peer.sent) == 1
+    assert dispatcher.runtime.view().requests == ()

@@ -1,0 +1,183 @@
+"""A reader's end: order, merging, the end, and going before it."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.runtime.stream import MAX_PENDING, Stream
+from arriero.shared.errors import Cancelled
+from arriero.shared.inference import (
+    Event,
+    Failed,
+    LogProb,
+    Notice,
+    RequestId,
+    Token,
+    TokenKind,
+    TokenLogProbs,
+)
+
+END = Failed(Cancelled("over"))
+
+
+class Closed:
+    """Remembers which streams were closed before their end."""
+
+    def __init__(self) -> None:
+        self.ids: list[RequestId] = []
+
+    def __call__(self, id: RequestId) -> None:
+        self.ids.append(id)
+
+
+def stream() -> tuple[Stream, Closed]:
+    closed = Closed()
+    return Stream(RequestId("r"), closed), closed
+
+
+async def read(stream: Stream) -> list[Event]:
+    return [event async for event in stream]
+
+
+async def test_a_reader_that_keeps_up_gets_every_event_as_it_comes() -> None:
+    one, _ = stream()
+    events: list[Event] = [Token("Once"), Token(" upon"), END]
+    reader = asyncio.create_task(read(one))
+    for event in events:
+        await asyncio.sleep(0)
+        one.put(event)
+    assert await reader == events
+
+
+async def test_a_slow_reader_gets_what_piled_up_as_one_kind_by_kind() -> None:
+    one, _ = stream()
+    for event in (
+        Token("a", "reasoning", (1,)),
+        Token("b", "reasoning", (2, 3)),
+        Token("c", "content", (4,)),
+        Notice("n", "m"),
+        Token("d", "content", ()),
+        END,
+    ):
+        one.put(event)
+    assert await read(one) == [
+        Token("ab", "reasoning", (1, 2, 3)),
+        Token("c", "content", (4,)),
+        Notice("n", "m"),
+        Token("d", "content", ()),
+        END,
+    ]
+
+
+KINDS = st.sampled_from(["content", "reasoning", "tool_call"])
+TOKENS = st.builds(Token, st.text(max_size=3), KINDS, st.tuples(st.integers()))
+EVENTS = st.lists(TOKENS | st.builds(Notice, st.text(max_size=3), st.just("m")), max_size=200)
+
+
+def pieces(events: list[Event]) -> list[tuple[TokenKind, str] | Event]:
+    """What a reader can tell: characters with their kind, and the events between them."""
+    found: list[tuple[TokenKind, str] | Event] = []
+    for event in events:
+        found += (
+            [(event.kind, char) for char in event.text] if isinstance(event, Token) else [event]
+        )
+    return found
+
+
+@given(EVENTS)
+def test_nothing_is_lost_or_moved_by_merging(events: list[Event]) -> None:
+    async def scenario() -> list[Event]:
+        one, _ = stream()
+        for event in [*events, END]:
+            one.put(event)
+        return await read(one)
+
+    got = asyncio.run(scenario())
+    assert pieces(got) == pieces([*events, END])
+    tokens = [id for event in events if isinstance(event, Token) for id in event.tokens]
+    assert [id for event in got if isinstance(event, Token) for id in event.tokens] == tokens
+
+
+async def test_what_waits_for_a_slow_reader_is_a_few_events() -> None:
+    one, _ = stream()
+    for _ in range(100_000):
+        one.put(Token("x"))
+        assert one.num_pending <= MAX_PENDING
+    one.put(END)
+    assert await read(one) == [Token("x" * 100_000), END]
+
+
+async def test_leaving_before_the_end_is_told_once() -> None:
+    one, closed = stream()
+    with one:
+        one.put(Token("a"))
+    one.close()
+    assert closed.ids == ["r"]
+    assert await read(one) == []
+
+
+async def test_leaving_after_the_end_came_is_not_told() -> None:
+    one, closed = stream()
+    with one:
+        one.put(END)
+    assert closed.ids == []
+
+
+async def test_an_end_for_one_that_left_is_dropped() -> None:
+    one, _ = stream()
+    one.close()
+    one.put(END)
+    assert await read(one) == []
+
+
+async def test_nothing_comes_after_the_end() -> None:
+    one, _ = stream()
+    one.put(END)
+    with pytest.raises(RuntimeError, match="after the end"):
+        one.put(Token("late"))
+
+
+async def test_a_cancelled_reader_closes_its_stream() -> None:
+    one, closed = stream()
+
+    async def handler() -> None:
+        with one:
+            await read(one)
+
+    task = asyncio.create_task(handler())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed.ids == ["r"]
+
+
+async def test_closing_wakes_the_reader() -> None:
+    one, _ = stream()
+    reader = asyncio.create_task(read(one))
+    await asyncio.sleep(0)
+    one.close()
+    assert await reader == []
+
+
+async def test_two_readers_are_a_mistake() -> None:
+    one, _ = stream()
+    first = asyncio.create_task(read(one))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="two tasks"):
+        await read(one)
+    one.put(END)
+    assert await first == [END]
+
+
+@pytest.mark.parametrize("num_tokens", [3, 5 * MAX_PENDING])
+async def test_log_probabilities_of_what_piled_up_are_all_kept(num_tokens: int) -> None:
+    one, _ = stream()
+    told = [TokenLogProbs(LogProb(number, b"x", -1.0)) for number in range(num_tokens)]
+    for each in told:
+        one.put(Token("x", log_probs=(each,)))
+    one.put(END)
+    *tokens, _ = await read(one)
+    assert [each for token in tokens for each in getattr(token, "log_probs", ())] == told

@@ -1,0 +1,106 @@
+"""Who is here, and whose time has come."""
+
+import pytest
+
+from arriero.balancer.fleet.decisions import LinkId, Send
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
+from arriero.balancer.fleet.view import AgentView, SlotsView
+from arriero.shared.inference import AgentId
+from arriero.shared.messages import Heartbeat, Statistics
+from tests.balancer.fleet.builders import hello, model_info, status
+
+LIMITS = Limits(heartbeat_interval=1.0, heartbeat_timeout=5.0)
+LINK = LinkId(1)
+
+
+def registry_with(link: LinkId = LINK, now: float = 0.0) -> Registry:
+    registry = Registry(LIMITS)
+    registry.joined(link, hello("a1"), now)
+    return registry
+
+
+def test_an_agent_is_found_by_link_and_by_id_until_it_leaves() -> None:
+    registry = registry_with()
+    agent = registry[LINK]
+    assert registry.get(LINK) is agent
+    assert registry.link_of(AgentId("a1")) == LINK
+    assert list(registry) == [agent]
+    assert registry.left(LINK) is agent
+    assert registry.get(LINK) is None
+    assert registry.link_of(AgentId("a1")) is None
+    assert registry.next_deadline() is None
+    registry.check_integrity()
+
+
+def test_one_agent_has_one_link() -> None:
+    registry = registry_with()
+    with pytest.raises(ValueError, match="already"):
+        registry.joined(LinkId(2), hello("a1"), 1.0)
+    with pytest.raises(ValueError, match="already"):
+        registry.joined(LINK, hello("a2"), 1.0)
+
+
+def test_speaking_spares_the_next_heartbeat() -> None:
+    registry = registry_with()
+    agent = registry[LINK]
+    assert registry.next_deadline() == 1.0
+    assert registry.send(LINK, Heartbeat(), 0.5) == Send(LINK, Heartbeat())
+    assert registry.due(1.0) == [], "it was spoken to meanwhile"
+    assert registry.next_deadline() == 1.5
+    assert registry.due(1.5) == [agent]
+    assert agent.heartbeat.is_due(1.5)
+    registry.send(LINK, Heartbeat(), 1.5)
+    registry.seen_to(agent)
+    assert registry.next_deadline() == 2.5
+    registry.check_integrity()
+
+
+def test_a_rest_is_a_deadline_of_its_own() -> None:
+    registry = registry_with()
+    agent = registry[LINK]
+    registry.rests(agent, 0.25)
+    assert registry.next_deadline() == 0.25 + BUSY_PAUSE
+    assert registry.due(0.25 + BUSY_PAUSE) == [agent]
+
+
+def test_an_agent_that_is_due_may_leave() -> None:
+    registry = registry_with()
+    assert registry.due(5.0) == [registry[LINK]]
+    registry.left(LINK)
+    assert registry.due(9.0) == []
+    registry.check_integrity()
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        (status(accepting=True), "ready"),
+        (status(accepting=False), "draining"),
+        (status(model=None), "no_model"),
+        (status(model=None, accepting=False), "draining"),
+    ],
+)
+def test_its_state_is_what_it_says(said: object, state: str) -> None:
+    registry = registry_with()
+    registry[LINK].changed(said)  # type: ignore[arg-type]
+    assert registry[LINK].state == state
+
+
+def test_its_view_joins_its_words_with_our_count() -> None:
+    registry = registry_with(now=10.0)
+    registry[LINK].num_tokens = 7
+    registry[LINK].statistics = Statistics(num_running=1)
+    assert registry[LINK].view(num_busy=1, now=12.5) == AgentView(
+        id=AgentId("a1"),
+        name="host-a1",
+        labels={},
+        version="1.0",
+        state="ready",
+        slots=SlotsView(total=2, busy=1),
+        model=model_info("llama"),
+        issues=(),
+        statistics=Statistics(num_running=1),
+        num_tokens=7,
+        connected_seconds=2.5,
+    )

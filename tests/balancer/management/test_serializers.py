@@ -1,0 +1,127 @@
+"""The fields that programs read."""
+
+import json
+
+from arriero.balancer.management.serializers import (
+    MAX_REQUESTS_SENT,
+    agent_json,
+    dumps,
+    fleet_json,
+    request_json,
+    throughput_json,
+)
+from arriero.balancer.management.throughput import Throughput
+from arriero.shared.inference import AgentId
+from arriero.shared.messages import Cells, Histogram, Issue, Statistics
+from tests.balancer.management.views import agent_view, fleet_view, request_view
+
+RATES = Throughput(seconds=1.0, total=12.3456, agents={AgentId("id-a"): 12.3456})
+
+
+def test_an_agent() -> None:
+    issue = Issue(code="slow_disk", message="reading takes long")
+    assert agent_json(agent_view("a", busy=1, num_tokens=40, issues=(issue,)), RATES) == {
+        "id": "id-a",
+        "name": "a",
+        "labels": {"zone": "a"},
+        "version": "0.1.0",
+        "state": "ready",
+        "slots": {"total": 4, "busy": 1},
+        "model": {
+            "name": "demo",
+            "architecture": "llama",
+            "parameters": 1_200_000,
+            "size_bytes": 8_000_000,
+            "context_size": 1024,
+            "tasks": ["generate"],
+        },
+        "issues": [{"code": "slow_disk", "message": "reading takes long"}],
+        "download": None,
+        "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},
+        "statistics": None,
+        "connected_seconds": 10.0,
+    }
+
+
+def test_what_is_not_known_is_null() -> None:
+    body = agent_json(agent_view("a", model=None), Throughput())
+    assert body["model"] is None
+    assert body["state"] == "no_model"
+    assert body["throughput"]["tokens_per_second"] is None
+
+
+def test_what_an_engine_did() -> None:
+    said = Statistics(
+        num_running=2,
+        num_waiting=1,
+        cells=Cells(total=100, used=30, kept=20),
+        num_preemptions=3,
+        cached_tokens=40,
+        computed_tokens=60,
+        completion_tokens=70,
+        drafted_tokens=9,
+        accepted_tokens=6,
+        decode_tokens_per_second=12.3456,
+        tokens_per_second=10.0,
+        average_running=1.5,
+        busy_seconds=7.00049,
+        stalls=Histogram(bounds=(0.1,), counts=(4, 1), seconds=2.00049),
+    )
+    assert agent_json(agent_view("a", statistics=said), RATES)["statistics"] == {
+        "decode_tokens_per_second": 12.35,
+        "prefill_tokens_per_second": None,
+        "throughput_tokens_per_second": 10.0,
+        "average_sequences": 1.5,
+        "sequences": {"running": 2, "waiting": 1},
+        "cells": {"total": 100, "used": 30, "kept": 20, "parked": 0},
+        "cached_tokens_total": 40,
+        "computed_tokens_total": 60,
+        "completion_tokens_total": 70,
+        "drafted_tokens_total": 9,
+        "accepted_tokens_total": 6,
+        "preemptions_total": 3,
+        "stalls_total": 5,
+        "stall_seconds_total": 2.0,
+        "busy_seconds_total": 7.0,
+    }
+
+
+def test_a_request() -> None:
+    assert request_json(request_view("r1")) == {
+        "id": "r1",
+        "state": "streaming",
+        "model": None,
+        "agent": "id-a",
+        "waited_seconds": 0.25,
+        "age_seconds": 1.5,
+        "num_tokens": 7,
+        "priority": 0,
+    }
+
+
+def test_a_snapshot_has_a_bounded_number_of_requests_and_tells_their_number() -> None:
+    requests = tuple(request_view(f"r{number}") for number in range(MAX_REQUESTS_SENT + 5))
+    body = fleet_json(fleet_view(agent_view("a"), requests=requests, queue_depth=3), RATES)
+    assert body["num_requests"] == MAX_REQUESTS_SENT + 5
+    assert [each["id"] for each in body["requests"]] == [
+        f"r{number}" for number in range(MAX_REQUESTS_SENT)
+    ]
+    assert body["queue"] == {"depth": 3, "limit": 256}
+    assert body["slots"] == {"total": 4, "busy": 0}
+
+
+def test_a_point_of_the_plots() -> None:
+    assert throughput_json(fleet_view(agent_view("a", busy=2), queue_depth=1), RATES) == {
+        "seconds": 1.0,
+        "tokens_per_second": 12.35,
+        "agents": {"id-a": 12.35},
+        "queue_depth": 1,
+        "slots_busy": 2,
+    }
+
+
+def test_text_stays_on_one_line() -> None:
+    body = agent_json(agent_view("a\nb\r\u2028"), RATES)
+    assert "\n" not in dumps(body)
+    assert "\r" not in dumps(body)
+    assert json.loads(dumps(body)) == body
