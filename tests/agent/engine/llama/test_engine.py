@@ -4,61 +4,22 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from llama_cpp import Llama
 
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import (
-    Clear,
-    Copy,
     Decoded,
-    Failed,
-    Load,
-    NoRoom,
-    NotLoaded,
-    Park,
-    Restore,
-    Run,
-    Step,
 )
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
-
-TEXTS = (
-    "What is a slot?",
-    "How do I start the balancer, and on which ports does it listen?",
-    "Why do agents dial in?",
-    "queue",
-    "Tell me what happens when an agent is lost while it streams an answer to a client.",
-    "What does --max-stall mean?",
-    "{",
-    "Which errors can a client see? Name three of them.",
-    "Hello!",
-    "Is there a dashboard?",
-    "What is continuous batching?",
-    "Can I stop a request?",
-)
+from tests.agent.engine.llama.running import GREEDY, TEXTS, prompt, tokenize, wipe
 
 Ended = dict[int, tuple[tuple[int, ...], object]]
-
-
-GREEDY = Sampling(seed=0, temperature=0)
-
-
-def tokenize(engine: LlamaEngine, text: str) -> tuple[int, ...]:
-    return engine.model.vocab.tokenize(text, add_special=True, parse_special=True)
-
-
-def prompt(engine: LlamaEngine, text: str) -> tuple[int, ...]:
-    return tokenize(engine, f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
 
 
 def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
@@ -109,11 +70,6 @@ def generate(
                 ended[output.id] = (tokens[output.id], output.end.reason)
         scheduler.check_integrity()
     return ended, scheduler.statistics()
-
-
-def wipe(engine: LlamaEngine) -> None:
-    clears = tuple(Clear(holder) for holder in range(engine.capacity.num_holders))
-    assert engine.execute(Step(clears, (), 0, 0)) == Decoded(())
 
 
 def test_facts(engine: LlamaEngine) -> None:
@@ -184,52 +140,6 @@ def test_the_ceiling_of_a_slot_is_never_passed(engine: LlamaEngine) -> None:
     assert len(sequence.prompt) + len(tokens) == 256
 
 
-def test_an_empty_step_is_no_decode(engine: LlamaEngine) -> None:
-    assert engine.execute(Step((Clear(0), Clear(1)), (), 0, 0)) == Decoded(())
-
-
-def test_a_step_without_logits(engine: LlamaEngine) -> None:
-    wipe(engine)
-    run = Run(SequenceId(1), 0, 0, (5, 6, 7), False)
-    assert engine.execute(Step((), (run,), 0, 3)) == Decoded(())
-    engine.execute(Step((Clear(0),), (), 0, 0))
-
-
-def test_a_gap_in_the_positions_is_a_failed_step(engine: LlamaEngine) -> None:
-    wipe(engine)
-    run = Run(SequenceId(1), 0, 0, (5,), False)
-    assert engine.execute(Step((), (run,), 0, 1)) == Decoded(())
-    gap = Run(SequenceId(1), 0, 7, (5,), False)
-    outcome = engine.execute(Step((), (gap,), 0, 1))
-    assert outcome == Failed("llama.cpp refused the batch as invalid")
-    engine.execute(Step((Clear(0),), (), 0, 0))
-
-
-def test_more_than_the_cells_is_no_room(model_path: Path) -> None:
-    small = load_engine(model_path, slots=1, context_size=256, threads=1, gpu_layers=0)
-    tokens = tuple([5] * 200)
-    full = Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, 200)
-    assert small.execute(full) == Decoded(())
-    more = Step((), (Run(SequenceId(1), 0, 200, tokens[:57], False),), 0, 57)
-    assert small.execute(more) == NoRoom()
-    small.free()
-
-
-def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEngine) -> None:
-    wipe(engine)
-    keeper = engine.capacity.num_holders - 1
-    tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
-    engine.open(sequence)
-    whole = Run(sequence.id, 0, 0, tokens, True)
-    first = engine.execute(Step((), (whole,), 0, len(tokens)))
-    last = Run(sequence.id, 1, len(tokens) - 1, tokens[-1:], True)
-    edits = (Copy(0, keeper, len(tokens)), Clear(0), Copy(keeper, 1, len(tokens) - 1))
-    assert engine.execute(Step((*edits, Clear(keeper)), (last,), 0, 1)) == first
-    engine.close(sequence.id)
-    wipe(engine)
-
-
 def test_too_many_slots_are_refused(model_path: Path) -> None:
     with pytest.raises(ModelError, match=r"at most 255 sequences at once: lower --slots 256"):
         load_engine(model_path, slots=256, context_size=256, threads=1, gpu_layers=0)
@@ -277,76 +187,6 @@ def test_others_do_not_see_a_shift(engine: LlamaEngine, alone: Ended) -> None:
     by_itself = generate(engine, [moving], slots=1)[0]
     ended, _ = generate(engine, [moving, *wanted], slots=4)
     assert ended == alone | by_itself
-
-
-def test_a_state_that_was_saved_is_loaded_instead_of_computed(engine: LlamaEngine) -> None:
-    wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
-    engine.open(sequence)
-    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
-    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
-    wipe(engine)
-    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    assert engine.execute(Step((Load(3, stored, len(tokens) - 1),), (last,), 0, 1)) == first
-    engine.close(sequence.id)
-    wipe(engine)
-
-
-def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
-    wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
-    engine.open(sequence)
-    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
-    kept = engine.capacity.num_holders - 1
-    engine.execute(Step((Copy(0, kept, len(tokens)), Clear(0), Park(kept)), (), 0, 0))
-    other = Run(SequenceId(2), 0, 0, tokens[::-1], False)
-    engine.execute(Step((), (other,), 0, len(tokens)))
-    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    for _ in range(2):
-        restore = Restore(kept, 3, len(tokens) - 1)
-        assert engine.execute(Step((Clear(3), restore), (last,), 0, 1)) == first
-    engine.execute(Step((Clear(3), Clear(kept)), (), 0, 0))
-    engine.close(sequence.id)
-    wipe(engine)
-
-
-@pytest.mark.parametrize("damage", ["torn", "empty", "other tokens"])
-def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, damage: str) -> None:
-    wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
-    run = Run(SequenceId(1), 0, 0, tokens, False)
-    engine.execute(Step((), (run,), 0, len(tokens)))
-    state = engine.save(0, len(tokens))
-    wipe(engine)
-    stored = {
-        "torn": StoredPrompt(tokens, state[:-1000]),
-        "empty": StoredPrompt(tokens, b""),
-        "other tokens": StoredPrompt(tokens[:-1], state),
-    }[damage]
-    assert engine.execute(Step((Load(0, stored, 3),), (), 0, 0)) == NotLoaded((0,))
-    assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the slot is empty"
-    wipe(engine)
-
-
-def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: LlamaEngine) -> None:
-    engine = speculating_engine
-    wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
-    engine.open(sequence)
-    run = Run(sequence.id, 0, 0, (*tokens, 7, 7), True, 2)
-    outcome = engine.execute(Step((), (run,), 1, len(tokens) - 1, 2))
-    assert isinstance(outcome, Decoded)
-    assert len(outcome.tokens) == 1
-    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
-    wipe(engine)
-    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    load = Load(3, stored, len(tokens) - 1)
-    assert engine.execute(Step((load,), (last,), 1, 0)) == outcome
-    engine.close(sequence.id)
-    wipe(engine)
 
 
 REPEATING = ("tools-0", "dialogs-0", "long-039", "long-040", "json-01")
@@ -431,60 +271,3 @@ def test_drafts_change_nothing_beyond_the_ceiling(speculating_engine: LlamaEngin
         ended, statistics = generate(engine, [wanted], slots=1, context_size=512, max_draft=6)
         assert ended == generate(engine, [wanted], slots=1, context_size=512, max_draft=0)[0]
         assert statistics.num_accepted > 20
-
-
-# ---- what is told of a prompt
-
-
-def scores(
-    engine: LlamaEngine, wanted: list[NewSequence], *, batch_size: int
-) -> dict[int, list[LogProbs]]:
-    wipe(engine)
-    scheduler = Scheduler(
-        slots=2,
-        context_size=256,
-        max_stall=0.5,
-        end_tokens=engine.model.vocab.end_tokens,
-        capacity=replace(engine.capacity, batch_size=batch_size, num_cells=512),
-    )
-    found: dict[int, list[LogProbs]] = {sequence.id: [] for sequence in wanted}
-    for sequence in wanted:
-        engine.open(sequence)
-        scheduler.add(sequence)
-    while (step := scheduler.plan()) is not None:
-        for output in scheduler.commit(step, engine.execute(step), 0.01):
-            found[output.id] += output.prompt_log_probs
-            if output.end is not None:
-                engine.close(output.id)
-    return found
-
-
-@pytest.mark.parametrize("batch_size", [512, 24])
-def test_a_prompts_log_probabilities_are_those_of_llama_cpp(
-    engine: LlamaEngine, model_path: Path, batch_size: int
-) -> None:
-    tokens = prompt(engine, TEXTS[4])
-    sampling = Sampling(seed=0, temperature=0, top_log_probs=3)
-    scored = [
-        NewSequence(
-            id=SequenceId(number),
-            prompt=tokens,
-            max_tokens=4,
-            sampling=sampling,
-            scores_prompt=True,
-            prefill_only=number == 2,
-        )
-        for number in (1, 2, 3)  # the third could share all of it with the first
-    ]
-    plain = Llama(str(model_path), n_ctx=256, logits_all=True, verbose=False, n_threads=1)
-    plain.eval(list(tokens))
-    logits = np.array(plain.scores[: len(tokens)], np.float64)
-    plain.close()
-    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    for found in scores(engine, scored, batch_size=batch_size).values():
-        assert [each.token for each in found] == list(tokens[1:])
-        for row, each in zip(expected, found, strict=False):
-            assert each.log_prob == pytest.approx(row[each.token], abs=0.02)
-            assert [value for _, value in each.top] == pytest.approx(
-                sorted(row, reverse=True)[:3], abs=0.02
-            )

@@ -1,0 +1,111 @@
+"""The llama.cpp context that generates: opened, warmed up, decoded with, freed.
+
+It belongs to the thread that made it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+
+from ..loaded_model import ModelError
+from ..sequence import SequenceId
+from ..step import Aborted, Failed, NoRoom, Run
+from .batch import Batch
+from .log import route_log
+from .model import Model
+
+MAX_BATCH = 512
+"""Most tokens of one step: so many does llama.cpp compute at once, more it would only cut up."""
+
+
+class CannotGenerateError(ModelError):
+    """The model has no KV cache: it reads a text as a whole."""
+
+
+class Context:
+    """Computes `runs` of `slots` sequences, and one more, in `num_cells` cells.
+
+    `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
+    `ModelError` where the context cannot be had, or cannot decode.
+    """
+
+    def __init__(
+        self, model: Model, *, num_cells: int, slots: int, threads: int, num_rows: int
+    ) -> None:
+        self.handle = _open(model, num_cells, slots, threads, num_rows)
+        self.memory = llama_cpp.llama_get_memory(self.handle)
+        self.batch_size = int(llama_cpp.llama_n_batch(self.handle))
+        self._batch = Batch(self.batch_size)
+        self._warm_up(model)
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether cells can move to other positions."""
+        return bool(llama_cpp.llama_memory_can_shift(self.memory))
+
+    @property
+    def logits(self) -> Any:
+        """llama.cpp's pointer to the rows of the last step."""
+        return llama_cpp.llama_get_logits(self.handle)
+
+    def decode(self, runs: Sequence[Run]) -> NoRoom | Aborted | Failed | None:
+        """Compute `runs` as one batch; what went wrong, if something did."""
+        self._batch.fill(runs)
+        code = llama_cpp.llama_decode(self.handle, self._batch.raw)
+        return None if code == 0 else _failure(code)
+
+    def clear(self) -> None:
+        """Give up all cells, and what they contain."""
+        llama_cpp.llama_memory_clear(self.memory, True)
+
+    def free(self) -> None:
+        """Give the memory back; nothing may be called afterwards."""
+        llama_cpp.llama_free(self.handle)
+
+    def _warm_up(self, model: Model) -> None:
+        """Decode a token, so that the first request does not pay for reading the weights.
+
+        Leaves its cell to slot 0.
+        """
+        llama_cpp.llama_set_warmup(self.handle, True)
+        failure = self.decode((Run(SequenceId(0), 0, 0, (0,), False),))
+        llama_cpp.llama_set_warmup(self.handle, False)
+        if failure is not None:
+            self.free()
+            raise ModelError(f"model file {model.path} loads but does not run: {failure}")
+
+
+def _open(model: Model, num_cells: int, slots: int, threads: int, num_rows: int) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
+    params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
+    params.n_seq_max = slots + 1  # with the spare one
+    params.n_outputs_max = num_rows  # of logits: it bounds their buffer
+    params.n_threads = params.n_threads_batch = threads
+    params.kv_unified = True
+    params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+    with route_log().hold_errors() as errors:
+        context = llama_cpp.llama_init_from_model(model.handle, params)
+    if not context:
+        raise ModelError(
+            f"model file {model.path} loads, but not with a KV cache of {num_cells} cells "
+            f"(--kv-cells): lower it, --slots or --context-size ({'; '.join(errors)})"
+        )
+    if not llama_cpp.llama_get_memory(context):
+        llama_cpp.llama_free(context)
+        raise CannotGenerateError(model.path)
+    return context
+
+
+def _failure(code: int) -> NoRoom | Aborted | Failed:
+    """What a `llama_decode` answer other than 0 means."""
+    match code:
+        case 1:
+            return NoRoom()
+        case 2:
+            return Aborted()
+        case -1:
+            return Failed("llama.cpp refused the batch as invalid")
+        case _:
+            return Failed(f"llama.cpp could not compute the batch (code {code})")

@@ -1,0 +1,52 @@
+"""Edits of cells, on the demo model."""
+
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.step import (
+    Clear,
+    Copy,
+    Decoded,
+    Park,
+    Restore,
+    Run,
+    Step,
+)
+from tests.agent.engine.llama.running import GREEDY, prompt, wipe
+
+
+def test_an_empty_step_is_no_decode(engine: LlamaEngine) -> None:
+    assert engine.execute(Step((Clear(0), Clear(1)), (), 0, 0)) == Decoded(())
+
+
+def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEngine) -> None:
+    wipe(engine)
+    keeper = engine.capacity.num_holders - 1
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    whole = Run(sequence.id, 0, 0, tokens, True)
+    first = engine.execute(Step((), (whole,), 0, len(tokens)))
+    last = Run(sequence.id, 1, len(tokens) - 1, tokens[-1:], True)
+    edits = (Copy(0, keeper, len(tokens)), Clear(0), Copy(keeper, 1, len(tokens) - 1))
+    assert engine.execute(Step((*edits, Clear(keeper)), (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
+
+
+def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
+    kept = engine.capacity.num_holders - 1
+    engine.execute(Step((Copy(0, kept, len(tokens)), Clear(0), Park(kept)), (), 0, 0))
+    other = Run(SequenceId(2), 0, 0, tokens[::-1], False)
+    engine.execute(Step((), (other,), 0, len(tokens)))
+    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
+    for _ in range(2):
+        restore = Restore(kept, 3, len(tokens) - 1)
+        assert engine.execute(Step((Clear(3), restore), (last,), 0, 1)) == first
+    engine.execute(Step((Clear(3), Clear(kept)), (), 0, 0))
+    engine.close(sequence.id)
+    wipe(engine)

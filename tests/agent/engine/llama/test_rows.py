@@ -1,0 +1,82 @@
+"""Rows of logits: what is told of a prompt, as llama.cpp computes it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llama_cpp import Llama
+
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.step import (
+    Clear,
+    Decoded,
+    Run,
+    Step,
+)
+from tests.agent.engine.llama.running import TEXTS, prompt, wipe
+
+
+def test_a_step_without_logits(engine: LlamaEngine) -> None:
+    wipe(engine)
+    run = Run(SequenceId(1), 0, 0, (5, 6, 7), False)
+    assert engine.execute(Step((), (run,), 0, 3)) == Decoded(())
+    engine.execute(Step((Clear(0),), (), 0, 0))
+
+
+def scores(
+    engine: LlamaEngine, wanted: list[NewSequence], *, batch_size: int
+) -> dict[int, list[LogProbs]]:
+    wipe(engine)
+    scheduler = Scheduler(
+        slots=2,
+        context_size=256,
+        max_stall=0.5,
+        end_tokens=engine.model.vocab.end_tokens,
+        capacity=replace(engine.capacity, batch_size=batch_size, num_cells=512),
+    )
+    found: dict[int, list[LogProbs]] = {sequence.id: [] for sequence in wanted}
+    for sequence in wanted:
+        engine.open(sequence)
+        scheduler.add(sequence)
+    while (step := scheduler.plan()) is not None:
+        for output in scheduler.commit(step, engine.execute(step), 0.01):
+            found[output.id] += output.prompt_log_probs
+            if output.end is not None:
+                engine.close(output.id)
+    return found
+
+
+@pytest.mark.parametrize("batch_size", [512, 24])
+def test_a_prompts_log_probabilities_are_those_of_llama_cpp(
+    engine: LlamaEngine, model_path: Path, batch_size: int
+) -> None:
+    tokens = prompt(engine, TEXTS[4])
+    sampling = Sampling(seed=0, temperature=0, top_log_probs=3)
+    scored = [
+        NewSequence(
+            id=SequenceId(number),
+            prompt=tokens,
+            max_tokens=4,
+            sampling=sampling,
+            scores_prompt=True,
+            prefill_only=number == 2,
+        )
+        for number in (1, 2, 3)  # the third could share all of it with the first
+    ]
+    plain = Llama(str(model_path), n_ctx=256, logits_all=True, verbose=False, n_threads=1)
+    plain.eval(list(tokens))
+    logits = np.array(plain.scores[: len(tokens)], np.float64)
+    plain.close()
+    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    for found in scores(engine, scored, batch_size=batch_size).values():
+        assert [each.token for each in found] == list(tokens[1:])
+        for row, each in zip(expected, found, strict=False):
+            assert each.log_prob == pytest.approx(row[each.token], abs=0.02)
+            assert [value for _, value in each.top] == pytest.approx(
+                sorted(row, reverse=True)[:3], abs=0.02
+            )
