@@ -163,13 +163,13 @@ class QueryDispatcher:
     # ---- as time goes by
 
     def due(self, now: float) -> list[Decision]:
-        """Those whose deadline has come end."""
-        decisions: list[Decision] = []
-        for id in self._deadlines.due(now):
-            lifecycle = self._queries[id]
-            if (error := lifecycle.overdue(now)) is not None:
-                decisions += self._fail([lifecycle], error, now)
-        return decisions
+        """Those whose deadline has come end, all at once.
+
+        None of them takes the room that another leaves: its deadline was taken out already.
+        """
+        due = [self._queries[id] for id in self._deadlines.due(now)]
+        errors = [(lifecycle, lifecycle.overdue(now)) for lifecycle in due]
+        return self._end([_failed(each, error, now) for each, error in errors if error], now)
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
         """Nothing goes on."""
@@ -217,16 +217,7 @@ class QueryDispatcher:
     def _fail(
         self, ended: Iterable[QueryLifecycle], error: RequestError, now: float
     ) -> list[Decision]:
-        return self._end(
-            [
-                _Ending(
-                    lifecycle,
-                    (Settle(lifecycle.id, error), lifecycle.finish(error.code, now, error)),
-                )
-                for lifecycle in ended
-            ],
-            now,
-        )
+        return self._end([_failed(lifecycle, error, now) for lifecycle in ended], now)
 
     def _end(self, endings: Sequence[_Ending], now: float) -> list[Decision]:
         """These have ended; what agents still have of them is withdrawn, and none is asked more."""
@@ -266,6 +257,12 @@ class QueryDispatcher:
         for id, lifecycle in self._queries.items():
             if id not in self._deadlines or lifecycle.is_complete:
                 raise RuntimeError(f"{id} has no deadline, or has ended")
+
+
+def _failed(lifecycle: QueryLifecycle, error: RequestError, now: float) -> _Ending:
+    return _Ending(
+        lifecycle, (Settle(lifecycle.id, error), lifecycle.finish(error.code, now, error))
+    )
 
 
 def _name(part: Part) -> RequestId:

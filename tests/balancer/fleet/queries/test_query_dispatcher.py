@@ -43,8 +43,8 @@ def vector(text: str) -> Embedded:
 
 
 class Scene:
-    def __init__(self) -> None:
-        self.fleet = Fleet(LIMITS)
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.fleet = Fleet(limits)
         self.now = 0.0
 
     def join(self, link: LinkId, model: object = MODEL, slots: int = 2) -> list[Decision]:
@@ -219,6 +219,24 @@ def test_an_agent_that_never_answers(scene: Scene) -> None:
     decisions = scene.tick(60.0)
     assert codes(decisions) == {Q: "request_timeout"}
     assert not any(isinstance(d, Disconnect) for d in decisions)
+
+
+def test_room_that_frees_at_a_querys_own_deadline_comes_too_late_for_it() -> None:
+    scene = Scene(
+        replace(
+            LIMITS, buffered_request_timeout=6.0, request_timeout=20.0, heartbeat_timeout=1000.0
+        )
+    )
+    third = RequestId("third")
+    scene.join(A)
+    scene.ask(Q, embed("a"))
+    scene.ask(R, embed("b"))
+    scene.tick(14.0)
+    assert asks(scene.ask(third, embed("c"))) == []
+    ended = scene.tick(20.0)
+    assert codes(ended) == {Q: "request_timeout", R: "request_timeout", third: "queue_timeout"}
+    assert asks(ended) == []
+    assert scene.fleet.is_idle
 
 
 def test_what_a_model_cannot_do_is_refused(scene: Scene) -> None:
