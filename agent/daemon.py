@@ -136,7 +136,7 @@ class _Agent:
             raise StartupError(str(error)) from error
         try:
             store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
-            self._channel.report(Loaded())
+            self._channel.report(Loaded(model=model.info))
             issues = await self._channel.issues.get()
             if not self._shutdown.requested.is_set():
                 await self._serve(model, store, issues)

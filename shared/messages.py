@@ -29,7 +29,7 @@ from .inference import (
 from .queries import Query, Result
 from .strict import STRICT
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
@@ -43,6 +43,9 @@ Total = Annotated[int, Field(ge=0, le=2**53)]
 
 MAX_BOUNDS = 32
 """Most buckets of a histogram, less the last one."""
+
+MAX_MODEL_NAME = 300
+"""Most characters of a model's name; file systems allow 255 bytes."""
 
 Task = Literal["generate", "embed", "rank"]
 
@@ -65,16 +68,19 @@ class Heartbeat:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
-    `tasks` is what it can do, besides telling its tokens.
+    `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
+    `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
+    bound, because the tokenizer drops a part of the text.
     """
 
     __pydantic_config__ = STRICT
-    name: str
+    name: Annotated[str, Field(max_length=MAX_MODEL_NAME)]
     architecture: str
     parameters: Count
     size_bytes: Count
     context_size: Count
     tasks: tuple[Task, ...] = ("generate",)
+    longest_token: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,11 @@ class Issue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The agent's first frame. `agent_id` is drawn anew at each start of an agent."""
+    """The agent's first frame. `agent_id` is drawn anew at each start of an agent.
+
+    An agent without an engine process says in `loading` which model it will serve again: requests
+    for that model wait. It counts as long as the agent reports no `model`.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["hello"] = "hello"
@@ -98,6 +108,7 @@ class Hello:
     version: str
     slots: Slots
     model: ModelInfo | None = None
+    loading: ModelInfo | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 

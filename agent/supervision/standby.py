@@ -1,18 +1,19 @@
-"""Keeps an agent in its balancers' sight while it has no engine process: no slots, an issue.
+"""Stands in for an agent at its balancers while it has no engine process: no slots, an issue.
 
-It is the same agent to them. So whoever dials as that agent next takes its place, and it must
-have left before.
+To balancers it is the same agent. It tells them which model the next engine process will load, so
+that requests for that model wait. It must have left before the next engine process dials.
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
 from ...shared.errors import ShuttingDown, to_wire
 from ...shared.inference import AgentId, GenerateRequest, Notice
-from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, ModelInfo, Status
 from ...shared.queries import Declined, Query, Result
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.prompt_store.writers import Writers
@@ -44,8 +45,12 @@ class Standby:
         self._connections: list[Connection] = []
         self._tasks: list[asyncio.Task[None]] = []
 
+    def stand_in_for(self, model: ModelInfo) -> None:
+        """From the next connection on, say that this model is being loaded."""
+        self._hello = replace(self._hello, loading=model)
+
     def show(self, issues: tuple[Issue, ...]) -> None:
-        """Be there, with these issues."""
+        """Connect to every balancer, or tell those connected that these are the issues now."""
         if self._connections:
             for connection in self._connections:
                 connection.tell(issues)
@@ -54,7 +59,7 @@ class Standby:
         self._tasks = [self._group.create_task(each.run()) for each in self._connections]
 
     async def leave(self) -> None:
-        """Be gone, for every balancer that can be reached."""
+        """Disconnect from every balancer, and return when that is done."""
         for connection in self._connections:
             connection.drain(0.0)
         if self._tasks:

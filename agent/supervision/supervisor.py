@@ -15,6 +15,7 @@ from uuid import uuid4
 from ...shared import lifecycle
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
+from ...shared.messages import ModelInfo
 from ..settings import AgentSettings
 from .child import Child
 from .restarts import Quit, Restart, Restarts
@@ -115,10 +116,10 @@ class _Supervisor:
             child.say(self._begin)
             async for report in child.reports():
                 match report:
-                    case Loaded():
-                        await self._hand_over(child)
-                    case Ready(model=model):
-                        self._announce(model)
+                    case Loaded(model=model):
+                        await self._hand_over(child, model)
+                    case Ready(model=name):
+                        self._announce(name)
                     case Failed(reason=words):
                         reason = words
                     case _:
@@ -130,9 +131,10 @@ class _Supervisor:
         await self._shutdown.requested.wait()
         child.say(Stop())
 
-    async def _hand_over(self, child: EngineProcess) -> None:
-        """The engine process is the agent now."""
+    async def _hand_over(self, child: EngineProcess, model: ModelInfo) -> None:
+        """The engine process is the agent now. Should it crash, the stand-in names its model."""
         await self._standby.leave()
+        self._standby.stand_in_for(model)
         self._restarts.loaded(time.monotonic())
         child.say(Tell(issues=self._restarts.issues))
         self._arm(child)

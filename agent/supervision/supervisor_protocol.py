@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ...shared.inference import AgentId
-from ...shared.messages import Issue
+from ...shared.messages import Issue, ModelInfo
 from ...shared.strict import STRICT
 from ..settings import AgentSettings
 
@@ -52,10 +52,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The model is there; waiting for `Tell` before any balancer is dialled."""
+    """The model is loaded; the engine process waits for `Tell` before it dials any balancer."""
 
     __pydantic_config__ = STRICT
     type: Literal["loaded"] = "loaded"
+    model: ModelInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,12 +125,12 @@ async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer)
             assert isinstance(hello, Hello)
             assert (hello.name, hello.slots, hello.model) == ("box", 3, BYTES_INFO)
             assert hello.agent_id == "a1"
-            assert agent.reports == [Loaded()]
+            assert agent.reports == [Loaded(model=BYTES_INFO)]
             await peer.say(WELCOME)
             for each in (peer, await other.peer()):
                 await each.start("r")
                 await agent.worker.added.get()
-    assert agent.reports == [Loaded(), Ready(model="bytes")]
+    assert agent.reports == [Loaded(model=BYTES_INFO), Ready(model="bytes")]
 
 
 async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
@@ -159,7 +159,7 @@ async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None
     agent.channel.report = lambda report: loaded.set_result(report)
     loaded: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
     async with agent.running():
-        assert await loaded == Loaded()
+        assert await loaded == Loaded(model=BYTES_INFO)
         assert balancer.paths == []
         agent.shutdown.request("SIGTERM")
         agent.channel.issues.put_nowait(())

@@ -40,6 +40,7 @@ class EncoderEngine:
                 size_bytes=model.size_bytes,
                 context_size=min(context_size, model.trained_context),
                 tasks=model.tasks(generates=False),
+                longest_token=model.vocab.longest_token,
             ),
             model.vocab,
             chat_template=None,

@@ -84,6 +84,7 @@ class LlamaEngine:
                 size_bytes=model.size_bytes,
                 context_size=context_size,
                 tasks=model.tasks(generates=True),
+                longest_token=model.vocab.longest_token,
             ),
             model.vocab,
             model.chat_template,

@@ -5,6 +5,7 @@ long as its model. Pieces are looked up when they are first needed and kept.
 """
 
 import ctypes
+from functools import cached_property
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
@@ -15,6 +16,9 @@ MAX_SPECIAL = 16
 """Room for what `add_special` adds to a text."""
 
 _PIECE_BYTES = 64
+
+_LOSSLESS = (llama_cpp.LLAMA_VOCAB_TYPE_SPM, llama_cpp.LLAMA_VOCAB_TYPE_BPE)
+_BYTES_OF_UTF_8 = {bytes([value]) for value in (*range(0xC0), *range(0xC2, 0xF5))}
 
 
 class LlamaVocab:
@@ -45,6 +49,23 @@ class LlamaVocab:
             if count >= 0:
                 return tuple(tokens[:count])
             room = -count
+
+    @cached_property
+    def longest_token(self) -> int:
+        """The most bytes of a text that one token stands for; 0 where that has no bound.
+
+        Only two kinds of tokenizers keep every byte: SentencePiece's BPE (with its byte tokens) and
+        byte-level BPE. Others normalise, or have one token for any unknown word. Where a control
+        token swallows the white space beside it, there is no bound either.
+        """
+        strips = llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP | llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP
+        tokens = range(self.size)
+        if llama_cpp.llama_vocab_type(self.handle) not in _LOSSLESS or any(
+            llama_cpp.llama_vocab_get_attr(self.handle, token) & strips for token in tokens
+        ):
+            return 0
+        names = {self.name(token) for token in tokens}
+        return max(map(len, names)) if names >= _BYTES_OF_UTF_8 else 0
 
     @property
     def pair_marks(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -5,14 +5,24 @@ import sys
 import pytest
 
 from arriero.agent.supervision.child import Child
-from arriero.agent.supervision.supervisor_protocol import Loaded, Ready, Report, Stop, Tell
+from arriero.agent.supervision.supervisor_protocol import (
+    Loaded,
+    Ready,
+    Report,
+    Stop,
+    Tell,
+    encode_report,
+)
+from tests.agent.fakes import BYTES_INFO
 
-ECHO = """
+LOADED = encode_report(Loaded(model=BYTES_INFO)).decode().strip()
+
+ECHO = f"""
 import sys
-print('{"type": "loaded"}', flush=True)
+print({LOADED!r}, flush=True)
 for line in sys.stdin:
     if '"stop"' in line:
-        print('{"type": "ready", "model": "stopped"}', flush=True)
+        print('{{"type": "ready", "model": "stopped"}}', flush=True)
 sys.exit(7)
 """
 GROUP = """
@@ -34,7 +44,7 @@ async def reports_of(child: Child) -> list[Report]:
 async def test_orders_in_and_reports_out() -> None:
     child = await start(ECHO)
     reports = child.reports()
-    assert await anext(reports) == Loaded()
+    assert await anext(reports) == Loaded(model=BYTES_INFO)
     child.say(Tell())
     child.say(Stop())
     assert await anext(reports) == Ready(model="stopped")

@@ -20,31 +20,38 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
+from tests.agent.fakes import BYTES_INFO
 
 BEGIN = Begin(
     agent_id=AgentId("a1"), settings=AgentSettings(model=Path("/nowhere/m.gguf"), name="box")
 )
-OBEDIENT = """
+MODEL = f"""
+from arriero.shared.messages import ModelInfo
+MODEL = {BYTES_INFO!r}
+"""
+OBEDIENT = f"""
 import sys
 from arriero.agent.supervision import engine_process
 from arriero.agent.supervision.supervisor_protocol import Loaded, Ready
+{MODEL}
 
 async def serve(settings, shutdown, channel):
-    channel.report(Loaded())
+    channel.report(Loaded(model=MODEL))
     [issue] = await channel.issues.get()
-    channel.report(Ready(model=f"{settings.name} {channel.agent_id} {issue.message}"))
+    channel.report(Ready(model=f"{{settings.name}} {{channel.agent_id}} {{issue.message}}"))
     await shutdown.requested.wait()
 
 sys.exit(engine_process.main(serve))
 """
-STUCK = """
+STUCK = f"""
 import sys, time
 from arriero.agent.supervision import engine_process
 from arriero.agent.supervision.supervisor_protocol import Loaded
+{MODEL}
 
 async def serve(settings, shutdown, channel):
     print("what a library prints", flush=True)
-    channel.report(Loaded())
+    channel.report(Loaded(model=MODEL))
     time.sleep(60)
 
 sys.exit(engine_process.main(serve))
@@ -82,7 +89,7 @@ class Engine:
 async def test_does_as_it_is_told() -> None:
     engine = await Engine.start(sys.executable, "-c", OBEDIENT)
     engine.say(BEGIN)
-    assert await engine.hear() == Loaded()
+    assert await engine.hear() == Loaded(model=BYTES_INFO)
     engine.say(Tell(issues=(Issue(code="c", message="crashed"),)))
     assert await engine.hear() == Ready(model="box a1 crashed")
     engine.say(Stop())
@@ -106,7 +113,7 @@ async def test_says_why_it_cannot_go_on() -> None:
 async def test_ends_at_once_without_a_supervisor_even_when_it_is_stuck() -> None:
     engine = await Engine.start(sys.executable, "-c", STUCK)
     engine.say(BEGIN)
-    assert await engine.hear() == Loaded()
+    assert await engine.hear() == Loaded(model=BYTES_INFO)
     engine.orders.close()
     code, log = await asyncio.wait_for(engine.end(), 10)
     assert code == EXIT_ORPHANED

@@ -20,7 +20,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import Hello, Reject, Status
-from tests.agent.fakes import FakeBalancer
+from tests.agent.fakes import BYTES_INFO, FakeBalancer
 
 ABORTED = -signal.SIGABRT
 LONG = 30.0
@@ -97,7 +97,7 @@ class Agent:
     async def working(self) -> FakeProcess:
         """The next process, that has loaded its model and is let in by a balancer."""
         process = await self.process()
-        process.report(Loaded(), Ready(model="m"))
+        process.report(Loaded(model=BYTES_INFO), Ready(model="m"))
         assert isinstance(await process.orders.get(), Tell)
         return process
 
@@ -109,7 +109,7 @@ async def test_the_first_order_has_it_all() -> None:
         begin = await process.orders.get()
         assert isinstance(begin, Begin)
         assert begin.settings == agent.settings
-        process.report(Loaded())
+        process.report(Loaded(model=BYTES_INFO))
         assert await process.orders.get() == Tell()
 
 
@@ -133,7 +133,7 @@ async def test_every_process_is_the_same_agent() -> None:
             begin = await process.orders.get()
             assert isinstance(begin, Begin)
             ids.add(begin.agent_id)
-            process.report(Loaded())
+            process.report(Loaded(model=BYTES_INFO))
             await process.orders.get()
             process.exit(ABORTED)
     assert len(ids) == 1
@@ -147,7 +147,7 @@ async def test_a_crash_is_logged_and_told_until_it_is_forgotten(
         (await agent.working()).exit(ABORTED)
         process = await agent.process()
         assert "was ended by SIGABRT; it starts again after a pause of" in caplog.text
-        process.report(Loaded())
+        process.report(Loaded(model=BYTES_INFO))
         tell = await process.orders.get()
         assert isinstance(tell, Tell)
         assert [issue.code for issue in tell.issues] == ["engine_crashed"]
@@ -175,17 +175,17 @@ class TestStandingIn:
                 process = await agent.started.get()
                 begin = await process.orders.get()
                 assert isinstance(begin, Begin)
-                process.report(Loaded(), Ready(model="m"))
+                process.report(Loaded(model=BYTES_INFO), Ready(model="m"))
                 process.exit(ABORTED)
 
                 peer = await balancer.peers.get()
                 hello = await peer.next()
                 assert isinstance(hello, Hello)
                 assert (hello.slots, hello.model, hello.name) == (0, None, "box")
-                assert hello.agent_id == begin.agent_id
+                assert (hello.agent_id, hello.loading) == (begin.agent_id, BYTES_INFO)
 
                 process = await agent.process()
-                process.report(Loaded())
+                process.report(Loaded(model=BYTES_INFO))
                 assert isinstance(await process.orders.get(), Tell)
                 # The order to dial comes when the stand-in has left.
                 await asyncio.wait_for(peer.socket.wait_closed(), 5)

@@ -21,6 +21,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
+from tests.agent.fakes import BYTES_INFO
 
 SETTINGS = AgentSettings(
     balancer=("ws://a:1", "wss://b"),
@@ -49,7 +50,9 @@ def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
     assert decode_order(line) == order
 
 
-@pytest.mark.parametrize("report", [Loaded(), Ready(model="m"), Failed(reason="why\nnot")])
+@pytest.mark.parametrize(
+    "report", [Loaded(model=BYTES_INFO), Ready(model="m"), Failed(reason="why\nnot")]
+)
 def test_reports_likewise(report: Report) -> None:
     line = encode_report(report)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
@@ -67,8 +70,8 @@ def test_junk(line: bytes) -> None:
 def test_a_lifeline_keeps_every_tell_in_order() -> None:
     reports: list[Report] = []
     channel = SupervisorChannel(AgentId("a"), reports.append)
-    channel.report(Loaded())
+    channel.report(Loaded(model=BYTES_INFO))
     channel.issues.put_nowait((Issue(code="c", message="m"),))
     channel.issues.put_nowait(())
-    assert reports == [Loaded()]
+    assert reports == [Loaded(model=BYTES_INFO)]
     assert [channel.issues.get_nowait() for _ in range(2)] == [(Issue(code="c", message="m"),), ()]

@@ -54,3 +54,10 @@ def test_control_tokens_have_names(vocab: LlamaVocab) -> None:
 
 def test_the_demo_model_never_learnt_to_fill_in(vocab: LlamaVocab) -> None:
     assert vocab.fill_in is None
+
+
+@pytest.mark.parametrize("text", ["Once upon a time. " * 50, " " * 999, "\n\t" * 99, "🦙é" * 99])
+def test_no_token_stands_for_more_than_the_longest(vocab: LlamaVocab, text: str) -> None:
+    assert vocab.longest_token == max(len(vocab.name(token)) for token in range(vocab.size))
+    tokens = vocab.tokenize(text + "<|im_end|>", add_special=False, parse_special=True)
+    assert len(tokens) * vocab.longest_token >= len(text.encode())
