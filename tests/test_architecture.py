@@ -135,6 +135,7 @@ PURE = (
     "balancer.api.native.rpc",
     "balancer.api.common.vectors",
     "balancer.fleet.model_registry",
+    "balancer.fleet.change_log",
     "balancer.fleet.deadlines",
     "balancer.fleet.queries.query",
     "balancer.fleet.decisions",

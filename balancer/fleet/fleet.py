@@ -51,6 +51,7 @@ from ...shared.messages import (
     Status,
     Welcome,
 )
+from .change_log import ChangeLog
 from .decisions import Decision, Disconnect, LinkId, Send
 from .limits import Limits
 from .queries.query import QueryLifecycle, QueryRequest
@@ -58,22 +59,19 @@ from .queries.query_dispatcher import QueryDispatcher
 from .registry import Agent, Registry
 from .requests.request_lifecycle import RequestLifecycle
 from .requests.requests import Requests, refuse
-from .view import FleetTotals, FleetView
+from .view import AgentView, FleetDelta, FleetTotals, FleetView, RequestView
 
 
 class Fleet:
-    """One method per event; see the module for what they promise together.
-
-    `revision` grows with everything that others can see, except with the mere passing of time.
-    """
+    """One method per event; see the module for what they promise together."""
 
     def __init__(self, limits: Limits, *, version: str = "") -> None:
         self.limits = limits
-        self.revision = 0
         self._version = version
-        self._registry = Registry(limits)
-        self._requests = Requests(limits, self._registry)
-        self._dispatcher = QueryDispatcher(limits, self._registry)
+        self._changes = ChangeLog()
+        self._registry = Registry(limits, self._changes)
+        self._requests = Requests(limits, self._registry, self._changes)
+        self._dispatcher = QueryDispatcher(limits, self._registry, self._changes)
         self._drained_at: float | None = None
         self._is_closed = False
         self._tokens_total = 0
@@ -82,6 +80,11 @@ class Fleet:
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
         return id in self._requests or id in self._dispatcher
+
+    @property
+    def revision(self) -> int:
+        """Grows with everything that others can see, except with the mere passing of time."""
+        return self._changes.revision
 
     @property
     def is_idle(self) -> bool:
@@ -101,7 +104,7 @@ class Fleet:
     def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
         """A client asks. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
-        self.revision += 1
+        self._changes.advance()
         error: RequestError | None = None
         if self._drained_at is not None:
             error = _going_down()
@@ -114,7 +117,7 @@ class Fleet:
     def ask(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
         """A client asks something that takes no slot. Accepted as in `open`."""
         decisions = self._due(now)
-        self.revision += 1
+        self._changes.advance()
         if self._drained_at is None:
             return [*decisions, *self._dispatcher.open(id, query_request, now)]
         lifecycle = QueryLifecycle(id, query_request, self.limits, now)
@@ -125,7 +128,7 @@ class Fleet:
         decisions = self._due(now)
         if id not in self:
             return decisions
-        self.revision += 1
+        self._changes.advance()
         if (lifecycle := self._requests.get(id)) is not None:
             return [*decisions, *self._requests.close(lifecycle, now)]
         return [*decisions, *self._dispatcher.close(id, now)]
@@ -136,7 +139,8 @@ class Fleet:
         live = [id for id in dict.fromkeys(ids) if id in self]
         lifecycles = [e for id in live if (e := self._requests.get(id)) is not None]
         queries = [id for id in live if id in self._dispatcher]
-        self.revision += len(live)
+        if live:
+            self._changes.advance()
         cancelled = self._requests.cancel(lifecycles, now)
         return [*decisions, *cancelled, *self._dispatcher.cancel(queries, now)]
 
@@ -147,7 +151,7 @@ class Fleet:
         decisions = self._due(now)
         if (rejection := self._rejection(hello)) is not None:
             return [*decisions, Send(link, rejection), Disconnect(link, rejection.reason)]
-        self.revision += 1
+        self._changes.advance()
         old = self._registry.link_of(hello.agent_id)
         if old is not None:
             decisions += self._dismiss(self._registry[old], "the agent has dialled again", now)
@@ -172,17 +176,19 @@ class Fleet:
                 return decisions
             case Status():
                 agent.changed(message)
+                self._registry.touch(link)
                 decisions += self._requests.agent_changed(agent, now)
                 decisions += self._dispatcher.agent_changed(agent, now)
             case Reply():
                 decisions += self._reply(agent, message, now)
             case Statistics():
                 agent.statistics = message
+                self._registry.touch(link)
             case Hello():
                 decisions += self._dismiss(agent, "a second hello on one link", now)
             case _:
                 assert_never(message)
-        self.revision += 1
+        self._changes.advance()
         return [*decisions, *self._end_stranded(now)]
 
     def agent_left(self, link: LinkId, now: float) -> list[Decision]:
@@ -201,7 +207,7 @@ class Fleet:
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
         """Accept nothing more; what has not ended by `deadline` ends then."""
-        self.revision += 1
+        self._changes.advance()
         self._drained_at = deadline
         return [*self._due(now), *self._end_stranded(now)]
 
@@ -235,15 +241,37 @@ class Fleet:
 
     def view(self, now: float) -> FleetView:
         """The whole fleet, at a cost of its size."""
-        num_busy = self._requests.dispatch.num_running_on
         totals = self.totals()
         return FleetView(
-            agents=tuple(agent.view(num_busy(agent.link), now) for agent in self._registry),
+            agents=tuple(self._agent_view(agent, now) for agent in self._registry),
             requests=(*self._requests.views(now), *self._dispatcher.views(now)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
 
+    def changes_since(self, revision: int, now: float) -> FleetDelta | None:
+        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
+        changes = self._changes.since(revision)
+        if changes is None:
+            return None
+        agents, requests = changes
+        return FleetDelta(
+            revision=self.revision,
+            totals=self.totals(),
+            agents=tuple(self._agent_view(self._registry.of(id), now) for id in agents.changed),
+            agents_left=agents.gone,
+            requests=tuple(self._request_view(id, now) for id in requests.changed),
+            requests_ended=requests.gone,
+        )
+
     # ---- inside
+
+    def _agent_view(self, agent: Agent, now: float) -> AgentView:
+        return agent.view(self._requests.dispatch.num_running_on(agent.link), now)
+
+    def _request_view(self, id: RequestId, now: float) -> RequestView:
+        if (lifecycle := self._requests.get(id)) is not None:
+            return self._requests.view(lifecycle, now)
+        return self._dispatcher[id].view(now)
 
     def _item(self, agent: Agent, item: Item, now: float) -> Iterable[Decision]:
         requests = self._requests
@@ -255,6 +283,7 @@ class Fleet:
             case Piece():
                 agent.num_tokens += len(item.tokens)
                 self._tokens_total += len(item.tokens)
+                self._registry.touch(agent.link)
                 return requests.gained(lifecycle, item, now)
             case CallStarted() | Called() | Noticed() | PromptRead():
                 return (lifecycle.told(item),)
@@ -296,7 +325,7 @@ class Fleet:
         return [Disconnect(agent.link, reason), *self._lose(agent, now)]
 
     def _lose(self, agent: Agent, now: float) -> list[Decision]:
-        self.revision += 1
+        self._changes.advance()
         self._registry.left(agent.link)
         return [*self._requests.agent_left(agent, now), *self._dispatcher.agent_left(agent, now)]
 
@@ -330,7 +359,8 @@ class Fleet:
         for agent in silent:
             reason = f"silent for {self.limits.heartbeat_timeout:g} s"
             decisions += self._dismiss(agent, reason, now)
-        self.revision += bool(decisions)
+        if decisions:
+            self._changes.advance()
         for agent in heard:
             decisions += self._attend(agent, now)
         return [*decisions, *self._end_stranded(now)]
@@ -342,7 +372,8 @@ class Fleet:
             agent.rested_at = None
             decisions += self._requests.agent_rested(agent, now)
             decisions += self._dispatcher.agent_changed(agent, now)
-            self.revision += bool(decisions)
+            if decisions:
+                self._changes.advance()
         agent.heartbeat.look(now)
         if agent.heartbeat.is_due(now):
             decisions.append(self._registry.send(agent.link, Heartbeat(), now))
@@ -351,6 +382,7 @@ class Fleet:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
+        self._changes.check_integrity()
         self._registry.check_integrity()
         self._requests.check_integrity()
         self._dispatcher.check_integrity()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...shared.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
 from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Statistics, Status
+from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
@@ -82,8 +83,9 @@ class Agent:
 class Registry:
     """The connected agents by link and by id, and whose time has come."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, changes: ChangeLog) -> None:
         self._limits = limits
+        self._changes = changes
         self._agents: dict[LinkId, Agent] = {}
         self._links: dict[AgentId, LinkId] = {}
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
@@ -106,6 +108,10 @@ class Registry:
         """The link of an agent, if it is here."""
         return self._links.get(id)
 
+    def of(self, id: AgentId) -> Agent:
+        """The connected agent with this id. Raises `KeyError`."""
+        return self._agents[self._links[id]]
+
     def joined(self, link: LinkId, hello: Hello, now: float) -> Agent:
         """Someone new; an agent that was here before has to leave first."""
         if link in self._agents or hello.agent_id in self._links:
@@ -118,6 +124,7 @@ class Registry:
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._deadlines.arm(link)
+        self.touch(link)
         return agent
 
     def left(self, link: LinkId) -> Agent:
@@ -125,7 +132,13 @@ class Registry:
         agent = self._agents.pop(link)
         del self._links[agent.hello.agent_id]
         self._deadlines.disarm(link)
+        self._changes.agent_gone(agent.hello.agent_id)
         return agent
+
+    def touch(self, link: LinkId) -> None:
+        """An agent looks different, if it is still here."""
+        if (agent := self._agents.get(link)) is not None:
+            self._changes.agent_changed(agent.hello.agent_id)
 
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
         """Say something to an agent, which spares it the next heartbeat."""

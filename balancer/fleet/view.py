@@ -78,6 +78,22 @@ class FleetTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDelta:
+    """What changed from one revision to `revision`, at a cost of the size of the change.
+
+    `agents` and `requests` are new or different; times in them are as of now. An agent or request
+    that came and went in between is only among those that are gone.
+    """
+
+    revision: int
+    totals: FleetTotals
+    agents: tuple[AgentView, ...] = ()
+    agents_left: tuple[AgentId, ...] = ()
+    requests: tuple[RequestView, ...] = ()
+    requests_ended: tuple[RequestId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView(FleetTotals):
     """Everything: the totals, each agent, each request that has not ended (oldest first)."""
 

@@ -22,6 +22,7 @@ from ....shared.errors import (
 from ....shared.inference import RequestId
 from ....shared.messages import Ask, Reply, Withdraw
 from ....shared.queries import Declined, Query, Result
+from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
 from ..limits import Limits
@@ -50,10 +51,11 @@ class _Ending:
 class QueryDispatcher:
     """Every method returns what is to be done about it, in that order."""
 
-    def __init__(self, limits: Limits, registry: Registry) -> None:
+    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.model_registry = ModelRegistry()
         self._limits = limits
         self._registry = registry
+        self._changes = changes
         self._queues = {kind: QueryQueue(most) for kind, most in PARTS_PER_AGENT.items()}
         self._queries: dict[RequestId, QueryLifecycle] = {}
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._queries[id].deadline)
@@ -87,6 +89,10 @@ class QueryDispatcher:
         """All of them, oldest first."""
         return [lifecycle.view(now) for lifecycle in self._queries.values()]
 
+    def __getitem__(self, id: RequestId) -> QueryLifecycle:
+        """The lifecycle of a query that has not ended."""
+        return self._queries[id]
+
     # ---- as clients wish
 
     def open(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
@@ -96,6 +102,7 @@ class QueryDispatcher:
             return self.refuse(lifecycle, error, now)
         self._queries[id] = lifecycle
         self._deadlines.arm(id)
+        self._changes.request_changed(id)
         queue = self._queues[query_request.kind]
         return self._hand_out(queue.opened(id, query_request.model, len(query_request.parts)), now)
 
@@ -213,6 +220,7 @@ class QueryDispatcher:
         if not self._queues[lifecycle.query_request.kind].is_asked(lifecycle.id):
             lifecycle.waits(now)
             self._deadlines.arm(lifecycle.id)
+            self._changes.request_changed(lifecycle.id)
 
     def _fail(
         self, ended: Iterable[QueryLifecycle], error: RequestError, now: float
@@ -225,6 +233,7 @@ class QueryDispatcher:
         for lifecycle in (ending.lifecycle for ending in endings):
             del self._queries[lifecycle.id]
             self._deadlines.disarm(lifecycle.id)
+            self._changes.request_gone(lifecycle.id)
         for kind, queue in self._queues.items():
             ended = {
                 each.lifecycle.id: each.lifecycle
@@ -245,6 +254,7 @@ class QueryDispatcher:
         for hand in hands:
             lifecycle = self._queries[hand.part.query]
             lifecycle.begins(self._registry[hand.link].name, now)
+            self._changes.request_changed(lifecycle.id)
             ask = Ask(id=_name(hand.part), query=lifecycle.query_request.parts[hand.part.number])
             decisions.append(self._registry.send(hand.link, ask, now))
         return decisions

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import Cancel, Ended, Piece, Start
+from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse
 from ..limits import Limits
@@ -24,10 +25,11 @@ MAX_AGENTS_LOST = 3
 class Requests:
     """Every method returns what is to be done about it, in that order."""
 
-    def __init__(self, limits: Limits, registry: Registry) -> None:
+    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests)
         self._limits = limits
         self._registry = registry
+        self._changes = changes
         self._lifecycles: dict[RequestId, RequestLifecycle] = {}
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
 
@@ -47,7 +49,11 @@ class Requests:
 
     def views(self, now: float) -> list[RequestView]:
         """All of them, oldest first."""
-        return [e.view(self._agent_id(e), now) for e in self._lifecycles.values()]
+        return [self.view(lifecycle, now) for lifecycle in self._lifecycles.values()]
+
+    def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
+        """One of them."""
+        return lifecycle.view(self._agent_id(lifecycle), now)
 
     # ---- as clients wish
 
@@ -59,6 +65,7 @@ class Requests:
             return refuse(lifecycle, assigned.error, now)
         self._lifecycles[id] = lifecycle
         self._deadlines.arm(id)
+        self._changes.request_changed(id)
         return self._start(assigned, now)
 
     def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
@@ -83,6 +90,7 @@ class Requests:
         decisions = lifecycle.gained(piece, now)
         if is_first:
             self._deadlines.arm(lifecycle.id)
+        self._changes.request_changed(lifecycle.id)
         return decisions
 
     def done(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> list[Decision]:
@@ -170,13 +178,17 @@ class Requests:
             lifecycle = self._lifecycles[assign.request]
             lifecycle.assigned(assign.link, self._registry[assign.link].name, now)
             self._deadlines.arm(lifecycle.id)
+            self._changes.request_changed(lifecycle.id)
+            self._registry.touch(assign.link)
             start = Start(id=lifecycle.id, request=lifecycle.request)
             decisions.append(self._registry.send(assign.link, start, now))
         return decisions
 
     def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
+        self._touch_agent(lifecycle)
         lifecycle.came_back(now)
         self._deadlines.arm(lifecycle.id)
+        self._changes.request_changed(lifecycle.id)
 
     def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Tell the agent, if there is one, and only once."""
@@ -198,6 +210,12 @@ class Requests:
     def _forget(self, lifecycle: RequestLifecycle) -> None:
         del self._lifecycles[lifecycle.id]
         self._deadlines.disarm(lifecycle.id)
+        self._changes.request_gone(lifecycle.id)
+        self._touch_agent(lifecycle)
+
+    def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
+        if lifecycle.link is not None:
+            self._registry.touch(lifecycle.link)
 
     def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
         return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id

@@ -35,6 +35,7 @@ from tests.balancer.fleet.builders import (
     request,
     status,
 )
+from tests.balancer.fleet.mirror import Mirror
 
 MODELS = st.sampled_from([None, "m", "n"])
 SLOTS = st.integers(0, 3)
@@ -89,6 +90,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.old_links: list[LinkId] = [LinkId(0)]
         self.num_links = 0
         self.drain_deadline: float | None = None
+        self.mirror = Mirror()
 
     # ---- carrying decisions out
 
@@ -321,6 +323,10 @@ class FleetMachine(RuleBasedStateMachine):
             assert agent.slots.busy == on_agents[agent.id]
         assert view.slots_busy == sum(on_agents.values())
         assert view.queue_depth == len(view.requests) - view.slots_busy
+
+    @invariant()
+    def the_deltas_add_up_to_the_view(self) -> None:
+        self.mirror.follow(self.fleet, self.now)
 
     @invariant()
     def agents_run_what_the_balancer_thinks(self) -> None:

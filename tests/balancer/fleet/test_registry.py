@@ -2,6 +2,7 @@
 
 import pytest
 
+from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
@@ -15,7 +16,7 @@ LINK = LinkId(1)
 
 
 def registry_with(link: LinkId = LINK, now: float = 0.0) -> Registry:
-    registry = Registry(LIMITS)
+    registry = Registry(LIMITS, ChangeLog())
     registry.joined(link, hello("a1"), now)
     return registry
 

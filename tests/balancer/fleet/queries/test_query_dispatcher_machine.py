@@ -26,6 +26,7 @@ from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, FromBalancer, Reply, Status, Withdraw
 from arriero.shared.queries import Declined, Embed, Embedded, Result, Vector
 from tests.balancer.fleet.builders import hello, model_info
+from tests.balancer.fleet.mirror import Mirror
 
 LIMITS = Limits(
     max_buffered_requests=3,
@@ -77,6 +78,7 @@ class DeskMachine(RuleBasedStateMachine):
         self.agents: dict[LinkId, Agent] = {}
         self.num_links = 0
         self.drain_deadline: float | None = None
+        self.mirror = Mirror()
 
     def follow(self, decisions: list[Decision]) -> None:
         for decision in decisions:
@@ -189,6 +191,10 @@ class DeskMachine(RuleBasedStateMachine):
         assert self.fleet.totals().parts_waiting == todo - len(lifecycle)
         for agent in self.agents.values():
             assert len(agent.lifecycle) <= PARTS_PER_AGENT["embed"]
+
+    @invariant()
+    def the_deltas_add_up_to_the_view(self) -> None:
+        self.mirror.follow(self.fleet, self.now)
 
     @invariant()
     def every_end_was_told_once(self) -> None:

@@ -1,5 +1,6 @@
 """What the end of one request means for the others."""
 
+from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
@@ -13,8 +14,9 @@ LINK = LinkId(1)
 
 
 def requests_with_agent(slots: int = 1) -> tuple[Requests, Registry]:
-    registry = Registry(Limits())
-    requests = Requests(Limits(), registry)
+    changes = ChangeLog()
+    registry = Registry(Limits(), changes)
+    requests = Requests(Limits(), registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=slots), 0.0), 0.0)
     return requests, registry
 
@@ -48,8 +50,9 @@ def test_ending_all_starts_nobody() -> None:
 
 def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -> None:
     limits = Limits(buffered_request_timeout=5.0, first_token_timeout=5.0)
-    registry = Registry(limits)
-    requests = Requests(limits, registry)
+    changes = ChangeLog()
+    registry = Registry(limits, changes)
+    requests = Requests(limits, registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
     for id in ("1", "2"):
         requests.open(RequestId(id), request(), 0.0)

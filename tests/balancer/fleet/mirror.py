@@ -1,0 +1,40 @@
+"""A reader of deltas: what it adds up must be what a view says."""
+
+from dataclasses import fields, replace
+
+from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, RequestView
+from arriero.shared.inference import AgentId, RequestId
+
+
+class Mirror:
+    """The agents and requests of a fleet, followed by deltas alone."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.agents: dict[AgentId, AgentView] = {}
+        self.requests: dict[RequestId, RequestView] = {}
+
+    def follow(self, fleet: Fleet, now: float) -> None:
+        """Apply what is new, and compare. Times go by without a change, so they are left out."""
+        delta = fleet.changes_since(self.revision, now)
+        assert delta is not None
+        self.revision = delta.revision
+        for agent in delta.agents:
+            self.agents[agent.id] = replace(agent, connected_seconds=0.0)
+        for agent_id in delta.agents_left:
+            self.agents.pop(agent_id, None)
+        for request in delta.requests:
+            self.requests[request.id] = replace(request, waited_seconds=0.0, age_seconds=0.0)
+        for id in delta.requests_ended:
+            self.requests.pop(id, None)
+        self._compare(fleet.view(now), delta.totals)
+
+    def _compare(self, view: FleetView, totals: FleetTotals) -> None:
+        agents = {each.id: replace(each, connected_seconds=0.0) for each in view.agents}
+        assert self.agents == agents
+        requests = {
+            each.id: replace(each, waited_seconds=0.0, age_seconds=0.0) for each in view.requests
+        }
+        assert self.requests == requests
+        assert all(getattr(view, f.name) == getattr(totals, f.name) for f in fields(totals))
