@@ -109,6 +109,7 @@ class _Agent:
         self._connections: list[Connection] = []
         self._is_ready = False
         self._preparer: Preparer | None = None
+        self._embedder: Embedder | None = None
         self._worker = make_worker(
             settings.model,
             slots=settings.slots,
@@ -151,6 +152,11 @@ class _Agent:
     def _on_crash(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._crash.set_result, error)
 
+    # ---- on the embedder's thread
+
+    def _stir(self) -> None:
+        self._loop.call_soon_threadsafe(self._reporter.stir)
+
     # ---- on the event loop's thread
 
     async def _serve(
@@ -159,7 +165,8 @@ class _Agent:
         self._preparer = preparer = _preparer(self._settings, model, store)
         lasting = _lasting_issues(preparer) if _generates(model) else ()
         preparation = Preparation(preparer, self._worker, store)
-        executor = QueryExecutor(TextQueries(model.vocab, preparer), self._embedder(model))
+        self._embedder = self._make_embedder(model)
+        executor = QueryExecutor(TextQueries(model.vocab, preparer), self._embedder)
         self._slots = Slots(self._settings.slots if _generates(model) else 0)
         try:
             self._connections = self._connect(model, lasting + issues, preparation, executor)
@@ -186,11 +193,16 @@ class _Agent:
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
-    def _embedder(self, model: LoadedModel) -> Embedder | None:
+    def _make_embedder(self, model: LoadedModel) -> Embedder | None:
         if model.embedding is None:
             return None
-        stall = self._settings.max_stall
-        return Embedder(model.embedding, model.vocab, self._worker.lock, max_stall=stall)
+        return Embedder(
+            model.embedding,
+            model.vocab,
+            self._worker.lock,
+            max_stall=self._settings.max_stall,
+            on_change=self._stir,
+        )
 
     def _connect(
         self,
@@ -263,8 +275,11 @@ class _Agent:
             self._reporter.stir()
 
     def _statistics(self) -> EngineStatistics:
-        num_grammars = self._preparer.num_grammars if self._preparer else 0
-        return replace(self._worker.statistics(), num_grammars=num_grammars)
+        return replace(
+            self._worker.statistics(),
+            num_grammars=self._preparer.num_grammars if self._preparer else 0,
+            num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
+        )
 
     def _report(self, statistics: Statistics) -> None:
         for connection in self._connections:

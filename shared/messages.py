@@ -170,6 +170,7 @@ class Statistics:
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
     pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
     computed ahead, `accepted_tokens` were right and given out. `num_grammars` are kept compiled.
+    `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`.
     """
 
     __pydantic_config__ = STRICT
@@ -179,6 +180,7 @@ class Statistics:
     cells: Cells = field(default_factory=Cells)
     num_preemptions: Total = 0
     num_grammars: Total = 0
+    num_embedding_cells: Total = 0
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

@@ -169,6 +169,14 @@ PURE = (
 )
 """Modules that only compute, however far their imports are followed within the house."""
 
+DECLARATIONS = {
+    "agent.engine.capacity": "a record of numbers",
+    "agent.engine.embedding.embedding": "protocols; who implements and who uses them is tested",
+    "agent.engine.loaded_model": "protocols, and records of what a model is",
+    "agent.engine.sequence": "records that go into the engine and come out of it",
+}
+"""Modules that hold only declarations, and so need no test module; with what they declare."""
+
 IMPURE = {
     *("asyncio", "aiohttp", "websockets", "llama_cpp"),
     *("time", "random", "logging", "socket", "threading"),
@@ -462,8 +470,23 @@ def test_a_package_is_not_imported_by_its_bare_name(package: str) -> None:
         importlib.import_module(package)
 
 
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_declarations_do_nothing(name: str) -> None:
+    working = [
+        node.name
+        for node in ast.walk(ast.parse(FILES[name].read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not all(isinstance(each, ast.Expr) for each in node.body)
+    ]
+    assert working == [], f"{name} has something to test: {working}"
+
+
 def test_every_module_has_its_test_module() -> None:
-    modules = [path for path in FILES.values() if not path.stem.startswith("__")]
+    modules = [
+        path
+        for name, path in FILES.items()
+        if not path.stem.startswith("__") and name not in DECLARATIONS
+    ]
     wanted = {_test_of(path.relative_to(ROOT)) for path in modules}
     missing = sorted(str(path) for path in wanted if not (ROOT / path).exists())
     assert not missing, "\n".join(missing)

@@ -3,10 +3,15 @@
 Two contexts of llama.cpp on one machine would only slow each other down, and with an ordinary lock
 the thread that decodes would take it again before anyone else had woken up. With a turn to each
 chunk and each step, a running stream waits for one chunk at most.
+
+It also says how long the weights are there: whoever needs them for something that computes nothing,
+such as opening a context, shares them without a turn.
 """
 
 from collections import deque
-from threading import Lock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, Lock
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +29,8 @@ class FairLock:
         self._waiting: deque[Lock] = deque()
         self._is_taken = False
         self._is_over = False
+        self._num_sharing = 0
+        self._shared = Condition(self._guard)
 
     @property
     def num_waiting(self) -> int:
@@ -37,10 +44,26 @@ class FairLock:
             raise EngineFailed("the engine has stopped")
         return self
 
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Keep the weights while inside, without a turn; `EngineFailed` once they are gone."""
+        with self._guard:
+            if self._is_over:
+                raise EngineFailed("the engine has stopped")
+            self._num_sharing += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._num_sharing -= 1
+                self._shared.notify_all()
+
     def close(self) -> None:
-        """Wait for the last turn; there are no more after it."""
+        """Wait for the last turn and for those who share; nothing is granted after it."""
         self._wait()
-        self._is_over = True
+        with self._guard:
+            self._is_over = True
+            self._shared.wait_for(lambda: self._num_sharing == 0)
         self._pass_on()
 
     def _wait(self) -> None:

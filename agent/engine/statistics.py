@@ -20,7 +20,8 @@ class EngineStatistics:
     sequences that ran. `stalls` counts, by `STALL_BOUNDS`, the pauses of running sequences that
     were caused by others: time between two tokens beyond the sequence's own decode step. Of the
     `num_drafted` tokens that were guessed and computed ahead, `num_accepted` were right.
-    `num_grammars` are kept compiled by whoever prepares sequences.
+    `num_grammars` are kept compiled by whoever prepares sequences; `num_embedding_cells` have the
+    contexts that embed and rank, beside the `num_cells` of the one that generates.
     """
 
     num_running: int = 0
@@ -45,6 +46,7 @@ class EngineStatistics:
     stalls: tuple[int, ...] = (0,) * (len(STALL_BOUNDS) + 1)
     stall_seconds: float = 0.0
     num_grammars: int = 0
+    num_embedding_cells: int = 0
 
     @property
     def decode_tokens_per_second(self) -> float | None:

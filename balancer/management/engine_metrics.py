@@ -136,6 +136,12 @@ _NUMBERS = (
         "Grammars that are kept compiled, for later requests with the same.",
         lambda said: {"": said.num_grammars},
     ),
+    _Number(
+        GaugeMetricFamily,
+        "embedding_cells",
+        "Cells of the KV caches that embeddings and rankings have, beside the engine's.",
+        lambda said: {"": said.num_embedding_cells},
+    ),
 )
 
 

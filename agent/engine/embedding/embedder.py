@@ -1,16 +1,20 @@
-"""Embeds and ranks with a second context over the weights that generate.
+"""Embeds and ranks with contexts of its own over the weights that generate.
 
-The context is opened when it is first needed, for one pooling at a time, and kept. The embedder has
-a thread of its own, so it never holds up what is sent or prepared; the contexts share the machine's
-cores, though, so its chunks and the engine's steps take turns. A chunk is as large as takes half of
-`max_stall`, by what chunks have cost: a running stream never waits longer for it than for prompts.
-Inputs that have to be seen whole are the exception, of models that cannot generate anyway (or of
-those that rank).
+There are two at most: one embeds with any pooling, one ranks. Each is opened when it is first
+needed, as large as the longest input so far needs, and kept. Opening takes no turn, so no stream
+waits for it.
 
-All of it is called on that one thread, except for the constructor.
+The embedder has a thread of its own, so it never holds up what is sent or prepared; the contexts
+share the machine's cores, though, so its chunks and the engine's steps take turns. A chunk is as
+large as takes half of `max_stall`, by what chunks have cost: a running stream never waits longer
+for it than for prompts. Inputs that have to be seen whole are the exception, of models that cannot
+generate anyway (or of those that rank).
+
+All of it is called on that one thread, except for the constructor and `num_cells`.
 """
 
 import base64
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +41,11 @@ from .embedding import EmbeddingContext, EmbeddingModel
 from .embedding_plan import EmbeddingPlan, Slice
 from .pooling import Pool, Rows, normalized
 
+logger = logging.getLogger(__name__)
+
+LEAST_OPENED = 512
+"""Tokens: smaller contexts would not be cheaper, only opened again sooner."""
+
 IsWanted = Callable[[], bool]
 Tokens = tuple[int, ...]
 
@@ -47,13 +56,17 @@ class Withdrawn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    pooling: Pooling
+    """A context for inputs of at most `num_tokens`."""
+
+    num_tokens: int
     context: EmbeddingContext
-    size: ChunkSize
 
 
 class Embedder:
-    """`max_stall` in seconds. `clock` measures how long chunks take."""
+    """`max_stall` in seconds. `clock` measures how long chunks take.
+
+    `on_change` hears, on the embedder's thread, that `num_cells` has changed.
+    """
 
     def __init__(
         self,
@@ -63,13 +76,20 @@ class Embedder:
         *,
         max_stall: float,
         clock: Callable[[], float] = time.perf_counter,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
         self._vocab = vocab
         self._lock = lock
-        self._seconds = max_stall / 2
         self._clock = clock
-        self._opened: _Opened | None = None
+        self._on_change = on_change
+        self._opened: dict[bool, _Opened] = {}  # by whether it ranks
+        self._sizes = {ranks: ChunkSize(max_stall / 2, model.max_batch) for ranks in (False, True)}
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the KV caches that are open. From any thread."""
+        return sum(each.context.num_cells for each in tuple(self._opened.values()))
 
     def answer(self, query: Embed | Rank, is_wanted: IsWanted) -> Embedded | Ranked | Declined:
         """The answer. Raises `Withdrawn` as soon as nobody waits for it."""
@@ -85,10 +105,11 @@ class Embedder:
             return Declined(error=to_wire(error))
 
     def free(self) -> None:
-        """Give the context back, if the engine has not taken the weights with it already."""
+        """Give the contexts back, if the engine has not taken the weights with it already."""
         try:
-            with self._lock:
-                self._drop_context()
+            with self._lock.sharing():
+                for ranks in tuple(self._opened):
+                    self._opened.pop(ranks).context.free()
         except EngineFailed:
             return
 
@@ -99,9 +120,8 @@ class Embedder:
                 "`pooling`: this model does not rank; choose mean, cls or last", field="pooling"
             )
         norm: Norm = "none" if pooling == "rank" else query.normalize
-        opened = self._open(pooling)
-        inputs = [self._tokens(each, opened.context.max_tokens) for each in query.inputs]
-        rows = self._compute(opened, inputs, is_wanted)
+        inputs = [self._tokens(each) for each in query.inputs]
+        rows = self._compute(pooling, inputs, is_wanted)
         return Embedded(
             vectors=tuple(
                 Vector(error=to_wire(tokens))
@@ -114,10 +134,9 @@ class Embedder:
     def _rank(self, query: Rank, is_wanted: IsWanted) -> Ranked:
         if not self._model.can_rank:
             raise InvalidRequest("this model does not rank; a reranker does", field="model")
-        opened = self._open("rank")
         pairs = (self._model.pair(query.query, each) for each in query.documents)
-        inputs = [_fitting(pair, opened.context.max_tokens) for pair in pairs]
-        rows = self._compute(opened, inputs, is_wanted)
+        inputs = [self._fitting(pair) for pair in pairs]
+        rows = self._compute("rank", inputs, is_wanted)
         return Ranked(
             scores=tuple(
                 Score(error=to_wire(tokens))
@@ -127,44 +146,65 @@ class Embedder:
             )
         )
 
-    def _tokens(self, given: EmbedInput, most: int) -> Tokens | RequestError:
+    def _tokens(self, given: EmbedInput) -> Tokens | RequestError:
         if isinstance(given, str):
             tokens = self._vocab.tokenize(given, add_special=True, parse_special=False)
-            return _fitting(tokens, most)
+            return self._fitting(tokens)
         unknown = next((token for token in given if token >= self._vocab.size), None)
         if unknown is None:
-            return _fitting(given, most)
+            return self._fitting(given)
         return InvalidRequest(
             f"there is no token {unknown}; this model's ids go up to {self._vocab.size - 1}"
         )
 
-    def _open(self, pooling: Pooling) -> "_Opened":
-        if self._opened is None or self._opened.pooling != pooling:
-            with self._lock:
-                self._drop_context()
-                context = self._model.open(pooling)
-            self._opened = _Opened(pooling, context, ChunkSize(self._seconds, context.max_batch))
-        return self._opened
+    def _fitting(self, tokens: Tokens) -> Tokens | RequestError:
+        most = self._model.max_tokens
+        if not tokens:
+            return InvalidRequest("there is no text in it")
+        if len(tokens) > most:
+            return PromptTooLong(f"it is {len(tokens)} tokens long; at most {most} fit")
+        return tokens
 
-    def _drop_context(self) -> None:
-        if self._opened is not None:
-            self._opened.context.free()
-            self._opened = None
+    def _context(self, longest: int, *, ranks: bool) -> EmbeddingContext:
+        """A context for inputs of `longest` tokens: the one that is open, or a larger one."""
+        opened = self._opened.get(ranks)
+        if opened is not None and opened.num_tokens >= longest:
+            return opened.context
+        num_tokens = min(_power_of_two(max(longest, LEAST_OPENED)), self._model.max_tokens)
+        with self._lock.sharing():
+            if opened is not None:
+                self._opened.pop(ranks).context.free()
+            context = self._model.open(num_tokens, ranks=ranks)
+        self._opened[ranks] = _Opened(num_tokens, context)
+        logger.info(
+            "a context that %s inputs of up to %d tokens has %d cells (at most for %d tokens)",
+            "ranks" if ranks else "embeds",
+            num_tokens,
+            context.num_cells,
+            self._model.max_tokens,
+        )
+        self._on_change()
+        return context
 
     def _compute(
-        self, opened: "_Opened", inputs: Sequence[Tokens | RequestError], is_wanted: IsWanted
+        self, pooling: Pooling, inputs: Sequence[Tokens | RequestError], is_wanted: IsWanted
     ) -> Iterator[Rows]:
         """The vectors of the inputs that are tokens, in their order."""
-        context = opened.context
         known = [each for each in inputs if not isinstance(each, RequestError)]
-        pools = [Pool("last" if context.pools else opened.pooling) for _ in known]
-        plan = EmbeddingPlan(known, max_sequences=context.max_sequences, splits=context.splits)
+        if not known:
+            return iter(())
+        ranks = pooling == "rank"
+        context = self._context(max(map(len, known)), ranks=ranks)
+        pools = [Pool(pooling) for _ in known]
+        plan = EmbeddingPlan(
+            known, max_sequences=self._model.max_sequences, splits=self._model.splits
+        )
         try:
             while not plan.is_done:
                 if not is_wanted():
                     raise Withdrawn
-                chunk = plan.next(opened.size.num_tokens)
-                for part, rows in zip(chunk, self._step(opened, chunk), strict=True):
+                chunk = plan.next(self._sizes[ranks].num_tokens)
+                for part, rows in zip(chunk, self._step(context, chunk, ranks=ranks), strict=True):
                     pools[part.number].add(rows)
         except (EngineFailed, Withdrawn):
             with self._lock:
@@ -172,21 +212,19 @@ class Embedder:
             raise
         return iter([pool.vector() for pool in pools])
 
-    def _step(self, opened: "_Opened", chunk: Sequence[Slice]) -> list[Rows]:
+    def _step(
+        self, context: EmbeddingContext, chunk: Sequence[Slice], *, ranks: bool
+    ) -> list[Rows]:
         with self._lock:
             started = self._clock()
-            rows = opened.context.compute(chunk)
+            rows = context.compute(chunk)
             seconds = self._clock() - started
-        opened.size.observe(sum(len(part.tokens) for part in chunk), seconds)
+        self._sizes[ranks].observe(sum(len(part.tokens) for part in chunk), seconds)
         return rows
 
 
-def _fitting(tokens: Tokens, most: int) -> Tokens | RequestError:
-    if not tokens:
-        return InvalidRequest("there is no text in it")
-    if len(tokens) > most:
-        return PromptTooLong(f"it is {len(tokens)} tokens long; at most {most} fit")
-    return tokens
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
 
 
 def _shortened(vector: Rows, dimensions: int | None) -> Rows:

@@ -1,6 +1,7 @@
 """What the embedder needs of whatever turns tokens into vectors; llama.cpp's is `llama.embedding`.
 
-All of it belongs to one thread, and is used while it holds the engine's turn.
+All of it belongs to one thread. It computes while it holds the engine's turn; contexts are opened
+and freed without one.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,29 @@ from .pooling import Rows
 
 
 class EmbeddingContext(Protocol):
-    """Computes with the model's weights, for one pooling.
+    """Computes with the model's weights. `num_cells` is the size of its KV cache, 0 without one."""
+
+    @property
+    def num_cells(self) -> int: ...
+
+    def compute(self, slices: Sequence[Slice]) -> list[Rows]:
+        """A row for each token of each slice; of a ranking, one with the score.
+
+        Raises `EngineFailed`; then start over with `clear`.
+        """
+
+    def clear(self) -> None:
+        """Forget what inputs that are not complete have left behind."""
+
+    def free(self) -> None:
+        """Give everything back; nothing may be called afterwards."""
+
+
+class EmbeddingModel(Protocol):
+    """The weights, as a source of contexts.
 
     `max_tokens` is the longest input, `max_batch` the largest chunk, `max_sequences` the most
-    inputs in one. Not `splits`: an input has to be in one chunk. `pools`: it gives one row for each
-    slice, which is the pooled vector already.
+    inputs in one. Not `splits`: an input has to be in one chunk, however long it is.
     """
 
     @property
@@ -28,28 +47,15 @@ class EmbeddingContext(Protocol):
     @property
     def splits(self) -> bool: ...
     @property
-    def pools(self) -> bool: ...
-
-    def compute(self, slices: Sequence[Slice]) -> list[Rows]:
-        """The vectors of each slice. Raises `EngineFailed`; then start over with `clear`."""
-
-    def clear(self) -> None:
-        """Forget what inputs that are not complete have left behind."""
-
-    def free(self) -> None:
-        """Give everything back; nothing may be called afterwards."""
-
-
-class EmbeddingModel(Protocol):
-    """The weights, as a source of contexts."""
-
-    @property
     def default_pooling(self) -> Pooling: ...
     @property
     def can_rank(self) -> bool: ...
 
-    def open(self, pooling: Pooling) -> EmbeddingContext:
-        """Raises `EngineFailed` when there is no memory for one."""
+    def open(self, num_tokens: int, *, ranks: bool) -> EmbeddingContext:
+        """A context for inputs of at most `num_tokens`, to embed them or to rank them.
+
+        Raises `EngineFailed` when there is no memory for one.
+        """
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
         """The tokens by which the model ranks `document`; from any thread."""

@@ -1,9 +1,11 @@
 """Vectors from a second context over the same weights.
 
 A model with a KV cache and causal attention reads a long input chunk by chunk, so that generation
-gets its turn in between. llama.cpp pools within one chunk only, so its contexts leave pooling to
-the caller; `rank` needs the model's classification head, and looks at the last token, which is in
-the last chunk. Other models have to see an input whole, and llama.cpp pools it.
+gets its turn in between. Other models have to see an input whole.
+
+llama.cpp pools within one chunk only, and a context pools in one way only. So pooling is left to
+the caller, which makes one context do for all poolings but `rank`: that needs the model's
+classification head. It looks at the last token, which is in the last chunk.
 """
 
 from collections.abc import Sequence
@@ -29,13 +31,6 @@ MAX_SEQUENCES = 16
 _LOGITS_BYTES = 64 * 1024 * 1024
 """llama.cpp computes each token's logits, too, and keeps those of a chunk."""
 
-_POOLINGS: dict[Pooling, int] = {
-    "mean": llama_cpp.LLAMA_POOLING_TYPE_MEAN,
-    "cls": llama_cpp.LLAMA_POOLING_TYPE_CLS,
-    "last": llama_cpp.LLAMA_POOLING_TYPE_LAST,
-    "rank": llama_cpp.LLAMA_POOLING_TYPE_RANK,
-}
-
 
 class LlamaEmbedding:
     """`embedding.EmbeddingModel` over a loaded model; an input has `context_size` at most."""
@@ -43,24 +38,32 @@ class LlamaEmbedding:
     def __init__(self, model: Model, *, context_size: int, threads: int, has_memory: bool) -> None:
         self._model = model
         self._threads = threads
-        self._splits = has_memory and model.is_causal
-        self._max_tokens = min(context_size, model.trained_context)
+        self._has_memory = has_memory
+        self.splits = has_memory and model.is_causal
+        self.max_tokens = min(context_size, model.trained_context)
+        self.max_batch = self._chunk() if self.splits else self.max_tokens
+        self.max_sequences = MAX_SEQUENCES
         self.default_pooling: Pooling = model.pooling or "mean"
         self.can_rank = model.pooling == "rank"
 
-    def open(self, pooling: Pooling) -> "LlamaEmbeddingContext":
-        """See `EmbeddingModel`."""
+    def _chunk(self) -> int:
         fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)
-        chunk = max(MAX_SEQUENCES, min(MAX_CHUNK, fitting)) if self._splits else self._max_tokens
-        pools = pooling == "rank" or not self._splits
+        return max(MAX_SEQUENCES, min(MAX_CHUNK, fitting))
+
+    def open(self, num_tokens: int, *, ranks: bool) -> "LlamaEmbeddingContext":
+        """See `EmbeddingModel`."""
+        chunk = self.max_batch if self.splits else num_tokens
+        num_cells = num_tokens + (chunk if self.splits else 0)
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = self._max_tokens + (chunk if self._splits else 0)
+        params.n_ctx = num_cells
         params.n_batch = params.n_ubatch = chunk
         params.n_seq_max = MAX_SEQUENCES
         params.n_threads = params.n_threads_batch = self._threads
         params.kv_unified = True
         params.embeddings = True
-        params.pooling_type = _POOLINGS[pooling] if pools else llama_cpp.LLAMA_POOLING_TYPE_NONE
+        params.pooling_type = (
+            llama_cpp.LLAMA_POOLING_TYPE_RANK if ranks else llama_cpp.LLAMA_POOLING_TYPE_NONE
+        )
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         with route_log().hold_errors() as errors:
             handle = llama_cpp.llama_init_from_model(self._model.handle, params)
@@ -69,11 +72,9 @@ class LlamaEmbedding:
         return LlamaEmbeddingContext(
             handle,
             self._model,
-            max_tokens=self._max_tokens,
+            num_cells=num_cells if self._has_memory else 0,
             max_batch=chunk,
-            splits=self._splits,
-            num_scores=self._model.num_scores if pooling == "rank" else None,
-            pools=pools,
+            num_scores=self._model.num_scores if ranks else None,
         )
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
@@ -82,24 +83,19 @@ class LlamaEmbedding:
 
 
 class LlamaEmbeddingContext:
-    """`embedding.EmbeddingContext`; `num_scores` is the length of a ranking's vector."""
+    """`embedding.EmbeddingContext`; one that ranks gives `num_scores` numbers."""
 
     def __init__(
         self,
         handle: Any,
         model: Model,
         *,
-        max_tokens: int,
+        num_cells: int,
         max_batch: int,
-        splits: bool,
-        pools: bool,
         num_scores: int | None,
     ) -> None:
-        self.max_tokens = max_tokens
-        self.max_batch = max_batch
-        self.max_sequences = MAX_SEQUENCES
-        self.splits = splits
-        self.pools = pools
+        self.num_cells = num_cells
+        self._ranks = num_scores is not None
         self._handle = handle
         self._memory = llama_cpp.llama_get_memory(handle)
         self._size = num_scores or llama_cpp.llama_model_n_embd_out(model.handle)
@@ -112,7 +108,7 @@ class LlamaEmbeddingContext:
         code = step(self._handle, self._batch.raw)
         if code != 0:
             raise EngineFailed(f"llama.cpp could not compute the embeddings (code {code})")
-        rows = self._pooled(slices) if self.pools else self._rows(slices)
+        rows = self._scores(slices) if self._ranks else self._rows(slices)
         for each in slices:
             if self._memory and each.is_last:
                 llama_cpp.llama_memory_seq_rm(self._memory, _sequence(each), -1, -1)
@@ -134,10 +130,10 @@ class LlamaEmbeddingContext:
         rows = np.ctypeslib.as_array(first, (sum(counts), self._size)).copy()
         return np.split(rows, np.cumsum(counts)[:-1])
 
-    def _pooled(self, slices: Sequence[Slice]) -> list[Rows]:
-        return [self._vector(_sequence(each)) for each in slices]
+    def _scores(self, slices: Sequence[Slice]) -> list[Rows]:
+        return [self._score(_sequence(each)) for each in slices]
 
-    def _vector(self, sequence: int) -> Rows:
+    def _score(self, sequence: int) -> Rows:
         first = llama_cpp.llama_get_embeddings_seq(self._handle, sequence)
         return np.ctypeslib.as_array(first, (1, self._size)).copy()
 

@@ -1,6 +1,6 @@
 """A model whose vectors say which tokens they were made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,15 +11,11 @@ from arriero.shared.queries import Pooling
 
 
 class FakeContext:
-    """A token's vector is its id and its position; a pooled one, their sums over the slice."""
+    """A token's vector is its id and its position; a ranking's, their sums over the slice."""
 
-    max_batch = 8
-    max_sequences = 3
-
-    def __init__(self, *, max_tokens: int, splits: bool, pools: bool) -> None:
-        self.max_tokens = max_tokens
-        self.splits = splits
-        self.pools = pools
+    def __init__(self, num_cells: int, *, ranks: bool) -> None:
+        self.num_cells = num_cells
+        self.ranks = ranks
         self.chunks: list[tuple[Slice, ...]] = []
         self.fails_at: int | None = None
         self.num_cleared = 0
@@ -35,7 +31,7 @@ class FakeContext:
             np.array([(token, part.start + i) for i, token in enumerate(part.tokens)], np.float32)
             for part in slices
         ]
-        return [each.sum(axis=0, keepdims=True) for each in rows] if self.pools else rows
+        return [each.sum(axis=0, keepdims=True) for each in rows] if self.ranks else rows
 
     def clear(self) -> None:
         self.num_cleared += 1
@@ -45,22 +41,29 @@ class FakeContext:
 
 
 class FakeEmbedding:
-    """Opens such contexts; `opened` are all of them."""
+    """Opens such contexts; `opened` are all of them. `on_open` is called before one is."""
 
-    def __init__(self, default_pooling: Pooling = "mean", *, splits: bool = True) -> None:
+    max_batch = 8
+    max_sequences = 3
+
+    def __init__(
+        self, default_pooling: Pooling = "mean", *, splits: bool = True, max_tokens: int = 20
+    ) -> None:
         self.default_pooling: Pooling = default_pooling
         self.can_rank = default_pooling == "rank"
         self.splits = splits
-        self.opened: list[tuple[Pooling, FakeContext]] = []
+        self.max_tokens = max_tokens
+        self.opened: list[FakeContext] = []
+        self.on_open: Callable[[], None] = lambda: None
 
     @property
     def context(self) -> FakeContext:
-        return self.opened[-1][1]
+        return self.opened[-1]
 
-    def open(self, pooling: Pooling) -> FakeContext:
-        pools = pooling == "rank" or not self.splits
-        context = FakeContext(max_tokens=20, splits=self.splits, pools=pools)
-        self.opened.append((pooling, context))
+    def open(self, num_tokens: int, *, ranks: bool) -> FakeContext:
+        self.on_open()
+        context = FakeContext(num_tokens + self.max_batch, ranks=ranks)
+        self.opened.append(context)
         return context
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:

@@ -84,6 +84,34 @@ def test_the_end_waits_for_who_holds_it_and_comes_before_those_behind() -> None:
     assert len(errors) == 1
 
 
+def test_whoever_shares_takes_no_turn_and_the_end_waits_for_it() -> None:
+    lock = FairLock()
+    ends: list[str] = []
+
+    def close() -> None:
+        lock.close()
+        ends.append("closed")
+
+    closing = threading.Thread(target=close)
+    with lock, lock.sharing():
+        pass
+    with lock.sharing():
+        closing.start()
+        until_over(lock)
+        ends.append("shared no longer")
+    closing.join(5.0)
+    assert ends == ["shared no longer", "closed"]
+
+
+def until_over(lock: FairLock) -> None:
+    """Until nothing is granted any more."""
+    patience = threading.Event()
+    with pytest.raises(EngineFailed, match="has stopped"):
+        while True:
+            with lock.sharing():
+                patience.wait(0.001)
+
+
 def until_waiting(lock: FairLock, number: int) -> None:
     """Threads report nothing on their way into a lock, so there is only asking."""
     patience = threading.Event()

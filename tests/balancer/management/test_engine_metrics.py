@@ -19,6 +19,7 @@ SAID = Statistics(
     cells=Cells(total=100, used=30, kept=20),
     num_preemptions=3,
     num_grammars=2,
+    num_embedding_cells=640,
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -78,6 +79,7 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("busy_seconds_total") == 7.0
     assert scraped.value("preemptions_total") == 3
     assert scraped.value("grammars") == 2
+    assert scraped.value("embedding_cells") == 640
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:

@@ -1,4 +1,5 @@
 import base64
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -77,21 +78,63 @@ class TestEmbed:
         assert isinstance(declined, Declined)
         assert (declined.error.code, declined.error.field) == ("invalid_request", "pooling")
 
-    def test_what_the_model_pools_itself_stays_as_it_is(self) -> None:
-        bench = Bench(FakeEmbedding("cls", splits=False))
+    def test_an_input_that_has_to_be_seen_whole(self) -> None:
+        bench = Bench(FakeEmbedding("last", splits=False))
         [vector] = bench.embed(raw(tuple(range(10))))
-        assert numbers(vector) == [45, 45]
+        assert numbers(vector) == [9, 9]
         assert [len(chunk) for chunk in bench.model.context.chunks] == [1]
 
 
 class TestContexts:
-    def test_one_is_kept_until_another_pooling_is_wanted(self, bench: Bench) -> None:
-        for pooling in (None, "mean", "last", "mean"):
+    def test_one_embeds_with_all_poolings(self, bench: Bench) -> None:
+        for pooling in (None, "mean", "last", "cls", "mean"):
             bench.embed(raw((1,), pooling=pooling))
-        assert [pooling for pooling, _ in bench.model.opened] == ["mean", "last", "mean"]
-        assert [context.is_free for _, context in bench.model.opened] == [True, True, False]
+        assert len(bench.model.opened) == 1
         bench.embedder.free()
         assert bench.model.context.is_free
+        assert bench.embedder.num_cells == 0
+
+    def test_one_ranks_beside_it(self) -> None:
+        bench = Bench(FakeEmbedding("rank"))
+        for _ in range(2):
+            bench.embed(raw((1,), pooling="mean"))
+            bench.ask(Rank(query="q", documents=("a",)))
+        assert [context.ranks for context in bench.model.opened] == [False, True]
+        assert bench.embedder.num_cells == sum(each.num_cells for each in bench.model.opened)
+        bench.embedder.free()
+        assert all(context.is_free for context in bench.model.opened)
+
+    def test_it_is_as_large_as_the_longest_input_so_far_needs(self) -> None:
+        bench = Bench(FakeEmbedding(max_tokens=3000))
+        for length in (1, 512, 513, 10, 1024):
+            bench.embed(raw((1,) * length))
+        assert [each.num_cells for each in bench.model.opened] == [512 + 8, 1024 + 8]
+        assert [each.is_free for each in bench.model.opened] == [True, False]
+        bench.embed(raw((1,) * 3000))
+        assert bench.embedder.num_cells == 3000 + 8, "and no larger than any input may be"
+
+    def test_opening_one_takes_no_turn(self, bench: Bench) -> None:
+        is_opening = threading.Event()
+        bench.model.on_open = is_opening.set
+        thread = threading.Thread(target=bench.embed, args=(raw((1,)),))
+        with bench.lock:  # as a step does
+            thread.start()
+            assert is_opening.wait(5.0), "a step that takes long holds up no opening, nor it steps"
+        thread.join(5.0)
+        assert not thread.is_alive()
+
+    def test_changes_of_its_cells_are_told(self) -> None:
+        model, told = FakeEmbedding(), []
+        embedder = Embedder(
+            model,
+            ByteVocab(),
+            FairLock(),
+            max_stall=0.5,
+            on_change=lambda: told.append(embedder.num_cells),
+        )
+        for _ in range(2):
+            embedder.answer(raw((1,)), lambda: True)
+        assert told == [20 + 8]
 
     def test_a_batch_that_fails_is_the_calls_error_and_leaves_nothing_behind(
         self, bench: Bench

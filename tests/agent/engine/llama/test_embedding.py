@@ -16,10 +16,11 @@ DEMO = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
 TEXT = tuple(range(100, 160))
 
 
-def opened(path: Path, pooling: str, *, has_memory: bool) -> Iterator[LlamaEmbeddingContext]:
+def opened(path: Path, *, has_memory: bool) -> Iterator[LlamaEmbeddingContext]:
     model = Model(path, gpu_layers=0)
     embedding = LlamaEmbedding(model, context_size=256, threads=1, has_memory=has_memory)
-    context = embedding.open(pooling)  # type: ignore[arg-type]
+    assert embedding.splits == has_memory
+    context = embedding.open(embedding.max_tokens, ranks=False)
     yield context
     context.free()
     model.free()
@@ -27,18 +28,17 @@ def opened(path: Path, pooling: str, *, has_memory: bool) -> Iterator[LlamaEmbed
 
 @pytest.fixture
 def causal() -> Iterator[LlamaEmbeddingContext]:
-    yield from opened(DEMO, "mean", has_memory=True)
+    yield from opened(DEMO, has_memory=True)
 
 
 @pytest.fixture
 def encoder(tmp_path: Path) -> Iterator[LlamaEmbeddingContext]:
     path = write_encoder(tmp_path / "encoder.gguf", pooling=gguf.PoolingType.MEAN)
-    yield from opened(path, "mean", has_memory=False)
+    yield from opened(path, has_memory=False)
 
 
 class TestCausal:
     def test_gives_a_row_for_each_token(self, causal: LlamaEmbeddingContext) -> None:
-        assert causal.splits and not causal.pools
         [rows] = causal.compute([Slice(0, 0, TEXT, True)])
         assert rows.shape == (len(TEXT), 256)
         assert np.isfinite(rows).all()
@@ -58,6 +58,14 @@ class TestCausal:
         )
         assert beside == pytest.approx(alone, abs=1e-2)
 
+    def test_it_has_cells_for_the_inputs_that_are_asked_for_and_a_chunk(self) -> None:
+        model = Model(DEMO, gpu_layers=0)
+        embedding = LlamaEmbedding(model, context_size=4096, threads=1, has_memory=True)
+        context = embedding.open(100, ranks=False)
+        assert context.num_cells == 100 + embedding.max_batch
+        context.free()
+        model.free()
+
     def test_cells_of_complete_texts_are_free_again(self, causal: LlamaEmbeddingContext) -> None:
         for number in range(10):
             for start in range(0, 200, 50):
@@ -71,20 +79,19 @@ class TestCausal:
 
 
 class TestEncoder:
-    def test_gives_the_pooled_vector(self, encoder: LlamaEmbeddingContext) -> None:
-        assert encoder.pools and not encoder.splits
-        assert (encoder.max_tokens, encoder.max_batch) == (64, 64)
-        one, two = encoder.compute([Slice(0, 0, (2, 4, 3), True), Slice(1, 0, (2, 5, 3), True)])
-        [alone] = encoder.compute([Slice(7, 0, (2, 5, 3), True)])
-        assert one.shape == two.shape == (1, 32)
+    def test_gives_a_row_for_each_token_of_each_text(self, encoder: LlamaEmbeddingContext) -> None:
+        assert encoder.num_cells == 0
+        one, two = encoder.compute([Slice(0, 0, (2, 4, 3), True), Slice(1, 0, (2, 5, 6, 3), True)])
+        [alone] = encoder.compute([Slice(7, 0, (2, 5, 6, 3), True)])
+        assert (one.shape, two.shape) == ((3, 32), (4, 32))
         assert two == pytest.approx(alone, abs=1e-4)
-        assert one != pytest.approx(two, abs=1e-4)
+        assert one != pytest.approx(two[:3], abs=1e-4)
 
     def test_takes_a_text_as_long_as_it_was_trained_for(
         self, encoder: LlamaEmbeddingContext
     ) -> None:
-        [vector] = encoder.compute([Slice(0, 0, (4,) * 64, True)])
-        assert np.isfinite(vector).all()
+        [rows] = encoder.compute([Slice(0, 0, (4,) * 64, True)])
+        assert rows.shape == (64, 32) and np.isfinite(rows).all()
 
 
 class TestRanker:
@@ -95,7 +102,7 @@ class TestRanker:
         assert (embedding.default_pooling, embedding.can_rank) == ("rank", True)
         pair = embedding.pair("once", "upon a")
         assert pair == (2, 4, 3, 5, 6), "[CLS] query [SEP] document, as llama-server has it"
-        context = embedding.open("rank")
+        context = embedding.open(64, ranks=True)
         [score] = context.compute([Slice(0, 0, pair, True)])
         assert score.shape == (1, 1)
         context.free()
