@@ -144,16 +144,22 @@ class Course:
         self._submit = submit
         self._next: Future[Mask] = Future()
         self._next.set_result(first)
+        self._mask = first
         self.failure: str | None = None
+
+    @property
+    def first(self) -> int:
+        """The lowest token that may come next; ask after `restrict`."""
+        return self._mask.first
 
     def restrict(self, row: Row) -> None:
         """Leave a chance only to what may come next."""
         try:
-            mask = self._next.result()
+            self._mask = self._next.result()
         except ConstraintError as error:
             self.failure = str(error)
-            mask = self._end
-        mask.restrict(row)
+            self._mask = self._end
+        self._mask.restrict(row)
 
     def accept(self, token: int) -> None:
         """`token` was chosen; what may follow is worked out meanwhile."""

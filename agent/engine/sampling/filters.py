@@ -1,4 +1,4 @@
-"""Which tokens a row of logits leaves to chance: llama.cpp's filters without its candidate arrays.
+"""Top-k, top-p, min-p, typical, top-n-sigma and XTC: llama.cpp's filters without its arrays.
 
 llama.cpp copies every logit into an entry of twelve bytes and orders the entries, which for a large
 vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies,
@@ -22,6 +22,11 @@ COLUMN = 32
 """Logits in a column of the table that is searched for the highest."""
 GLANCES = (256, 8192)
 """How many tokens are put in order before all of them are: nearly every nucleus lies in these."""
+
+
+def without_nan(row: Row) -> Row:
+    """`row` with the tokens ruled out whose logits are no numbers."""
+    return np.where(np.isnan(row), np.float32(-np.inf), row)
 
 
 def candidates(row: Row, sampling: Sampling) -> Ids | None:
@@ -54,7 +59,10 @@ def within_deviations(row: Row, num_deviations: float) -> Ids:
     The standard deviation is that of the finite logits. https://arxiv.org/abs/2411.07641
     """
     finite = row if row.min() > -np.inf else row[row > -np.inf]
-    return np.flatnonzero(row >= finite.max() - np.float32(num_deviations) * finite.std())
+    deviation = finite.std()
+    if not np.isfinite(deviation):  # the logits are too large to be squared
+        deviation = np.float32(finite.std(dtype=np.float64))
+    return np.flatnonzero(row >= finite.max() - np.float32(num_deviations) * deviation)
 
 
 def most_typical(logits: Row, mass: float) -> Ids:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .filters import Row, highest
+from .filters import Row, highest, without_nan
 
 LEAST = -9999.0
 """What is told of a token that the model rules out: no JSON has an infinity."""
@@ -38,6 +38,9 @@ def log_probs_of(row: Row, token: int, num_top: int) -> LogProbs:
     """What the logits in `row` say of `token`, and of the `num_top` likeliest."""
     with np.errstate(all="ignore"):
         best = row.max()
+        if np.isnan(best):
+            row = without_nan(row)
+            best = row.max()
         whole = float(best) + np.log(np.exp(row - best).sum(dtype=np.float64))
     ids = highest(row, min(num_top, row.size)).tolist() if num_top else ()
     top = tuple((id, _finite(float(row[id]) - whole)) for id in ids)

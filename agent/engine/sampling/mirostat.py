@@ -26,7 +26,7 @@ class Mirostat:
         self._rng = rng
 
     def draw(self, row: Row) -> int:
-        """A token. The highest logit is finite; temperature has been applied."""
+        """A token. The highest logit is finite, and none is NaN; temperature has been applied."""
         top = row.max()
         whole = np.exp(row - top).sum()
         ids = self._steep(row, top, whole) if self._version == 1 else self._bounded(row, top, whole)
@@ -35,7 +35,8 @@ class Mirostat:
         probabilities = weights / weights.sum()
         place = self._place(probabilities)
         surprise = -np.log2(probabilities[place])
-        self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
+        if np.isfinite(surprise):
+            self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
         return int(ids[place])
 
     def _steep(self, row: Row, top: np.float32, whole: np.float32) -> Ids:

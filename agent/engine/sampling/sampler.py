@@ -15,7 +15,14 @@ import numpy as np
 from ..grammar.constraint import Course
 from ..sequence import NewSequence
 from .dry import DryPenalty
-from .filters import Ids, Row, candidates, within_deviations, without_top_choices
+from .filters import (
+    Ids,
+    Row,
+    candidates,
+    within_deviations,
+    without_nan,
+    without_top_choices,
+)
 from .log_probs import LogProbs, RawRow, log_probs_of
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
@@ -23,6 +30,8 @@ from .sampling import Sampling
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """What logits can be divided by; from far above it on only the best is ever drawn."""
+
+_LEAST_DRAW = 5e-324
 
 
 class Vocab(Protocol):
@@ -100,19 +109,30 @@ class Sampler:
             return token
 
     def _pick(self, row: Row) -> int:
-        best = int(row.argmax())
+        best = int(row.argmax())  # NaN counts as the highest
+        if np.isnan(row[best]):
+            row = without_nan(row)
+            best = int(row.argmax())
+        if not np.isfinite(row[best]):
+            return best if row[best] > 0 else self._any_token(row.size)
         sampling = self._sampling
-        # Without a finite highest logit (NaN counts as one) there is nothing to draw from.
         is_greedy = sampling.temperature <= 0
-        if not np.isfinite(row[best]) or (is_greedy and not sampling.may_pass_over_the_best):
+        if is_greedy and not sampling.may_pass_over_the_best:
             return best
         if self._mirostat is not None:
-            row /= self._temperature
-            return self._mirostat.draw(row)
+            # The difference first: with a tiny temperature the quotients would all be infinite.
+            return self._mirostat.draw((row - row[best]) / self._temperature)
         ids = self._candidates(row)
         logits = row if ids is None else row[ids]
         place = int(logits.argmax()) if is_greedy else self._draw(logits)
         return place if ids is None else int(ids[place])
+
+    def _any_token(self, size: int) -> int:
+        """The first token that is not ruled out, where the model rules out all that is left."""
+        if self._course is not None:
+            return self._course.first
+        ruled_out = {*self._biased[np.isneginf(self._biases)].tolist()}
+        return next((token for token in range(size) if token not in ruled_out), 0)
 
     def _candidates(self, row: Row) -> Ids | None:
         ids = self._filtered(row)
@@ -132,7 +152,8 @@ class Sampler:
     def _draw(self, logits: Row) -> int:
         weights = np.exp((logits - logits.max()) / self._temperature)
         sums = weights.cumsum(dtype=np.float64)
-        return int(sums.searchsorted(self._rng.draw() * sums[-1]))
+        # A draw of exactly 0 is the first one's that has a chance at all.
+        return int(sums.searchsorted(max(self._rng.draw() * sums[-1], _LEAST_DRAW)))
 
 
 class _History(Protocol):

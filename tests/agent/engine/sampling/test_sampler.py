@@ -1,15 +1,22 @@
 """How tokens are chosen: as asked, and as llama.cpp's own samplers choose them."""
 
 import ctypes
+import json
+import math
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, get_args, get_type_hints
 
+import annotated_types
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from arriero.agent.engine.grammar.constraint import Course, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.sampling.breakers import BreakerFinder
 from arriero.agent.engine.sampling.dry import DryPenalty
@@ -17,6 +24,10 @@ from arriero.agent.engine.sampling.filters import Row
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.generation.sampling_resolver import SamplingResolver
+from arriero.shared.inference import GenerateRequest
+from arriero.shared.sampling import SamplingChoices
+from tests.agent.engine.fake_engine import FakeVocab
 
 PROMPT = (40, 50, 60, 70)
 
@@ -336,6 +347,19 @@ def test_broken_logits_break_nothing(name: str, value: float) -> None:
         assert 0 <= sampler.choose(row.copy()) < 1000
 
 
+def test_what_is_ruled_out_is_not_taken_where_the_model_rules_out_all() -> None:
+    row = np.full(1000, np.nan, np.float32)
+    assert choose(row, logit_bias=((0, -np.inf),)) == 1
+    sampler = Sampler(new(), BareVocab(1000), course_of([60, 70]))
+    assert sampler.choose(row.copy()) == 60
+
+
+def test_logits_too_large_to_be_squared_have_a_deviation() -> None:
+    row = np.full(1000, -LARGEST, np.float32)
+    row[:300] = LARGEST
+    assert choose(row, temperature=1.0, top_n_sigma=1.0) < 300
+
+
 SAMPLERS = st.fixed_dictionaries(
     {},
     optional={
@@ -375,10 +399,11 @@ def test_what_is_forbidden_is_never_chosen_by_any_samplers(
         assert sampler.choose(masked) in allowed
 
 
-@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-30])
-def test_a_tiny_temperature_takes_the_best(temperature: float) -> None:
-    row = np.array([0.0, -1e30, 2.0, 1.999, *[-50.0] * 100], np.float32)
-    sampler = Sampler(new(temperature=temperature), BareVocab(row.size))
+@pytest.mark.parametrize("mirostat", [0, 1, 2])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-38, 1e-30])
+def test_a_tiny_temperature_takes_the_best(temperature: float, mirostat: int) -> None:
+    row = np.array([0.0, -1e30, 20.0, 19.99, *[-50.0] * 100], np.float32)
+    sampler = Sampler(new(temperature=temperature, mirostat=mirostat), BareVocab(row.size))
     assert {sampler.choose(row.copy()) for _ in range(20)} == {2}
 
 
@@ -401,3 +426,96 @@ def test_log_probabilities_are_those_before_anything_was_done_to_the_row() -> No
         assert each.log_prob == pytest.approx(wanted[each.token], abs=1e-5)
         assert [token for token, _ in each.top] == np.argsort(-wide)[:3].tolist()
     assert asking.take_log_probs() == plain.take_log_probs() == ()
+
+
+# ---- whatever is accepted gives a token
+
+
+def accepted(name: str) -> st.SearchStrategy[Any]:
+    """What `shared.sampling` accepts for a number, its bounds and the smallest ones above all."""
+    kind, bounds = number_and_bounds(get_type_hints(SamplingChoices, include_extras=True)[name])
+    low, high = bounds["low"], bounds["high"]
+    if kind is int:
+        return st.sampled_from([low, low + 1, high - 1, high]) | st.integers(low, high)
+    floor = math.nextafter(low, math.inf) if bounds["is_open"] else low
+    edges = [floor, 5e-324, 1e-38, 1e-8, high, math.nextafter(high, 0)]
+    return st.sampled_from(edges).filter(lambda value: value >= floor) | st.floats(floor, high)
+
+
+def number_and_bounds(hint: Any) -> tuple[type, dict[str, Any]]:
+    number = next(each for each in get_args(hint) if each is not type(None))
+    kind, field = get_args(number)
+    found: dict[str, Any] = {"is_open": False}
+    for each in field.metadata:
+        match each:
+            case annotated_types.Ge(low):
+                found["low"] = low
+            case annotated_types.Gt(low):
+                found |= {"low": low, "is_open": True}
+            case annotated_types.Le(high):
+                found["high"] = high
+            case annotated_types.Lt(high):
+                found["high"] = high - 1
+    return kind, found
+
+
+REQUESTS = TypeAdapter(GenerateRequest)
+
+
+def course_of(allowed: list[int]) -> Course:
+    """After every token the same may come next."""
+    mask = Mask(np.array(sorted(set(allowed)), np.intp), is_exclusion=False)
+
+    def submit(work: Callable[[], Mask], /) -> Future[Mask]:
+        done: Future[Mask] = Future()
+        done.set_result(work())
+        return done
+
+    return Course(lambda token: mask, mask, mask, submit)
+
+
+NUMBERS = (
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma"),
+    *("xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta"),
+    *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
+    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+)
+LARGEST = float(np.finfo(np.float32).max)
+LOGITS = st.sampled_from([np.nan, np.inf, -np.inf, LARGEST, -LARGEST, 0.0, 1e-45, 700.0]) | (
+    st.floats(-50, 50, width=32)
+)
+
+
+@st.composite
+def rows(draw: st.DrawFn, size: int) -> Row:
+    """All equal, or ordinary, but for a few places."""
+    base = draw(LOGITS)
+    row = np.full(size, base, np.float32)
+    if np.isfinite(base) and draw(st.booleans()):
+        row = row_of(size, scale=8, seed=draw(st.integers(0, 9)))
+    for place, value in draw(st.dictionaries(st.integers(0, size - 1), LOGITS, max_size=6)).items():
+        row[place] = value
+    return row
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.data(),
+    choices=st.fixed_dictionaries({}, optional={name: accepted(name) for name in NUMBERS}),
+)
+def test_whatever_is_accepted_gives_a_token(data: st.DataObject, choices: dict[str, Any]) -> None:
+    asked = {"prompt": "x", "logprobs": True, "top_logprobs": 3, **choices}
+    request = REQUESTS.validate_json(json.dumps(asked))
+    sampling = SamplingResolver(FakeVocab()).sampling(request, seed=1)
+    size = FakeVocab.size
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=(1, 2, 1, 2, 1), max_tokens=None, sampling=sampling
+    )
+    allowed = data.draw(st.none() | st.lists(st.integers(0, size - 1), min_size=1, max_size=3))
+    course = None if allowed is None else course_of(allowed)
+    sampler = Sampler(sequence, NoSuppression(size), course)
+    for _ in range(3):
+        token = sampler.choose(data.draw(rows(size)))
+        assert token in (allowed or range(size))
+    told = sampler.take_log_probs()
+    assert all(np.isfinite(each.log_prob) and len(each.top) == 3 for each in told)
