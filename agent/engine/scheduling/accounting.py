@@ -93,9 +93,7 @@ class Accounting:
 
     def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
         """`one` takes what was `chosen`; the cells of what it does not take are given up."""
-        if run.slot in self._queue.dropped:
-            chosen = ()
-        elif one.is_finishing:
+        if one.is_finishing:
             chosen = chosen[:1]
         num_accepted = max(0, len(chosen) - 1)
         self._memory.grow(run.slot, len(run.tokens) - run.num_drafted + num_accepted)
@@ -104,7 +102,7 @@ class Accounting:
         self._tally.drafted(run.num_drafted, num_accepted)
         if chosen:
             return self._extend(run.slot, one, chosen)
-        if not one.num_pending and run.slot not in self._queue.dropped:
+        if not one.num_pending:
             return self._end(run.slot, one, "stop")  # it only wanted its prompt computed
         return None
 

@@ -1,7 +1,6 @@
 """Which sequences wait, by rank, and which run, in which slot.
 
-Invariant: a sequence waits or runs, once; a slot is free or holds one sequence; whoever was dropped
-during a step has its slot until the end of it.
+Invariant: a sequence waits or runs, once; a slot is free or holds one sequence.
 """
 
 from bisect import insort
@@ -14,15 +13,11 @@ _rank = attrgetter("rank")
 
 
 class SequenceQueue:
-    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more.
-
-    `dropped` are slots of the step that is being computed whose sequences nobody wants any more.
-    """
+    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more."""
 
     def __init__(self, slots: int) -> None:
         self.running: dict[int, Progress] = {}
         self.waiting: list[Progress] = []
-        self.dropped: set[int] = set()
         self._num_slots = slots
         self._free = list(range(slots))
 
@@ -45,7 +40,6 @@ class SequenceQueue:
     def leave(self, slot: int) -> Progress:
         """`slot` is free again; the answer is whom it held."""
         self._free.append(slot)
-        self.dropped.discard(slot)
         return self.running.pop(slot)
 
     def slot_of(self, sequence_id: SequenceId) -> int | None:
@@ -71,7 +65,6 @@ class SequenceQueue:
         _check(slots == list(range(self._num_slots)), f"slots {slots}")
         ids = [one.id for one in (*self.running.values(), *self.waiting)]
         _check(len(set(ids)) == len(ids), f"sequences {ids}")
-        _check(self.dropped <= self.running.keys(), f"dropped {self.dropped}")
         _check(self.waiting == sorted(self.waiting, key=_rank), "waiting out of order")
 
 

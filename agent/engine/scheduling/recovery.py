@@ -43,7 +43,7 @@ class Recovery:
         for run in step.runs:
             if self._memory.can_share:
                 self._memory.sweep(run.slot)
-            elif run.slot not in self._queue.dropped:
+            else:
                 self._planner.retreat(run.slot)
 
     def read_instead(self, step: Step, slots: tuple[int, ...]) -> list[SequenceOutput]:
@@ -55,12 +55,9 @@ class Recovery:
         wanted_stored = {edit.slot for edit in step.edits if isinstance(edit, Load)}
         for slot in _left_empty(step, slots):
             one = self._queue.running[slot]
-            is_dropped = slot in self._queue.dropped
             self._tally.shared(-one.begin_anew())
             self._planner.retreat(slot)
-            if is_dropped:
-                self._queue.stop_waiting(one.id)
-            elif slot in wanted_stored:
+            if slot in wanted_stored:
                 outputs.append(SequenceOutput(one.id, notices=(_UNUSABLE,)))
         return outputs
 
@@ -68,11 +65,9 @@ class Recovery:
         """The sequences that were in it end, once their cells are given up."""
         outputs = []
         for run in step.runs:
-            is_dropped = run.slot in self._queue.dropped
             self._memory.clear(run.slot)
             one = self._queue.leave(run.slot)
-            if not is_dropped:
-                outputs.append(SequenceOutput(one.id, (), one.end(EngineFailed(message))))
+            outputs.append(SequenceOutput(one.id, (), one.end(EngineFailed(message))))
         return outputs
 
 

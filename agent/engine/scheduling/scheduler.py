@@ -1,7 +1,7 @@
 """The planner of the engine: what each step computes, and what came of it.
 
-`plan` and `commit` alternate; `add`, `finish` and `drop` may come at any time. A sequence waits
-(best priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
+`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. A sequence waits (best
+priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
 
 When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
 its cells go, it waits at the head of its rank and is computed again), and newcomers wait.
@@ -137,6 +137,7 @@ class Scheduler:
 
     def drop(self, sequence_id: SequenceId) -> None:
         """Forget a sequence, wherever it is: nothing more comes for it. Unknown ids are ignored."""
+        self._check_no_step()
         if sequence_id not in self._ids:
             return
         self._ids.remove(sequence_id)
@@ -144,14 +145,11 @@ class Scheduler:
         self._unannounced = [one for one in self._unannounced if one.id != sequence_id]
         slot = self._queue.slot_of(sequence_id)
         if slot is not None:
-            self._queue.dropped.add(slot)
-            if self._planned is None:
-                self._let_go_of_dropped()
+            self._accounting.leave(slot)
 
     def plan(self) -> Step | None:
         """The next step, to be carried out and answered with `commit`; `None` when idle."""
-        if self._planned is not None:
-            raise RuntimeError("the last step was not committed")
+        self._check_no_step()
         if self.is_idle:
             return None
         self._accounting.saves.clear()
@@ -187,7 +185,6 @@ class Scheduler:
                 outputs += self._recovery.fail(step, f"the engine failed: {reason}")
             case _:
                 assert_never(outcome)
-        self._let_go_of_dropped()
         self._ids -= {output.id for output in outputs if output.end is not None}
         return tuple(outputs)
 
@@ -213,21 +210,20 @@ class Scheduler:
     def _scored(
         self, outputs: list[SequenceOutput], prompt_log_probs: Explained
     ) -> list[SequenceOutput]:
-        """`outputs`, and what was learnt of the prompts of those who are still wanted."""
+        """`outputs`, and what was learnt of prompts."""
         by_id = {output.id: output for output in outputs}
         for id, log_probs in prompt_log_probs.items():
-            if id in self._ids:
-                output = by_id.get(id, SequenceOutput(id))
-                by_id[id] = replace(output, prompt_log_probs=log_probs)
+            output = by_id.get(id, SequenceOutput(id))
+            by_id[id] = replace(output, prompt_log_probs=log_probs)
         return list(by_id.values())
 
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []
         return outputs
 
-    def _let_go_of_dropped(self) -> None:
-        for slot in list(self._queue.dropped):
-            self._accounting.leave(slot)
+    def _check_no_step(self) -> None:
+        if self._planned is not None:
+            raise RuntimeError("the last step was not committed")
 
 
 def _explained(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:

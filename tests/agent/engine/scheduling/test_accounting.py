@@ -62,14 +62,6 @@ def test_an_end_says_what_there_is_to_save() -> None:
     assert setting.accounting.saves == [Save(one.id, step.runs[0].slot, (5, 6))]
 
 
-def test_who_was_dropped_gains_nothing() -> None:
-    setting = Setting()
-    setting.add(1, 5)
-    step = setting.planner.plan()
-    setting.queue.dropped.add(step.runs[0].slot)
-    assert account(setting, step, 7) == []
-
-
 def test_waiting_for_others_prompts_is_a_stall() -> None:
     setting = Setting()
     setting.add(1, 5)
@@ -135,17 +127,13 @@ def test_only_what_was_said_is_kept_and_saved() -> None:
     assert setting.memory.num_kept == 4
 
 
-def test_who_is_finishing_or_dropped_takes_nothing_of_a_draft() -> None:
-    for is_dropped in (False, True):
-        setting = Setting()
-        one = generating(setting)
-        step = drafting(setting, 8, 9)
-        one.is_finishing = True
-        if is_dropped:
-            setting.queue.dropped.add(step.runs[0].slot)
-        outputs = account(setting, step, 8, 9, 10)
-        assert outputs == ([] if is_dropped else [SequenceOutput(one.id, (), one.end("stop"))])
-        assert setting.memory.num_used == 3
+def test_who_is_finishing_takes_nothing_of_a_draft() -> None:
+    setting = Setting()
+    one = generating(setting)
+    step = drafting(setting, 8, 9)
+    one.is_finishing = True
+    assert account(setting, step, 8, 9, 10) == [SequenceOutput(one.id, (), one.end("stop"))]
+    assert setting.memory.num_used == 3
 
 
 def test_every_run_takes_its_own_tokens() -> None:

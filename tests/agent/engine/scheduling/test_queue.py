@@ -61,14 +61,3 @@ def test_a_sequence_is_in_one_place() -> None:
     queue.wait(one)
     with pytest.raises(RuntimeError, match="queue out of order"):
         queue.check_integrity()
-
-
-def test_who_was_dropped_is_so_until_it_leaves() -> None:
-    queue = SequenceQueue(1)
-    one = make(1)
-    queue.wait(one)
-    slot = queue.begin(one)
-    queue.dropped.add(slot)
-    queue.check_integrity()
-    queue.leave(slot)
-    assert queue.dropped == set()

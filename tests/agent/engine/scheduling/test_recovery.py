@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Clear
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.setting import Setting
@@ -71,26 +70,12 @@ def test_what_could_not_be_loaded_is_read_and_its_client_told() -> None:
     assert setting.planner.plan().num_prompt_tokens == 4
 
 
-def test_nobody_is_told_of_a_load_that_nobody_wants_any_more() -> None:
-    setting = Setting()
-    setting.add(1, 5, 6, 7, 8, stored=StoredPrompt((5, 6, 7), b"torn"))
-    step = setting.planner.plan()
-    slot = step.runs[0].slot
-    setting.queue.dropped.add(slot)
-    assert setting.recovery.read_instead(step, (slot,)) == []
-    assert not setting.queue.waiting
-    setting.queue.check_integrity()
-
-
-def test_a_failed_step_ends_those_in_it_who_are_still_wanted() -> None:
+def test_a_failed_step_ends_those_in_it() -> None:
     setting = Setting()
     setting.add(1, 5)
     setting.add(2, 6)
-    step = setting.planner.plan()
-    setting.queue.dropped.add(step.runs[0].slot)
-    (output,) = setting.recovery.fail(step, "no")
-    assert output.id == SequenceId(2)
-    assert output.end is not None
-    assert str(output.end.reason) == "no"
+    outputs = setting.recovery.fail(setting.planner.plan(), "no")
+    assert [output.id for output in outputs] == [1, 2]
+    assert [str(output.end.reason) for output in outputs if output.end] == ["no", "no"]
     assert setting.queue.running == {}
     setting.queue.check_integrity()

@@ -133,9 +133,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.sequences)
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        self.drop_one(data.draw(st.sampled_from(sorted(self.sequences))))
-
-    def drop_one(self, number: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.sequences)))
         self.scheduler.drop(SequenceId(number))
         self.dropped.add(number)
 
@@ -156,11 +154,6 @@ class Lives(RuleBasedStateMachine):
         for _ in range(count):
             self.step()
 
-    @precondition(lambda self: self.sequences and not self.scheduler.is_idle)
-    @rule(data=st.data())
-    def drop_during_step(self, data: st.DataObject) -> None:
-        self.step(dropping=data.draw(st.sampled_from(sorted(self.sequences))))
-
     @precondition(lambda self: not self.scheduler.is_idle)
     @rule(outcome=st.sampled_from([NoRoom(), Aborted(), Failed("no")]))
     def bad_step(self, outcome: Failed | Aborted | NoRoom) -> None:
@@ -172,7 +165,7 @@ class Lives(RuleBasedStateMachine):
     def lose_parked(self) -> None:
         self.engine.lose_parked()
 
-    def step(self, dropping: int | None = None) -> None:
+    def step(self) -> None:
         step = self.scheduler.plan()
         if step is None:
             return
@@ -182,8 +175,6 @@ class Lives(RuleBasedStateMachine):
             assert self.engine.num_cells_after_edits == num_used, "cells nobody accounts for"
         if isinstance(outcome, Failed) or (isinstance(outcome, NoRoom) and len(step.runs) == 1):
             self.failed |= {run.id for run in step.runs}
-        if dropping is not None:
-            self.drop_one(dropping)
         for output in self.scheduler.commit(step, outcome, self.elapsed):
             self.take(output)
         for save in self.scheduler.saves:
