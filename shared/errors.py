@@ -30,7 +30,9 @@ client hears `internal_error` and the log hears everything.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, NotRequired
+
+from typing_extensions import TypedDict
 
 from .strict import STRICT
 
@@ -255,9 +257,18 @@ def from_wire(wire: WireError) -> RequestError:
     return cls(wire.message, field=wire.field, retry_after=wire.retry_after)
 
 
-def public_body(error: RequestError) -> dict[str, object]:
+class PublicError(TypedDict):
+    """What went wrong. `code` is stable, `message` is for people, `field` is the one to blame."""
+
+    code: str
+    message: str
+    retryable: bool
+    field: NotRequired[str]
+
+
+def public_body(error: RequestError) -> PublicError:
     """What a client of the native API sees under `error`."""
-    body: dict[str, object] = {
+    body: PublicError = {
         "code": error.code,
         "message": error.message,
         "retryable": error.retryable,

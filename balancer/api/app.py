@@ -8,8 +8,10 @@ from ...shared.errors import RequestError
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .anthropic import routes as anthropic_routes
 from .common import models
+from .common.answering import json_response
 from .document import inference_json
 from .native import routes
+from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
 from .openai import query_routes
 from .openai import routes as openai_routes
@@ -64,14 +66,13 @@ def _is_under(path: str, root: str) -> bool:
 
 def _health_routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     async def health(_request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
+        return json_response(Health(status="ok"))
 
     async def ready(_request: web.Request) -> web.Response:
         totals = runtime.totals()
         is_ready = totals.is_ready and not totals.is_draining
-        slots = {"total": totals.slots_total, "busy": totals.slots_busy}
-        return web.json_response(
-            {"ready": is_ready, "slots": slots}, status=200 if is_ready else 503
-        )
+        slots: SlotCounts = {"total": totals.slots_total, "busy": totals.slots_busy}
+        body: Readiness = {"ready": is_ready, "slots": slots}
+        return json_response(body, status=200 if is_ready else 503)
 
     return [web.get("/health", health), web.get("/ready", ready)]

@@ -19,7 +19,6 @@ def inference_document(version: str) -> Json:
         title="Arriero, inference",
         version=version,
         operations=[operation for api in _APIS for operation in api.OPERATIONS],
-        components={name: each for api in _APIS for name, each in api.COMPONENTS.items()},
     )
 
 

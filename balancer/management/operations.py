@@ -6,7 +6,6 @@ from pydantic_core import to_json
 
 from ...shared.errors import NotFound, RateLimited, ShuttingDown
 from ...shared.messages import Issue, ModelInfo
-from ..api.native.operations import COMPONENTS as NATIVE_COMPONENTS
 from ..api.native.operations import DOCUMENT, GENERATE, HEALTH, NATIVE_ERRORS
 from ..api.openapi.document import (
     Answer,
@@ -36,7 +35,6 @@ _SLOTS = record({"total": COUNT, "busy": COUNT})
 _RATE = nullable(NUMBER)
 
 COMPONENTS: dict[str, Schema] = {
-    **{name: NATIVE_COMPONENTS[name] for name in ("Answer", "Event", "LogProb")},
     "Statistics": record(
         {
             "decode_tokens_per_second": _RATE,

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from ....shared.errors import RequestError, Source, status_of
+from .answer_types import AnthropicError
 
 _TYPES = {
     401: "authentication_error",
@@ -24,8 +25,8 @@ def anthropic_status(error: RequestError) -> int:
     return OVERLOADED if status == HTTPStatus.SERVICE_UNAVAILABLE else status
 
 
-def anthropic_error(error: RequestError, request_id: str) -> dict[str, object]:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`."""
+def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
+    """The body of an answer that is an error."""
     return {
         "type": "error",
         "error": {"type": anthropic_type(error), "message": error.message},

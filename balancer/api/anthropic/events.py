@@ -15,6 +15,15 @@ from pydantic_core import from_json
 from ....shared.errors import RequestError
 from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
 from ..common.event_stream import HOLE, Deltas, EventRenderer
+from .answer_types import (
+    Block,
+    MessageAnswer,
+    MessageUsage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from .blocks import Json
 from .errors import anthropic_error
 
@@ -31,7 +40,7 @@ class MessageEvents(EventRenderer):
         self._max_tokens = max_tokens
         self._open: _Block | None = None
         self._deltas: Deltas | None = None
-        self.message: Json = {
+        self.message: MessageAnswer = {
             "id": f"msg_{id}",
             "type": "message",
             "role": "assistant",
@@ -45,7 +54,7 @@ class MessageEvents(EventRenderer):
 
     def begin(self) -> list[Json]:
         """The events before anything was said."""
-        message = {**self.message, "content": []}
+        message: Json = {**self.message, "content": []}
         return [{"type": "message_start", "message": message}, {"type": "ping"}]
 
     def _begun(self, begun: Begun) -> None:
@@ -97,16 +106,15 @@ class MessageEvents(EventRenderer):
 
     def _done(self, done: Done) -> Iterator[Json]:
         yield from self._stop()
-        end = {
-            "stop_reason": self._stop_reason(done),
-            "stop_sequence": done.stop_string if done.finish_reason == "stop" else None,
-        }
-        usage = _usage(done.usage)
-        self.message |= {**end, "usage": usage}
+        message = self.message
+        message["stop_reason"] = self._stop_reason(done)
+        message["stop_sequence"] = done.stop_string if done.finish_reason == "stop" else None
+        message["usage"] = usage = _usage(done.usage)
+        end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
         yield {"type": "message_delta", "delta": end, "usage": usage}
         yield {"type": "message_stop"}
 
-    def _stop_reason(self, done: Done) -> str:
+    def _stop_reason(self, done: Done) -> StopReason:
         match done.finish_reason:
             case "stop":
                 return "end_turn" if done.stop_string is None else "stop_sequence"
@@ -120,7 +128,7 @@ class MessageEvents(EventRenderer):
 
     def _failed(self, error: RequestError) -> Iterator[Json]:
         yield from self._stop()
-        yield anthropic_error(error, self._id)
+        yield {**anthropic_error(error, self._id)}
 
 
 # ---- kinds of blocks
@@ -157,7 +165,7 @@ class _Block(ABC):
         return None
 
     @abstractmethod
-    def whole(self) -> Json:
+    def whole(self) -> Block:
         """The block with all that is in it."""
 
 
@@ -178,7 +186,7 @@ class _Text(_Block):
     def delta(self, text: str) -> Json:
         return {"type": "text_delta", "text": text}
 
-    def whole(self) -> Json:
+    def whole(self) -> TextBlock:
         return {"type": "text", "text": self.text}
 
 
@@ -194,7 +202,7 @@ class _Thinking(_Block):
     def last_delta(self) -> Json | None:
         return {"type": "signature_delta", "signature": SIGNATURE}
 
-    def whole(self) -> Json:
+    def whole(self) -> ThinkingBlock:
         return {"type": "thinking", "thinking": self.text, "signature": SIGNATURE}
 
 
@@ -206,13 +214,16 @@ class _ToolUse(_Block):
         self._call = call
 
     def opening(self) -> Json:
-        return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": {}}
+        return {**self._with({})}
 
     def delta(self, text: str) -> Json:
         return {"type": "input_json_delta", "partial_json": text}
 
-    def whole(self) -> Json:
-        return {**self.opening(), "input": _input(self.text)}
+    def whole(self) -> ToolUseBlock:
+        return self._with(_input(self.text))
+
+    def _with(self, input: Json) -> ToolUseBlock:
+        return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": input}
 
 
 def _input(arguments: str) -> Json:
@@ -224,7 +235,7 @@ def _input(arguments: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: Usage) -> MessageUsage:
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_read_input_tokens": usage.cached_tokens,

@@ -9,10 +9,12 @@ from aiohttp import web
 from ....shared.errors import RequestError
 from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
+from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import listen, narrate
 from ..transport.http import error_response, read_json_body
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .answer_types import CountedInput
 from .errors import anthropic_error, anthropic_status
 from .events import MessageEvents
 from .requests import FIELD_NAMES, parse_count, parse_messages
@@ -32,7 +34,8 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     async def count(request: web.Request) -> web.Response:
         wanted = parse_count(await read_json_body(request))
         num_tokens = await count_tokens(runtime, wanted, FIELD_NAMES)
-        return web.json_response({"input_tokens": num_tokens}, headers=_headers(new_request_id()))
+        body: CountedInput = {"input_tokens": num_tokens}
+        return json_response(body, headers=_headers(new_request_id()))
 
     return [web.post("/v1/messages", create), web.post("/v1/messages/count_tokens", count)]
 
@@ -61,7 +64,7 @@ async def _answer(
                 headers=_headers(id),
             )
         await listen(stream, message, FIELD_NAMES)
-        return web.json_response(message.message, headers=_headers(id))
+        return json_response(message.message, headers=_headers(id))
 
 
 def _headers(id: RequestId) -> dict[str, str]:

@@ -21,6 +21,15 @@ PIECE = 32
 """Entries of a list that are written without a pause; some tens of thousands of numbers."""
 
 
+def json_response(
+    body: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """`body` as JSON; dataclasses in it are written as objects."""
+    return web.Response(
+        body=to_json(body), status=status, content_type="application/json", headers=headers
+    )
+
+
 async def answer(
     request: web.Request,
     runtime: FleetRuntime,

@@ -2,10 +2,26 @@
 
 from collections.abc import Iterable
 
+from typing_extensions import TypedDict
+
 from ....shared.inference import LogProb, TokenLogProbs
 
 
-def entries(log_probs: Iterable[TokenLogProbs]) -> list[dict[str, object]]:
+class TopLogProb(TypedDict):
+    """A token that might have come. `bytes` may be a part of a character; `token` shows it so."""
+
+    token: str
+    logprob: float | None
+    bytes: list[int]
+
+
+class TokenLogProb(TopLogProb):
+    """A token that came, and the likeliest, as many as were asked for."""
+
+    top_logprobs: list[TopLogProb]
+
+
+def entries(log_probs: Iterable[TokenLogProbs]) -> list[TokenLogProb]:
     """A token each: `token`, `logprob`, `bytes`, and the likeliest as `top_logprobs`."""
     return [
         {**_one(each.chosen), "top_logprobs": [_one(top) for top in each.top]} for each in log_probs
@@ -17,7 +33,7 @@ def text_of(log_prob: LogProb) -> str:
     return log_prob.piece.decode("utf-8", "backslashreplace")
 
 
-def _one(log_prob: LogProb) -> dict[str, object]:
+def _one(log_prob: LogProb) -> TopLogProb:
     return {
         "token": text_of(log_prob),
         "logprob": log_prob.log_prob,

@@ -1,7 +1,7 @@
 """`/v1/models`: in OpenAI's words, or in Anthropic's for clients that name a version of its API."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from aiohttp import web
@@ -9,8 +9,8 @@ from aiohttp import web
 from ....shared.errors import ModelNotFound
 from ....shared.messages import ModelInfo
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-
-Json = dict[str, object]
+from .answer_types import AnthropicModel, AnthropicModels, OpenAIModel, OpenAIModels
+from .answering import json_response
 
 
 def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
@@ -18,15 +18,15 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     started = int(time.time())
 
     async def models(request: web.Request) -> web.Response:
-        shape, listed = _shapes(request)
-        return web.json_response(listed([shape(model, started) for model in runtime.view().models]))
+        listed = anthropic_list if is_anthropics(request) else openai_list
+        return json_response(listed(runtime.view().models, started))
 
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        shape, _ = _shapes(request)
+        shape = anthropic_model if is_anthropics(request) else openai_model
         for model in runtime.view().models:
             if model.name == name:
-                return web.json_response(shape(model, started))
+                return json_response(shape(model, started))
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 
     return [web.get("/v1/models", models), web.get("/v1/models/{name:.+}", one_model)]
@@ -37,15 +37,7 @@ def is_anthropics(request: web.Request) -> bool:
     return "anthropic-version" in request.headers
 
 
-def _shapes(
-    request: web.Request,
-) -> tuple[Callable[[ModelInfo, int], Json], Callable[[list[Json]], Json]]:
-    if is_anthropics(request):
-        return anthropic_model, anthropic_list
-    return openai_model, openai_list
-
-
-def openai_model(model: ModelInfo, created: int) -> Json:
+def openai_model(model: ModelInfo, created: int) -> OpenAIModel:
     """`created` in Unix seconds."""
     return {
         "id": model.name,
@@ -56,12 +48,12 @@ def openai_model(model: ModelInfo, created: int) -> Json:
     }
 
 
-def openai_list(models: list[Json]) -> Json:
+def openai_list(models: Iterable[ModelInfo], created: int) -> OpenAIModels:
     """All of them."""
-    return {"object": "list", "data": models}
+    return {"object": "list", "data": [openai_model(model, created) for model in models]}
 
 
-def anthropic_model(model: ModelInfo, created: int) -> Json:
+def anthropic_model(model: ModelInfo, created: int) -> AnthropicModel:
     """`created` in Unix seconds."""
     return {
         "id": model.name,
@@ -73,11 +65,12 @@ def anthropic_model(model: ModelInfo, created: int) -> Json:
     }
 
 
-def anthropic_list(models: list[Json]) -> Json:
+def anthropic_list(models: Iterable[ModelInfo], created: int) -> AnthropicModels:
     """All of them, on one page."""
+    listed = [anthropic_model(model, created) for model in models]
     return {
-        "data": models,
+        "data": listed,
         "has_more": False,
-        "first_id": models[0]["id"] if models else None,
-        "last_id": models[-1]["id"] if models else None,
+        "first_id": listed[0]["id"] if listed else None,
+        "last_id": listed[-1]["id"] if listed else None,
     }

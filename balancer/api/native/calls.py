@@ -3,7 +3,7 @@
 `emit` takes one frame and may wait for a slow reader.
 """
 
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 
 from ....shared.errors import RequestError
 from ....shared.inference import Done, Event, Failed, GenerateRequest
@@ -11,6 +11,7 @@ from ...fleet.queries.query_handle import QueryHandle
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged
+from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 from .events import RPC_NOTIFICATIONS, EventWriter, answer_fields, done_fields, end_fields
 from .queries import QueryCall
 from .requests import Batch
@@ -47,20 +48,21 @@ async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> byt
 
 async def answer_batch(id: RpcId, batch: Batch, streams: list[EventStream], emit: Emit) -> bytes:
     """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
+    outcomes: Sequence[DoneFields | AnswerFields | ErrorAnswer]
     async with Merged(streams) as merged:
         if batch.stream:
             outcomes = await _emit_batch(id, batch, merged, emit)
         else:
             outcomes = [answer_fields(accumulator) for accumulator in await merged.collect()]
     pairs = zip(batch.ids, outcomes, strict=True)
-    return result(id, {"results": [{"id": item} | outcome for item, outcome in pairs]})
+    return result(id, {"results": [{"id": item, **outcome} for item, outcome in pairs]})
 
 
 async def _emit_batch(
     id: RpcId, batch: Batch, merged: Merged, emit: Emit
-) -> list[dict[str, object]]:
+) -> list[DoneFields | ErrorAnswer]:
     writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
-    ends: dict[int, dict[str, object]] = {}
+    ends: dict[int, DoneFields | ErrorAnswer] = {}
     async for events in merged:
         for number, event in events:
             await _emit(emit, writers[number].render(event))

@@ -6,7 +6,7 @@ a WebSocket also `"item"`.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import assert_never
 
 from pydantic_core import to_json
@@ -26,6 +26,7 @@ from ....shared.inference import (
 )
 from ..common.accumulator import Accumulator
 from ..common.log_probs import entries
+from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,9 @@ class EventWriter:
             case Begun():
                 return b""  # the end counts the prompt
             case ToolCallStarted():
-                return self._event("tool_call_started", {"call": asdict(event)})
+                return self._event("tool_call_started", {"call": event})
             case ToolCall():
-                return self._event("tool_call", {"call": asdict(event)})
+                return self._event("tool_call", {"call": event})
             case Notice():
                 return self._event("warning", {"code": event.code, "message": event.message})
             case Done():
@@ -94,33 +95,38 @@ class EventWriter:
         )
 
 
-def done_fields(done: Done) -> dict[str, object]:
-    """How the request ended: `finish_reason`, `stop_string`, `usage`, `timings`, `agent`."""
-    stop_string = {} if done.stop_string is None else {"stop_string": done.stop_string}
-    return {
+def done_fields(done: Done) -> DoneFields:
+    """How the request ended."""
+    fields: DoneFields = {
         "finish_reason": done.finish_reason,
-        **stop_string,
-        "usage": asdict(done.usage),
-        "timings": asdict(done.timings),
+        "usage": done.usage,
+        "timings": done.timings,
         "agent": done.agent,
     }
+    if done.stop_string is not None:
+        fields["stop_string"] = done.stop_string
+    return fields
 
 
-def end_fields(end: EndEvent) -> dict[str, object]:
-    """How a request of a batch ended: the `done` fields, or `error`."""
+def end_fields(end: EndEvent) -> DoneFields | ErrorAnswer:
+    """How a request of a batch ended."""
     return {"error": public_body(end.error)} if isinstance(end, Failed) else done_fields(end)
 
 
-def answer_fields(accumulator: Accumulator) -> dict[str, object]:
-    """A whole answer: the `done` fields and `text`.
-
-    With `logprobs`, those of the text, and with `prompt_logprobs` those of the prompt; `reasoning`,
-    `tool_calls`, `warnings` if there are any.
-    If the request failed, only `error`.
-    """
-    if isinstance(accumulator.end, Failed):
-        return end_fields(accumulator.end)
-    answer = done_fields(accumulator.end) | {"text": accumulator.text()}
+def answer_fields(accumulator: Accumulator) -> AnswerFields | ErrorAnswer:
+    """A whole answer, or what went wrong."""
+    end = accumulator.end
+    if isinstance(end, Failed):
+        return {"error": public_body(end.error)}
+    answer: AnswerFields = {
+        "finish_reason": end.finish_reason,
+        "usage": end.usage,
+        "timings": end.timings,
+        "agent": end.agent,
+        "text": accumulator.text(),
+    }
+    if end.stop_string is not None:
+        answer["stop_string"] = end.stop_string
     if log_probs := accumulator.log_probs():
         answer["logprobs"] = entries(log_probs)
     if prompt_log_probs := accumulator.log_probs("prompt"):
@@ -128,7 +134,7 @@ def answer_fields(accumulator: Accumulator) -> dict[str, object]:
     if reasoning := accumulator.text("reasoning"):
         answer["reasoning"] = reasoning
     if accumulator.calls:
-        answer["tool_calls"] = [asdict(call) for call in accumulator.calls]
+        answer["tool_calls"] = [*accumulator.calls]
     if accumulator.notices:
-        answer["warnings"] = [asdict(notice) for notice in accumulator.notices]
+        answer["warnings"] = [*accumulator.notices]
     return answer

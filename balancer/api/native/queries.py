@@ -12,7 +12,6 @@ Each takes a `model`. An input that cannot be embedded has an `error` in its pla
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
@@ -41,9 +40,16 @@ from ..common.embed_inputs import Inputs, embed_body, embed_query
 from ..common.parts import only, vectors_of
 from ..common.vectors import Encoding, encoded
 from ..openapi.bodies import Body
+from .answer_types import (
+    CountFields,
+    DetokenizeFields,
+    EmbeddedInput,
+    EmbedFields,
+    FailedInput,
+    QueryFields,
+    TokenizeFields,
+)
 from .requests import GENERATE_BODY, parse_generate
-
-Answer = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class QueryCall:
     """A question, and what its results are to the client; for `answering.written`."""
 
     query_request: QueryRequest
-    answer: Callable[[Sequence[Result]], Answer]
+    answer: Callable[[Sequence[Result]], QueryFields]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +109,7 @@ def embed(body: bytes) -> QueryCall:
         dimensions=parsed.dimensions,
     )
 
-    def answer(results: Sequence[Result]) -> Answer:
+    def answer(results: Sequence[Result]) -> EmbedFields:
         vectors = vectors_of(results)
         return {
             "embeddings": (_embedding(*each, parsed.encoding) for each in enumerate(vectors)),
@@ -120,7 +126,7 @@ def tokenize(body: bytes) -> QueryCall:
         text=parsed.text, add_special=parsed.add_special, parse_special=parsed.parse_special
     )
 
-    def answer(results: Sequence[Result]) -> Answer:
+    def answer(results: Sequence[Result]) -> TokenizeFields:
         tokens = only(results, Tokenized).tokens
         return {"tokens": tokens, "num_tokens": len(tokens)}
 
@@ -131,7 +137,7 @@ def detokenize(body: bytes) -> QueryCall:
     """See `embed`."""
     parsed = parse_json(_detokenize, body)
 
-    def answer(results: Sequence[Result]) -> Answer:
+    def answer(results: Sequence[Result]) -> DetokenizeFields:
         result = only(results, Detokenized)
         if result.bytes_base64 is None:
             return {"text": result.text}
@@ -145,7 +151,7 @@ def count_tokens(body: bytes) -> QueryCall:
     """See `embed`."""
     request = parse_generate(body)
 
-    def answer(results: Sequence[Result]) -> Answer:
+    def answer(results: Sequence[Result]) -> CountFields:
         return {"num_tokens": only(results, Counted).num_tokens}
 
     query = CountTokens(request=request)
@@ -168,7 +174,7 @@ BODIES: dict[str, Body] = {
 }
 
 
-def _embedding(index: int, vector: Vector, encoding: Literal["float", "base64"]) -> Answer:
+def _embedding(index: int, vector: Vector, encoding: Encoding) -> EmbeddedInput | FailedInput:
     if vector.error is not None:
         return {"index": index, "error": public_body(from_wire(vector.error))}
     return {

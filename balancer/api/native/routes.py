@@ -19,7 +19,7 @@ from ....shared.inference import Failed
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
-from ..common.answering import answer
+from ..common.answering import answer, json_response
 from ..common.merge import Merged, open_all, or_refusal
 from ..transport.http import Handler, read_json_body, request_id_key
 from ..transport.streaming import (
@@ -67,7 +67,7 @@ def _asking(runtime: FleetRuntime, parse: Callable[[bytes], QueryCall]) -> Handl
             request,
             runtime,
             asking.query_request,
-            lambda id, results: {"id": id} | asking.answer(results),
+            lambda id, results: {"id": id, **asking.answer(results)},
         )
 
     return ask
@@ -78,21 +78,14 @@ async def _answer_one(stream: Stream) -> web.Response:
     async for event in stream:
         accumulator.add(event)
     accumulator.done()  # raises the error, if there was one, so that it becomes the status
-    return web.json_response(
-        {"id": stream.id} | answer_fields(accumulator), headers={REQUEST_ID: stream.id}
-    )
+    body = {"id": stream.id, **answer_fields(accumulator)}
+    return json_response(body, headers={REQUEST_ID: stream.id})
 
 
 async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
     answers = await merged.collect()
-    return web.json_response(
-        {
-            "results": [
-                {"id": id} | answer_fields(accumulator)
-                for id, accumulator in zip(batch.ids, answers, strict=True)
-            ]
-        }
-    )
+    pairs = zip(batch.ids, answers, strict=True)
+    return json_response({"results": [{"id": id, **answer_fields(each)} for id, each in pairs]})
 
 
 async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:

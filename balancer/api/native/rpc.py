@@ -16,6 +16,7 @@ The answer to an invalid request has the id `null`, also where the id could be r
 of a call that lives, the client must not take the answer for that call's end.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def is_id(value: object) -> bool:
     return value is None
 
 
-def result(id: RpcId, value: dict[str, object]) -> bytes:
+def result(id: RpcId, value: Mapping[str, object]) -> bytes:
     """The frame that says how call `id` ended."""
     return written_result(id, to_json(value))
 
@@ -113,8 +114,8 @@ def rpc_error(error: RpcError) -> bytes:
 
 def request_error(id: RpcId, error: RequestError) -> bytes:
     """The frame for call `id` that ended with `error`."""
-    data = public_body(error)
-    return _error(id, {"code": _code(error), "message": data.pop("message"), "data": data})
+    data = {name: value for name, value in public_body(error).items() if name != "message"}
+    return _error(id, {"code": _code(error), "message": error.message, "data": data})
 
 
 def _code(error: RequestError) -> int:

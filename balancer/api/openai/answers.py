@@ -10,7 +10,7 @@ A token's chunk is put together by hand from bytes that were made once for each 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol, assert_never
+from typing import Literal, Protocol, assert_never
 
 from pydantic_core import to_json
 
@@ -29,10 +29,20 @@ from ....shared.inference import (
     ToolCallStarted,
 )
 from ..common.accumulator import Accumulator
+from .answer_types import (
+    ChatCall,
+    ChatChoice,
+    ChatFinish,
+    ChatLogProbs,
+    ChatMessage,
+    CompletionChoice,
+    CompletionLogProbs,
+    OpenAIUsage,
+)
 from .errors import openai_error
-from .log_probs import CompletionLogProbs, chat_log_probs
+from .log_probs import LogProbsWriter, chat_log_probs
 
-_FINISH_REASONS: dict[FinishReason, str] = {
+_FINISH_REASONS: dict[FinishReason, ChatFinish] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -59,10 +69,12 @@ class Shape(Protocol):
     object_name: str
     chunk_name: str
 
-    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
-        """A choice of a whole answer, but for `index` and `finish_reason`."""
+    def choice(
+        self, number: int, accumulator: Accumulator, done: Done
+    ) -> ChatChoice | CompletionChoice:
+        """A choice of a whole answer."""
 
-    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+    def log_probs(self, number: int, token: Token) -> ChatLogProbs | CompletionLogProbs | None:
         """Those of a choice's next token, where they are wanted."""
 
     def opening(self, number: int) -> dict[str, object] | None:
@@ -77,7 +89,7 @@ class Shape(Protocol):
     def closing(self) -> dict[str, object]:
         """What the chunk with a choice's `finish_reason` carries."""
 
-    def finish_reason(self, done: Done) -> str:
+    def finish_reason(self, done: Done) -> ChatFinish:
         """Why a choice ended."""
 
 
@@ -91,11 +103,11 @@ class Chat:
     def __init__(self, *, has_log_probs: bool = False) -> None:
         self._has_log_probs = has_log_probs
 
-    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
+    def choice(self, number: int, accumulator: Accumulator, done: Done) -> ChatChoice:
         """A whole message."""
         text = accumulator.text()
         content = text if text or not accumulator.calls else None
-        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": None}
+        message: ChatMessage = {"role": "assistant", "content": content, "refusal": None}
         if reasoning := accumulator.text("reasoning"):
             message["reasoning_content"] = reasoning
         if accumulator.calls:
@@ -103,9 +115,14 @@ class Chat:
                 _call(call.id, call.name, call.arguments) for call in accumulator.calls
             ]
         log_probs = chat_log_probs(accumulator.log_probs()) if self._has_log_probs else None
-        return {"message": message, "logprobs": log_probs}
+        return {
+            "index": number,
+            "message": message,
+            "logprobs": log_probs,
+            "finish_reason": self.finish_reason(done),
+        }
 
-    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+    def log_probs(self, number: int, token: Token) -> ChatLogProbs | None:
         """Of the content; what else is said is no part of it."""
         if not self._has_log_probs or token.kind != "content":
             return None
@@ -131,7 +148,7 @@ class Chat:
         """Nothing more is added."""
         return {"delta": {}}
 
-    def finish_reason(self, done: Done) -> str:
+    def finish_reason(self, done: Done) -> ChatFinish:
         """As the request ended."""
         return _FINISH_REASONS[done.finish_reason]
 
@@ -154,22 +171,27 @@ class Completion:
         self._has_log_probs = has_log_probs
         self._generates = generates
         self._echoes = echoes
-        self._log_probs: dict[int, CompletionLogProbs] = {}
+        self._log_probs: dict[int, LogProbsWriter] = {}
 
-    def choice(self, number: int, accumulator: Accumulator) -> dict[str, object]:
+    def choice(self, number: int, accumulator: Accumulator, done: Done) -> CompletionChoice:
         """The text, after the prompt if it was told."""
         text = self._echo(number) + accumulator.text("prompt") + accumulator.text()
         log_probs = [*accumulator.log_probs("prompt"), *accumulator.log_probs()]
-        return {"text": text, "logprobs": self._told(number, log_probs)}
+        return {
+            "index": number,
+            "text": text,
+            "logprobs": self._told(number, log_probs),
+            "finish_reason": self.finish_reason(done),
+        }
 
-    def log_probs(self, number: int, token: Token) -> dict[str, object] | None:
+    def log_probs(self, number: int, token: Token) -> CompletionLogProbs | None:
         """Of the prompt, and then of what follows."""
         return self._told(number, token.log_probs)
 
-    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> dict[str, object] | None:
+    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs | None:
         if not self._has_log_probs:
             return None
-        return self._log_probs.setdefault(number, CompletionLogProbs()).render(log_probs)
+        return self._log_probs.setdefault(number, LogProbsWriter()).render(log_probs)
 
     def _echo(self, number: int) -> str:
         return self._echoes[number] if self._echoes else ""
@@ -190,9 +212,10 @@ class Completion:
         """Nothing more is added."""
         return {"text": ""}
 
-    def finish_reason(self, done: Done) -> str:
+    def finish_reason(self, done: Done) -> Literal["stop", "length"]:
         """As the request ended; where nothing was to follow, for want of tokens."""
-        return _FINISH_REASONS[done.finish_reason] if self._generates else "length"
+        is_cut_off = done.finish_reason == "length" or not self._generates
+        return "length" if is_cut_off else "stop"
 
 
 class ChunkWriter:
@@ -274,7 +297,7 @@ class ChunkWriter:
         return b"%b%b]}\n\n" % (self._start, to_json(choice))
 
 
-def _call(id: str, name: str, arguments: str) -> dict[str, object]:
+def _call(id: str, name: str, arguments: str) -> ChatCall:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -291,14 +314,8 @@ def whole_answer(
     Raises the error of the first request that failed.
     """
     ends = [accumulator.done() for accumulator in answers]
-    choices = [
-        {
-            "index": number,
-            **shape.choice(number, accumulator),
-            "finish_reason": shape.finish_reason(end),
-        }
-        for number, (accumulator, end) in enumerate(zip(answers, ends, strict=True))
-    ]
+    pairs = enumerate(zip(answers, ends, strict=True))
+    choices = [shape.choice(number, accumulator, end) for number, (accumulator, end) in pairs]
     return {
         "id": head.id,
         "object": shape.object_name,
@@ -309,7 +326,7 @@ def whole_answer(
     }
 
 
-def usage_of(ends: Sequence[Done], num_choices: int) -> dict[str, object]:
+def usage_of(ends: Sequence[Done], num_choices: int) -> OpenAIUsage:
     """The counts of all choices together; of each prompt's choices the first one tells its size."""
     prompts = [end.usage for end in ends[::num_choices]]
     prompt_tokens = sum(usage.prompt_tokens for usage in prompts)

@@ -18,6 +18,7 @@ from ..common.body_fields import fields_given, listed
 from ..common.embed_inputs import Inputs, embed_body, embed_query, named
 from ..common.parts import first_fault, vectors_of
 from ..common.vectors import Encoding, encoded
+from .answer_types import Embeddings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class EmbeddingsCall:
     encoding: Encoding
     is_list: bool
 
-    def answer(self, model: str, results: Sequence[Result]) -> dict[str, object]:
+    def answer(self, model: str, results: Sequence[Result]) -> Embeddings:
         """The body of the answer, for `written`. Raises the error of the first faulty input."""
         vectors = vectors_of(results)
         if (fault := first_fault(vectors)) is not None:

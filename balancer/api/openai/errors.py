@@ -1,6 +1,7 @@
 """The tree of errors in OpenAI's words."""
 
 from ....shared.errors import RequestError, status_of
+from .answer_types import ErrorFields, OpenAIError
 
 _CODES = {
     # Clients look for these two to shorten a conversation or to slow down.
@@ -15,13 +16,13 @@ _TYPES = {
 }
 
 
-def openai_error(error: RequestError) -> dict[str, object]:
-    """`{"error": {"message", "type", "param", "code"}}`."""
+def openai_error(error: RequestError) -> OpenAIError:
+    """The body of an answer that is an error."""
     return {"error": error_fields(error)}
 
 
-def error_fields(error: RequestError) -> dict[str, str | None]:
-    """`message`, `type`, `param` and `code`."""
+def error_fields(error: RequestError) -> ErrorFields:
+    """What it says."""
     return {
         "message": error.message,
         "type": _type(status_of(error)),

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 
 from ....shared.inference import TokenLogProbs
 from ..common.log_probs import entries, text_of
+from .answer_types import ChatLogProbs, CompletionLogProbs
 
 _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
-def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> dict[str, object]:
+def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> ChatLogProbs:
     """Of a message's content, or of a part of it."""
     return {"content": entries(log_probs), "refusal": None}
 
 
-class CompletionLogProbs:
+class LogProbsWriter:
     """Of one choice's text, part by part: where a token stands depends on those before it."""
 
     def __init__(self, offset: int = 0) -> None:
@@ -22,7 +23,7 @@ class CompletionLogProbs:
         self._offset = offset
         self._decoder = _Utf8Decoder(errors="replace")
 
-    def render(self, log_probs: Sequence[TokenLogProbs]) -> dict[str, object]:
+    def render(self, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs:
         """Of the next tokens."""
         return {
             "tokens": [text_of(each.chosen) for each in log_probs],

@@ -3,7 +3,7 @@
 All documents or none: what is wrong with one of them is the error of the call, and names its index.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from ..common.body_fields import fields_given
 from ..common.embed_inputs import named
 from ..common.parts import first_fault, in_parts, scores_of
 from ..openapi.bodies import Body
+from .answer_types import Ranked, Ranking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class RerankCall:
     top_n: int | None
     returns_documents: bool
 
-    def answer(self, id: str, model: str, results: Sequence[Result]) -> Mapping[str, object]:
+    def answer(self, id: str, model: str, results: Sequence[Result]) -> Ranking:
         """The body of the answer. Raises the error of the first document that has one."""
         scores = scores_of(results)
         if (fault := first_fault(scores)) is not None:
@@ -70,8 +71,8 @@ class RerankCall:
             "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
         }
 
-    def _result(self, index: int, score: float) -> dict[str, object]:
-        result: dict[str, object] = {"index": index, "relevance_score": score}
+    def _result(self, index: int, score: float) -> Ranked:
+        result: Ranked = {"index": index, "relevance_score": score}
         if self.returns_documents:
             result["document"] = {"text": self.documents[index]}
         return result

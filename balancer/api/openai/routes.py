@@ -7,6 +7,7 @@ from aiohttp import web
 
 from ....shared.errors import RequestError
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..common.answering import json_response
 from ..common.field_names import FieldNames
 from ..common.merge import Merged, open_all
 from ..transport.http import read_json_body, request_id_key
@@ -64,7 +65,7 @@ async def _answer_all(
             chunks = _chunks(merged, writer, wanted.field_names)
             return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
         answers = await merged.collect(all_or_nothing=True)
-        return web.json_response(
+        return json_response(
             whole_answer(shape, head, answers, wanted.num_choices), headers=headers
         )
 

@@ -1,4 +1,6 @@
-"""OpenAPI documents, made from the types that check requests.
+"""OpenAPI documents, made from the types that check requests and declare answers.
 
+Lives here: bodies and answers as JSON schemas, operations, the document. An API declares its
+answers in its own `answer_types`; its serialisers return those types, so mypy holds them together.
 May import: `shared`. Comes in: every API, and `management`.
 """

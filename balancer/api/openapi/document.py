@@ -5,7 +5,7 @@ follow from the tree.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getdoc
 from typing import Any
@@ -30,8 +30,9 @@ from ....shared.errors import (
     TokenTimeout,
     status_of,
 )
+from .answers import Described, Form, described
 from .bodies import Body
-from .schemas import STRING, Schema, ref
+from .schemas import STRING, Schema
 
 JSON = "application/json"
 
@@ -49,31 +50,30 @@ OF_MODELS: tuple[ErrorClass, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How an API tells errors: the name of the component, its schema, and what it calls them.
+    """How an API tells errors: their form, and what it calls them.
 
     `status` is for an API that has statuses of its own.
     """
 
-    name: str
-    schema: Schema
+    form: Form
     word: Callable[[RequestError], object]
     status: Callable[[RequestError], int] = status_of
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that is no error: what it is, by media type, as the document says it."""
+    """An answer that is no error: by media type, the forms that the document's words stand for."""
 
     description: str
-    content: Mapping[str, Json] = field(default_factory=dict)
+    content: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
 
 
-def json_answer(description: str, schema: Schema) -> Answer:
+def json_answer(description: str, form: Form) -> Answer:
     """An answer in one piece."""
-    return Answer(description, {JSON: {"schema": schema}})
+    return Answer(description, {JSON: {"schema": form}})
 
 
-def streamed(description: str, whole: Schema, *kinds: str, item: Schema | None = None) -> Answer:
+def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> Answer:
     """An answer that is a stream of one of `kinds`, of `item`s, or `whole` in one piece.
 
     OpenAPI 3.1 has no word of its own for what a stream consists of.
@@ -82,12 +82,13 @@ def streamed(description: str, whole: Schema, *kinds: str, item: Schema | None =
     return Answer(description, {**dict.fromkeys(kinds, events), JSON: {"schema": whole}})
 
 
-def events_or(name: str, ends: str) -> Answer:
-    """The component `name`, or with `stream` its parts as server-sent events."""
+def events_or(whole: Form, ends: str, *, item: Form | None = None) -> Answer:
+    """`whole`, or with `stream` its parts as server-sent events, each an `item`."""
     return streamed(
         f"With `stream` server-sent events, the last of which is {ends}; else all in one object.",
-        ref(name),
+        whole,
         "text/event-stream",
+        item=item,
     )
 
 
@@ -116,14 +117,14 @@ def document(
     title: str,
     version: str,
     operations: Sequence[Operation],
-    components: Mapping[str, Schema],
+    components: Mapping[str, Schema] | None = None,
 ) -> Json:
-    """The whole document, as JSON values. `components` are those that answers refer to."""
-    schemas: dict[str, Schema] = dict(components)
+    """The whole document, as JSON values. `components` are those that written schemas refer to."""
+    forms = described(form for operation in operations for form in _forms(operation))
+    schemas: dict[str, Schema] = {**(components or {}), **forms.components}
     paths: dict[str, Json] = defaultdict(dict)
     for operation in operations:
-        paths[operation.path][operation.method.lower()] = _operation(operation)
-        schemas[operation.told.name] = operation.told.schema
+        paths[operation.path][operation.method.lower()] = _operation(operation, forms)
         if operation.body is not None:
             schemas |= operation.body.schemas()
     return {
@@ -134,41 +135,53 @@ def document(
     }
 
 
-def _operation(operation: Operation) -> Json:
+def _forms(operation: Operation) -> Iterator[Form]:
+    yield operation.told.form
+    for answer in operation.answers.values():
+        for content in answer.content.values():
+            yield from content.values()
+
+
+def _operation(operation: Operation, forms: Described) -> Json:
     described: Json = {"operationId": operation.name, "summary": operation.summary}
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:
         described["requestBody"] = operation.body.described()
-    responses = {str(status): _answer(answer) for status, answer in operation.answers.items()}
-    return described | {"responses": responses | _errors(operation)}
+    responses = {
+        str(status): _answer(answer, forms) for status, answer in operation.answers.items()
+    }
+    return described | {"responses": responses | _errors(operation, forms)}
 
 
-def _answer(answer: Answer) -> Json:
+def _answer(answer: Answer, forms: Described) -> Json:
     described: Json = {"description": answer.description}
     if answer.content:
-        described["content"] = dict(answer.content)
+        described["content"] = {
+            kind: {word: forms.schema(form) for word, form in content.items()}
+            for kind, content in answer.content.items()
+        }
     return described
 
 
-def _errors(operation: Operation) -> Json:
+def _errors(operation: Operation, forms: Described) -> Json:
     """By status. One that is also an answer's, as of a probe, is left to that."""
     bodies = OF_BODIES if operation.body is not None else ()
     by_status: dict[int, list[ErrorClass]] = defaultdict(list)
     for error in dict.fromkeys((*ALWAYS, *bodies, *operation.errors)):
         by_status[operation.told.status(error(""))].append(error)
     return {
-        str(status): _error_answer(operation.told, errors)
+        str(status): _error_answer(operation.told, errors, forms)
         for status, errors in sorted(by_status.items())
         if status not in operation.answers
     }
 
 
-def _error_answer(told: Errors, errors: Sequence[ErrorClass]) -> Json:
+def _error_answer(told: Errors, errors: Sequence[ErrorClass], forms: Described) -> Json:
     meanings = (f"`{told.word(error(''))}`: {getdoc(error)}" for error in errors)
     answer: Json = {
         "description": "\n".join(dict.fromkeys(meanings)),
-        "content": {JSON: {"schema": ref(told.name)}},
+        "content": {JSON: {"schema": forms.schema(told.form)}},
     }
     if any(error is QueueFull for error in errors):
         answer["headers"] = {

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -37,7 +37,7 @@ request_id_key = web.RequestKey("request_id_key", str)
 """Where a door puts the id of an accepted request, to be told also where it ends with an error."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-ErrorBody = Callable[[RequestError], dict[str, object]]
+ErrorBody = Callable[[RequestError], Mapping[str, object]]
 """An API's own shape of an error."""
 ErrorAnswer = Callable[[RequestError], web.Response]
 """An API's own answer that is an error."""

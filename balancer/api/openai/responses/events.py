@@ -9,27 +9,39 @@ An item that was open when the tokens ran out or an error came is `incomplete`, 
 response. What comes of a call is known when the next thing begins, so a call is not done before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from .....shared.errors import RateLimited, RequestError
 from .....shared.inference import Begun, Done, Event, Token, TokenKind, ToolCallStarted, Usage
 from ...common.event_stream import HOLE, Deltas, EventRenderer
-from ...common.log_probs import entries
+from ...common.log_probs import TokenLogProb, entries
 from ..errors import error_fields
+from .answer_types import (
+    FunctionCallItem,
+    InputTextPart,
+    MessageItem,
+    OutputTextPart,
+    ReasoningItem,
+    ReasoningTextPart,
+    Response,
+    ResponseEcho,
+    ResponseUsage,
+)
 from .items import Json, Status, item_id
 
 
 class ResponseEvents(EventRenderer):
     """One response as it grows."""
 
-    def __init__(self, id: str, *, created_at: int, echo: Json) -> None:
+    def __init__(self, id: str, *, created_at: int, echo: ResponseEcho) -> None:
         """`id` without its prefix; `echo` is what the response repeats of its request."""
         self._id = id
         self._created_at = created_at
         self._sequence_number = 0
         self._open: _Text | _Call | None = None
-        self.response: Json = {
+        self.response: Response = {
             "id": response_id(id),
             "object": "response",
             "created_at": created_at,
@@ -102,22 +114,32 @@ class ResponseEvents(EventRenderer):
         is_whole = done.finish_reason in ("stop", "tool_calls")
         status: Status = "completed" if is_whole else "incomplete"
         yield from self._close(status)
-        self.response |= {"status": status, "usage": _usage(done.usage)}
+        self.response["status"] = status
+        self.response["usage"] = _usage(done.usage)
         if is_whole:
             seconds = round(done.timings.total_ms / 1000)
             self.response["completed_at"] = self._created_at + seconds
         else:
-            reason = "max_output_tokens" if done.finish_reason == "length" else None
-            self.response["incomplete_details"] = {"reason": reason}
+            self.response["incomplete_details"] = {
+                "reason": "max_output_tokens" if done.finish_reason == "length" else None
+            }
         yield self._about(f"response.{status}")
 
     def _failed(self, error: RequestError) -> Iterator[Json]:
         yield from self._close("incomplete")
         told = error_fields(error)
-        yield {"type": "error", **{name: told[name] for name in ("code", "message", "param")}}
+        yield {
+            "type": "error",
+            "code": told["code"],
+            "message": told["message"],
+            "param": told["param"],
+        }
         # A response's own error knows few codes, and none of a fleet's.
-        code = "rate_limit_exceeded" if isinstance(error, RateLimited) else "server_error"
-        self.response |= {"status": "failed", "error": {"code": code, "message": error.message}}
+        self.response["status"] = "failed"
+        self.response["error"] = {
+            "code": "rate_limit_exceeded" if isinstance(error, RateLimited) else "server_error",
+            "message": error.message,
+        }
         yield self._about("response.failed")
 
     # ---- events
@@ -139,25 +161,47 @@ class _TextKind:
     token: TokenKind
     type: str
     event: str
-    part: Json
-    rest: Json
+    part: Callable[[str, list[TokenLogProb]], OutputTextPart | ReasoningTextPart]
+    item: Callable[[str, Status, list[Any]], MessageItem | ReasoningItem]
     has_log_probs: bool
+
+
+def _output_text(text: str, log_probs: list[TokenLogProb]) -> OutputTextPart:
+    return {"type": "output_text", "annotations": [], "text": text, "logprobs": log_probs}
+
+
+def _reasoning_text(text: str, _log_probs: list[TokenLogProb]) -> ReasoningTextPart:
+    return {"type": "reasoning_text", "text": text}
+
+
+def _message(id: str, status: Status, parts: list[InputTextPart | OutputTextPart]) -> MessageItem:
+    return {
+        "id": id,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": parts,
+    }
+
+
+def _reasoning(id: str, status: Status, parts: list[ReasoningTextPart]) -> ReasoningItem:
+    return {"id": id, "type": "reasoning", "status": status, "summary": [], "content": parts}
 
 
 _MESSAGE = _TextKind(
     token="content",
     type="message",
     event="response.output_text",
-    part={"type": "output_text", "annotations": []},
-    rest={"role": "assistant"},
+    part=_output_text,
+    item=_message,
     has_log_probs=True,
 )
 _REASONING = _TextKind(
     token="reasoning",
     type="reasoning",
     event="response.reasoning_text",
-    part={"type": "reasoning_text"},
-    rest={"summary": []},
+    part=_reasoning_text,
+    item=_reasoning,
     has_log_probs=False,
 )
 
@@ -174,11 +218,11 @@ class _Text:
         self._id = id
         self._index = index
         self._texts: list[str] = []
-        self._log_probs: list[Json] = []
+        self._log_probs: list[TokenLogProb] = []
         self.deltas = Deltas(self._delta(HOLE, []))
 
     def opening(self) -> Iterator[Json]:
-        item = self._item("in_progress", [])
+        item = self.kind.item(self._id, "in_progress", [])
         yield {"type": "response.output_item.added", "output_index": self._index, "item": item}
         yield self._event("response.content_part.added", part=self._part())
 
@@ -191,7 +235,7 @@ class _Text:
         self._log_probs += log_probs
         return self._delta(self.add(token.text), log_probs)
 
-    def _delta(self, text: str, log_probs: list[Json]) -> Json:
+    def _delta(self, text: str, log_probs: list[TokenLogProb]) -> Json:
         told = self._told([_without_bytes(each) for each in log_probs])
         return self._event(f"{self.kind.event}.delta", delta=text, **told)
 
@@ -202,25 +246,14 @@ class _Text:
         item = self.whole(status)
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
 
-    def whole(self, status: Status) -> Json:
-        return self._item(status, [self._part()])
+    def whole(self, status: Status) -> MessageItem | ReasoningItem:
+        return self.kind.item(self._id, status, [self._part()])
 
-    def _part(self) -> Json:
-        text = "".join(self._texts)
-        return {**self.kind.part, "text": text, **self._told([*self._log_probs])}
+    def _part(self) -> OutputTextPart | ReasoningTextPart:
+        return self.kind.part("".join(self._texts), [*self._log_probs])
 
     def _told(self, log_probs: list[Json]) -> Json:
         return {"logprobs": log_probs} if self.kind.has_log_probs else {}
-
-    def _item(self, status: Status, content: list[Json]) -> Json:
-        kind = self.kind
-        return {
-            "id": self._id,
-            "type": kind.type,
-            "status": status,
-            **kind.rest,
-            "content": content,
-        }
 
     def _event(self, type: str, **values: object) -> Json:
         place = {"item_id": self._id, "output_index": self._index, "content_index": 0}
@@ -259,7 +292,7 @@ class _Call:
         item = self.whole(status)
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
 
-    def whole(self, status: Status) -> Json:
+    def whole(self, status: Status) -> FunctionCallItem:
         return {
             "id": self._id,
             "type": "function_call",
@@ -273,7 +306,7 @@ class _Call:
         return {"type": type, "item_id": self._id, "output_index": self._index, **values}
 
 
-def _without_bytes(entry: Json) -> Json:
+def _without_bytes(entry: TokenLogProb) -> Json:
     """A token's log-probability as events tell it, with less than the part has."""
     top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
     return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
@@ -284,7 +317,7 @@ def response_id(id: str) -> str:
     return f"resp_{id}"
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: Usage) -> ResponseUsage:
     return {
         "input_tokens": usage.prompt_tokens,
         # What of a prompt stays in an agent's cache is the agent's matter, so nothing is promised.

@@ -166,7 +166,7 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def items_of(output: Iterable[Json]) -> tuple[Item, ...]:
+def items_of(output: Iterable[object]) -> tuple[Item, ...]:
     """An answer's own items, to be followed by later ones."""
     return _items.validate_json(to_json(list(output)))
 
@@ -177,35 +177,6 @@ def with_ids(items: Iterable[Item], response: str) -> tuple[Item, ...]:
         item if item.id else replace(item, id=item_id(item.type, response, f"in{place}"))
         for place, item in enumerate(items)
     )
-
-
-def listed(item: Item) -> Json:
-    """An item of an input as it is shown to those who ask for it."""
-    shown: Json = {"id": item.id, "type": item.type, "status": item.status}
-    match item:
-        case Message():
-            is_models = item.role == "assistant"
-            shown |= {"role": item.role, "content": [(_said if is_models else _told)(item.text)]}
-        case Reasoning():
-            shown |= {
-                "summary": [{"type": part.type, "text": part.text} for part in item.summary],
-                "content": [{"type": part.type, "text": part.text} for part in item.content],
-            }
-        case FunctionCall():
-            shown |= {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
-        case FunctionCallOutput():
-            shown |= {"call_id": item.call_id, "output": item.text}
-        case _:
-            assert_never(item)
-    return shown
-
-
-def _said(text: str) -> Json:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _told(text: str) -> Json:
-    return {"type": "input_text", "text": text}
 
 
 # ---- as messages

@@ -1,14 +1,15 @@
 """A page of an answer's input items, as OpenAI lists things."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.validation import invalid
-from .items import Item, Json, listed
+from .answer_types import InputItem, InputItems, InputTextPart, OutputTextPart
+from .items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning
 
 
 class Page(BaseModel):
@@ -30,7 +31,7 @@ def parse_page(query: Mapping[str, str]) -> Page:
         raise invalid(error, to_json(asked)) from error
 
 
-def input_list(items: Sequence[Item], page: Page) -> Json:
+def input_list(items: Sequence[Item], page: Page) -> InputItems:
     """`page` of `items`. Raises `InvalidRequest` when there is no item `page.after`."""
     ordered = list(items) if page.order == "asc" else list(reversed(items))
     if page.after is not None:
@@ -42,7 +43,56 @@ def input_list(items: Sequence[Item], page: Page) -> Json:
     return {
         "object": "list",
         "data": shown,
-        "first_id": shown[0]["id"] if shown else "",
-        "last_id": shown[-1]["id"] if shown else "",
+        "first_id": shown[0]["id"] or "" if shown else "",
+        "last_id": shown[-1]["id"] or "" if shown else "",
         "has_more": len(ordered) > page.limit,
     }
+
+
+def listed(item: Item) -> InputItem:
+    """An item of an input as it is shown to those who ask for it."""
+    match item:
+        case Message():
+            is_models = item.role == "assistant"
+            return {
+                "id": item.id,
+                "type": "message",
+                "status": item.status,
+                "role": item.role,
+                "content": [_said(item.text) if is_models else _told(item.text)],
+            }
+        case Reasoning():
+            return {
+                "id": item.id,
+                "type": "reasoning",
+                "status": item.status,
+                "summary": [{"type": part.type, "text": part.text} for part in item.summary],
+                "content": [{"type": part.type, "text": part.text} for part in item.content],
+            }
+        case FunctionCall():
+            return {
+                "id": item.id,
+                "type": "function_call",
+                "status": item.status,
+                "call_id": item.call_id,
+                "name": item.name,
+                "arguments": item.arguments,
+            }
+        case FunctionCallOutput():
+            return {
+                "id": item.id,
+                "type": "function_call_output",
+                "status": item.status,
+                "call_id": item.call_id,
+                "output": item.text,
+            }
+        case _:
+            assert_never(item)
+
+
+def _said(text: str) -> OutputTextPart:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _told(text: str) -> InputTextPart:
+    return {"type": "input_text", "text": text}

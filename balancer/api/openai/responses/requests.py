@@ -37,6 +37,7 @@ from ...openapi.bodies import Body
 from ..formats import JsonObjectFormat, TextFormat
 from ..reasoning import Effort, reasoning_fields
 from ..requests import ONE_STOP
+from .answer_types import ResponseEcho
 from .items import Item, Json, plain_items, to_messages
 
 MAX_METADATA = 16
@@ -248,7 +249,7 @@ class Wanted:
             **sampling_fields(body),
         )
 
-    def echo(self, model: str) -> Json:
+    def echo(self, model: str) -> ResponseEcho:
         """What the response repeats of its request; `model` is the one that answers."""
         body = self._body
         choice = body.tool_choice

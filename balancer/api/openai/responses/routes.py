@@ -8,10 +8,12 @@ from .....shared.errors import InvalidRequest, NotFound
 from .....shared.inference import Done, Event
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
+from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import listen, narrate
 from ...transport.http import read_json_body, request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from .answer_types import CountedInput, DeletedResponse, Response
 from .events import ResponseEvents
 from .items import Json, with_ids
 from .listing import input_list, parse_page
@@ -52,14 +54,15 @@ class _Door:
                     request, chunks, content_type=EVENT_STREAM, headers=headers
                 )
             await listen(stream, answer, FIELD_NAMES)
-            return web.json_response(answer.response, headers=headers)
+            return json_response(answer.response, headers=headers)
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = parse_response(await read_json_body(request))
         previous = _previous(self._store, wanted.previous_response_id)
         asked = wanted.request(previous.history if previous else ())
         num_tokens = await count_tokens(self._runtime, asked, FIELD_NAMES)
-        return web.json_response({"object": "response.input_tokens", "input_tokens": num_tokens})
+        body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
+        return json_response(body)
 
     async def retrieve(self, request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
@@ -71,11 +74,12 @@ class _Door:
         id = request.match_info["id"]
         if not self._store.forget(id, time.monotonic()):
             raise _unknown(id)
-        return web.json_response({"id": id, "object": "response", "deleted": True})
+        body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
+        return json_response(body)
 
     async def input_items(self, request: web.Request) -> web.Response:
         kept = _kept(self._store, request.match_info["id"])
-        return web.json_response(input_list(kept.input, parse_page(request.query)))
+        return json_response(input_list(kept.input, parse_page(request.query)))
 
     async def cancel(self, request: web.Request) -> web.Response:
         _kept(self._store, request.match_info["id"])
@@ -109,7 +113,7 @@ class _Answer(ResponseEvents):
             self._keep(self.response)
         return told
 
-    def _keep(self, response: Json) -> None:
+    def _keep(self, response: Response) -> None:
         given = with_ids(self._wanted.input, self._id)
         entry = stored(response, given, self._previous)
         self._store.keep(response["id"], entry, time.monotonic())

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from pydantic_core import to_json
 
-from .items import Item, Json, items_of
+from .answer_types import Response
+from .items import Item, items_of
 
 MAX_RESPONSES = 10_000
 """Most answers that are kept, however small they are."""
@@ -38,7 +39,7 @@ class Stored:
         return len(self.response) + self.history_bytes
 
 
-def stored(response: Json, input: tuple[Item, ...], previous: Stored | None) -> Stored:
+def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
     """The entry of an answer that went on from `previous`."""
     own = (*input, *items_of(response["output"]))
     return Stored(

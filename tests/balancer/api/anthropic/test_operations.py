@@ -30,5 +30,5 @@ def test_only_counting_goes_without_max_tokens() -> None:
 
 def test_errors_are_described_in_anthropics_words() -> None:
     error = QueueFull("later")
-    assert takes(ANTHROPIC_ERRORS.name, anthropic_error(error, "r"))
+    assert takes("AnthropicError", anthropic_error(error, "r"))
     assert ANTHROPIC_ERRORS.word(error) == "overloaded_error"

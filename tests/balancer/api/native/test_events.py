@@ -3,6 +3,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.native.events import (
@@ -94,7 +95,7 @@ def test_calls() -> None:
     answer = Accumulator()
     for event in (started, call, done("tool_calls")):
         answer.add(event)
-    assert answer_fields(answer)["tool_calls"] == [whole]
+    assert from_json(to_json(answer_fields(answer)))["tool_calls"] == [whole]
 
 
 def test_the_stop_string_that_ended_it_is_told() -> None:

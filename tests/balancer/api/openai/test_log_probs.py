@@ -1,7 +1,7 @@
 from openai.types.chat.chat_completion import ChoiceLogprobs
 from openai.types.completion_choice import Logprobs
 
-from arriero.balancer.api.openai.log_probs import CompletionLogProbs, chat_log_probs
+from arriero.balancer.api.openai.log_probs import LogProbsWriter, chat_log_probs
 from arriero.shared.inference import LogProb, TokenLogProbs
 
 SNOWMAN = "☃".encode()
@@ -22,7 +22,7 @@ def test_chat() -> None:
 
 
 def test_a_completions_tokens_know_where_they_stand() -> None:
-    subject = CompletionLogProbs(offset=10)
+    subject = LogProbsWriter(offset=10)
     first = subject.render([one(b"ab"), one(SNOWMAN[:1]), one(SNOWMAN[1:])])
     assert first == {
         "tokens": ["ab", r"\xe2", r"\x98\x83"],
@@ -37,5 +37,5 @@ def test_a_completions_tokens_know_where_they_stand() -> None:
 
 def test_the_chosen_token_is_among_the_likeliest_of_a_completion() -> None:
     likely = LogProb(2, b"b", -0.1)
-    told = CompletionLogProbs().render([one(b"a", -5.0, likely), one(b"b", -0.1, likely)])
+    told = LogProbsWriter().render([one(b"a", -5.0, likely), one(b"b", -0.1, likely)])
     assert told["top_logprobs"] == [{"b": -0.1, "a": -5.0}, {"b": -0.1}]

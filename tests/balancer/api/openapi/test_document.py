@@ -1,5 +1,7 @@
 """Operations to a document: what it says of bodies, answers and errors."""
 
+from typing_extensions import TypedDict
+
 from arriero.balancer.api.openapi.document import (
     OF_MODELS,
     Answer,
@@ -12,7 +14,21 @@ from arriero.balancer.api.openapi.document import (
 from arriero.balancer.api.openapi.schemas import STRING
 from arriero.shared.errors import NotFound, QueueFull, ShuttingDown
 
-TOLD = Errors("Error", {"type": "object"}, lambda error: error.code)
+
+class Trouble(TypedDict):
+    """It went wrong."""
+
+    why: str
+
+
+TOLD = Errors(Trouble, lambda error: error.code)
+TROUBLE = {
+    "description": "It went wrong.",
+    "type": "object",
+    "properties": {"why": STRING},
+    "required": ["why"],
+    "additionalProperties": False,
+}
 
 
 def only(operation: Operation) -> dict[str, object]:
@@ -23,7 +39,7 @@ def only(operation: Operation) -> dict[str, object]:
     assert made["info"] == {"title": "A", "version": "1"}
     assert made["components"]["schemas"] == {
         "Thing": {"type": "object"},
-        "Error": {"type": "object"},
+        "Trouble": TROUBLE,
     }
     found: dict[str, object] = made["paths"][operation.path][operation.method.lower()]
     return found
@@ -40,7 +56,7 @@ def test_an_operation() -> None:
         errors=(NotFound,),
         told=TOLD,
     )
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Trouble"}}}
     assert only(operation) == {
         "operationId": "OneThing",
         "summary": "A thing.",

@@ -13,11 +13,11 @@ from arriero.balancer.api.openai.responses.items import (
     Message,
     Reasoning,
     items_of,
-    listed,
     plain_items,
     to_messages,
     with_ids,
 )
+from arriero.balancer.api.openai.responses.listing import listed
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
 from tests.balancer.api.openai.responses.strict import checked_item

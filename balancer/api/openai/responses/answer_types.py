@@ -1,0 +1,198 @@
+"""What the Responses API answers, as types; the OpenAPI document is made of them."""
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from .....shared.inference import Count
+from ...common.log_probs import TokenLogProb
+from .items import Status
+
+# ---- items
+
+
+class InputTextPart(TypedDict):
+    """A part of what was said to the model."""
+
+    type: Literal["input_text"]
+    text: str
+
+
+class OutputTextPart(TypedDict):
+    """A part of what the model said."""
+
+    type: Literal["output_text"]
+    annotations: list[Any]
+    text: str
+    logprobs: list[TokenLogProb]
+
+
+class SummaryTextPart(TypedDict):
+    """A part of a summary, as a client sent it; none is made here."""
+
+    type: Literal["summary_text"]
+    text: str
+
+
+class ReasoningTextPart(TypedDict):
+    """A part of what the model thought."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class MessageItem(TypedDict):
+    """Somebody said something."""
+
+    id: str | None
+    type: Literal["message"]
+    status: Status
+    role: Literal["user", "assistant", "system", "developer"]
+    content: list[InputTextPart | OutputTextPart]
+
+
+class ReasoningItem(TypedDict):
+    """The model thought."""
+
+    id: str | None
+    type: Literal["reasoning"]
+    status: Status
+    summary: list[SummaryTextPart]
+    content: list[ReasoningTextPart]
+
+
+class FunctionCallItem(TypedDict):
+    """The model called a function. `arguments` is JSON text."""
+
+    id: str | None
+    type: Literal["function_call"]
+    status: Status
+    call_id: str
+    name: str
+    arguments: str
+
+
+class FunctionCallOutputItem(TypedDict):
+    """What came of a call."""
+
+    id: str | None
+    type: Literal["function_call_output"]
+    status: Status
+    call_id: str
+    output: str
+
+
+OutputItem = MessageItem | ReasoningItem | FunctionCallItem
+InputItem = OutputItem | FunctionCallOutputItem
+
+
+class InputItems(TypedDict):
+    """A page of the items that a request sent."""
+
+    object: Literal["list"]
+    data: list[InputItem]
+    first_id: str
+    last_id: str
+    has_more: bool
+
+
+# ---- the response
+
+
+class InputDetails(TypedDict):
+    """How many of an input's tokens were not computed again."""
+
+    cached_tokens: Count
+    cache_write_tokens: Count
+
+
+class OutputDetails(TypedDict):
+    """How many of an output's tokens went into reasoning."""
+
+    reasoning_tokens: Count
+
+
+class ResponseUsage(TypedDict):
+    """Token counts."""
+
+    input_tokens: Count
+    input_tokens_details: InputDetails
+    output_tokens: Count
+    output_tokens_details: OutputDetails
+    total_tokens: Count
+
+
+class ResponseFault(TypedDict):
+    """Why a response failed, in the few codes that clients know."""
+
+    code: Literal["rate_limit_exceeded", "server_error"]
+    message: str
+
+
+class IncompleteDetails(TypedDict):
+    """Why a response is cut short; null where a client cancelled it."""
+
+    reason: Literal["max_output_tokens"] | None
+
+
+class TextEcho(TypedDict):
+    """The format that was asked for."""
+
+    format: dict[str, Any]
+
+
+class ReasoningEcho(TypedDict):
+    """The reasoning that was asked for."""
+
+    effort: str | None
+    summary: str | None
+
+
+class ResponseEcho(TypedDict):
+    """What a response repeats of its request."""
+
+    model: str
+    instructions: str | None
+    previous_response_id: str | None
+    max_output_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    tools: list[dict[str, Any]]
+    tool_choice: str | dict[str, Any]
+    parallel_tool_calls: bool
+    text: TextEcho
+    reasoning: ReasoningEcho
+    truncation: Literal["disabled"]
+    top_logprobs: int
+    metadata: dict[str, str]
+    user: str | None
+
+
+class Response(ResponseEcho):
+    """A response; times in Unix seconds."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    background: bool
+    completed_at: int | None
+    error: ResponseFault | None
+    incomplete_details: IncompleteDetails | None
+    output: list[OutputItem]
+    usage: ResponseUsage | None
+
+
+class CountedInput(TypedDict):
+    """How many tokens an input would have."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: Count
+
+
+class DeletedResponse(TypedDict):
+    """A stored response is gone."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
