@@ -43,6 +43,8 @@ PURE = (
     "agent.chat.families.recognition",
     "agent.chat.templates.sandbox",
     "agent.chat.grammar.schema",
+    "agent.chat.calls.canonical",
+    "agent.chat.calls.pattern",
     "agent.chat.calls.schema_check",
     "agent.chat.grammar.schema_place",
     "agent.chat.grammar.schema_ways",

@@ -1,23 +1,27 @@
 """Whether a value is what a JSON Schema describes, and if not, where.
 
-A schema is a program of the client's, and this runs between two steps of a decoding batch: so much
-is looked at and no more (`MAX_LOOKS`), patterns are matched in linear time, and references lead
-nowhere but into the schema itself. What is not understood (other keywords, keywords with a value
-that makes no sense) is no reason to complain.
+The schema is a client's and the value a model's, and this runs on the event loop. So the check is
+total: whatever the two are, it returns, after a bounded amount of work (`MAX_WORK`) and no deeper
+than `MAX_DEPTH`; what is left by then counts as right. Values are compared by hash, patterns match
+in linear time, and references lead nowhere but into the schema itself. Keywords that are unknown or
+whose value makes no sense are passed over.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from pydantic_core import SchemaError, SchemaValidator, core_schema
+from .canonical import TooDeepError, canonical
+from .pattern import Pattern, cost_of
 
-MAX_LOOKS = 10_000
-"""Values held against schemas; one that takes more is taken for right."""
+MAX_WORK = 200_000
+"""Units of about half a microsecond for all values that one check is asked about."""
 
 MAX_DEPTH = 100
+"""Of values within values, and of schemas within schemas."""
+
+_LOOK = 10
+"""Units for one value held against one schema, without what grows with the schema."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
@@ -31,47 +35,60 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class Mismatch:
     """`finding` is what is wrong with the value at `place`, which is empty for the whole."""
 
     place: str
     finding: str
 
 
-class _EnoughError(Exception):
-    """So much was looked at that the rest is taken for right."""
+class _OutOfWorkError(Exception):
+    """So much was looked at that the rest counts as right."""
 
 
-def misfit(value: object, schema: object) -> Misfit | None:
+def find_mismatch(value: object, schema: object) -> Mismatch | None:
     """The first thing that is wrong; `None` if nothing is."""
-    try:
-        return _Check(schema).look(value, schema, "", 0)
-    except _EnoughError:
-        return None
+    return SchemaCheck(schema).find(value)
 
 
-class _Check:
-    def __init__(self, root: object) -> None:
-        self._root = root
-        self._num_looks = 0
+class SchemaCheck:
+    """Holds values against one schema. All of them share `MAX_WORK`."""
 
-    def look(self, value: object, schema: object, place: str, depth: int) -> Misfit | None:
-        self._num_looks += 1
-        if self._num_looks > MAX_LOOKS or depth > MAX_DEPTH:
-            raise _EnoughError
+    def __init__(self, schema: object) -> None:
+        self._root = schema
+        self._work_left = MAX_WORK
+        self._options: dict[int, frozenset[str]] = {}
+        self._patterns: dict[str, Pattern] = {}
+
+    def find(self, value: object) -> Mismatch | None:
+        """The first thing that is wrong with `value`; `None` if nothing is."""
+        try:
+            return self._look(value, self._root, "", 0)
+        except _OutOfWorkError:
+            return None
+
+    def _spend(self, units: int) -> None:
+        self._work_left -= units
+        if self._work_left < 0:
+            raise _OutOfWorkError
+
+    def _look(self, value: object, schema: object, place: str, depth: int) -> Mismatch | None:
+        self._spend(_LOOK)
+        if depth > MAX_DEPTH:
+            raise _OutOfWorkError
         if schema is False:
-            return Misfit(place, "must not be there")
+            return Mismatch(place, "must not be there")
         if not isinstance(schema, Mapping):
             return None
-        if finding := _finding(value, schema):
-            return Misfit(place, finding)
+        if finding := self._finding(value, schema):
+            return Mismatch(place, finding)
         return self._within(value, schema, place, depth + 1) or self._combined(
             value, schema, place, depth + 1
         )
 
     def _within(
         self, value: object, schema: Mapping[str, Any], place: str, depth: int
-    ) -> Misfit | None:
+    ) -> Mismatch | None:
         if isinstance(value, dict):
             return self._in_object(value, schema, place, depth)
         if isinstance(value, list):
@@ -80,88 +97,122 @@ class _Check:
 
     def _in_object(
         self, value: dict[str, Any], schema: Mapping[str, Any], place: str, depth: int
-    ) -> Misfit | None:
-        for key in _list(schema.get("required")):
+    ) -> Mismatch | None:
+        required = _list(schema.get("required"))
+        self._spend(len(required))
+        for key in required:
             if isinstance(key, str) and key not in value:
-                return Misfit(_joined(place, key), "is missing")
+                return Mismatch(_joined(place, key), "is missing")
         known = _mapping(schema.get("properties"))
         others = True if "patternProperties" in schema else schema.get("additionalProperties", True)
         for key, member in value.items():
             at = _joined(place, key)
             if key not in known and others is False:
-                return Misfit(at, "is unknown")
-            if found := self.look(member, known.get(key, others), at, depth):
+                return Mismatch(at, "is unknown")
+            if found := self._look(member, known.get(key, others), at, depth):
                 return found
         return None
 
     def _in_list(
         self, value: list[Any], schema: Mapping[str, Any], place: str, depth: int
-    ) -> Misfit | None:
+    ) -> Mismatch | None:
         first = _list(schema.get("prefixItems"))
         rest = schema.get("items", True)
         for position, item in enumerate(value):
             each = first[position] if position < len(first) else rest
-            if found := self.look(item, each, f"{place}[{position}]", depth):
+            if found := self._look(item, each, f"{place}[{position}]", depth):
                 return found
         return None
 
     def _combined(
         self, value: object, schema: Mapping[str, Any], place: str, depth: int
-    ) -> Misfit | None:
+    ) -> Mismatch | None:
         if "$ref" in schema:
             target = self._target(schema["$ref"])
-            if found := self.look(value, target, place, depth):
+            if found := self._look(value, target, place, depth):
                 return found
         for each in _list(schema.get("allOf")):
-            if found := self.look(value, each, place, depth):
+            if found := self._look(value, each, place, depth):
                 return found
         for key in ("anyOf", "oneOf"):
-            ways = _list(schema.get(key))
-            founds = [self.look(value, each, place, depth) for each in ways]
-            if ways and all(founds):
-                return founds[0] if len(ways) == 1 else Misfit(place, "fits none of its schemas")
+            choices = _list(schema.get(key))
+            founds = [self._look(value, each, place, depth) for each in choices]
+            if choices and all(founds):
+                return founds[0] if len(founds) == 1 else Mismatch(place, _NONE_FITS)
         return None
 
     def _target(self, reference: object) -> object:
         """What a reference into the schema leads to; anything, where it leads nowhere."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return True
+        self._spend(len(reference))
         found = self._root
         for step in reference[1:].split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
             found = found.get(key, True) if isinstance(found, Mapping) else True
         return found
 
+    def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
+        """What is wrong with `value` itself, whatever is within it."""
+        types = schema.get("type")
+        wanted = [types] if isinstance(types, str) else _list(types)
+        self._spend(len(wanted))
+        if wanted and not any(_is_a(value, each) for each in wanted):
+            return f"must be of type {' or '.join(map(str, wanted[:_MOST_TYPES]))}"
+        options = schema.get("enum")
+        if isinstance(options, list) and not self._is_among(value, options):
+            return "is none of its values"
+        if "const" in schema and self._canonical(value) != self._canonical(schema["const"]):
+            return "is not its value"
+        if not self._matches(value, schema.get("pattern")):
+            return "does not match its pattern"
+        return next(
+            (wrong for key, fits, wrong in _BOUNDS if not _holds(value, schema.get(key), fits)),
+            None,
+        )
 
-def _finding(value: object, schema: Mapping[str, Any]) -> str | None:
-    """What is wrong with `value` itself, whatever is within it."""
-    types = schema.get("type")
-    wanted = [types] if isinstance(types, str) else _list(types)
-    if wanted and not any(_is_a(value, each) for each in wanted):
-        return f"must be of type {' or '.join(map(str, wanted))}"
-    options = schema.get("enum")
-    if isinstance(options, list) and not any(_is_same(value, each) for each in options):
-        return "is none of its values"
-    if "const" in schema and not _is_same(value, schema["const"]):
-        return "is not its value"
-    return next(
-        (wrong for key, is_right, wrong in _BOUNDS if not _holds(value, schema.get(key), is_right)),
-        None,
-    )
+    def _is_among(self, value: object, options: list[object]) -> bool:
+        known = self._options.get(id(options))  # the schema outlives this check
+        if known is None:
+            known = frozenset(self._canonical(each) for each in options)
+            self._options[id(options)] = known
+        return self._canonical(value) in known
+
+    def _canonical(self, value: object) -> str:
+        try:
+            return canonical(value, self._spend, MAX_DEPTH)
+        except TooDeepError as error:
+            raise _OutOfWorkError from error
+
+    def _matches(self, value: object, pattern: object) -> bool:
+        if not isinstance(value, str) or not isinstance(pattern, str):
+            return True
+        self._spend(2 * len(pattern))
+        cost = cost_of(pattern)
+        compiled = self._patterns.get(pattern)
+        self._spend(cost.to_match(value) + (cost.to_compile if compiled is None else 0))
+        if compiled is None:
+            compiled = self._patterns[pattern] = Pattern(pattern)
+        return compiled.matches(value)
+
+
+_NONE_FITS = "fits none of its schemas"
+_MOST_TYPES = 8
+"""That are named to the client; JSON has seven."""
 
 
 _Bound = Callable[[Any, Any], bool]
 
 
-def _number_bound(is_right: _Bound) -> _Bound:
+def _number_bound(fits: _Bound) -> _Bound:
     return lambda value, limit: (
-        not _is_a(value, "number") or not _is_a(limit, "number") or is_right(value, limit)
+        not _is_a(value, "number") or not _is_a(limit, "number") or fits(value, limit)
     )
 
 
-def _size_bound(kind: type[Sized], is_right: _Bound) -> _Bound:
+def _size_bound(kind: type[Sized], fits: _Bound) -> _Bound:
     return lambda value, limit: (
-        not isinstance(value, kind) or not _is_a(limit, "integer") or is_right(len(value), limit)
+        not isinstance(value, kind) or not _is_a(limit, "integer") or fits(len(value), limit)
     )
 
 
@@ -176,27 +227,11 @@ _BOUNDS: tuple[tuple[str, _Bound, str], ...] = (
     ("maxItems", _size_bound(list, lambda size, limit: size <= limit), "has too many items"),
     ("minProperties", _size_bound(dict, lambda size, limit: size >= limit), "has too few members"),
     ("maxProperties", _size_bound(dict, lambda size, limit: size <= limit), "has too many members"),
-    ("pattern", lambda value, pattern: _matches(value, pattern), "does not match its pattern"),
 )
 
 
-def _holds(value: object, limit: object, is_right: _Bound) -> bool:
-    return limit is None or is_right(value, limit)
-
-
-def _matches(value: object, pattern: object) -> bool:
-    if not isinstance(value, str) or not isinstance(pattern, str):
-        return True
-    validator = _compiled(pattern)
-    return validator is None or validator.isinstance_python(value)
-
-
-@lru_cache(maxsize=128)
-def _compiled(pattern: str) -> SchemaValidator | None:
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except SchemaError:
-        return None
+def _holds(value: object, limit: object, fits: _Bound) -> bool:
+    return limit is None or fits(value, limit)
 
 
 def _is_a(value: object, name: object) -> bool:
@@ -207,15 +242,6 @@ def _is_a(value: object, name: object) -> bool:
     if isinstance(value, float) and name == "integer":
         return value.is_integer()
     return isinstance(value, _TYPES[name])
-
-
-def _is_same(one: object, other: object) -> bool:
-    """As JSON has it: 1 and 1.0 are one number, 1 and true are not."""
-    if isinstance(one, bool) != isinstance(other, bool):
-        return False
-    if isinstance(one, list | dict):
-        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-    return one == other
 
 
 def _joined(place: str, key: str) -> str:

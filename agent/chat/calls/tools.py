@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .literals import as_json, as_text
-from .schema_check import misfit
+from .schema_check import find_mismatch
 
 _DEFINITIONS = ("$defs", "definitions")
 
@@ -56,7 +56,7 @@ class Tools:
             return f"the arguments for `{name}` are not valid JSON"
         if not isinstance(values, dict):
             return f"the arguments for `{name}` are not an object"
-        if found := misfit(values, self._schemas[name]):
+        if found := find_mismatch(values, self._schemas[name]):
             return f"`{found.place}` in the arguments for `{name}` {found.finding}"
         return None
 
@@ -64,7 +64,11 @@ class Tools:
         parameters = self._schemas.get(name, {})
         schema = {each: parameters[each] for each in _DEFINITIONS if each in parameters}
         schema["properties"] = {key: self._property(name, key)}
-        return misfit({key: json.loads(value)}, schema) is None
+        try:
+            found = json.loads(value)
+        except RecursionError:  # the stack may be deeper here than where it was read before
+            return True
+        return find_mismatch({key: found}, schema) is None
 
     def _property(self, name: str, key: str) -> Mapping[str, Any]:
         properties = _mapping(self._schemas.get(name, {}).get("properties"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..calls.schema_check import misfit
+from ..calls.schema_check import SchemaCheck
 
 MAX_LOOKS = 2000
 """Parts that are looked at for one value; a schema that has more is refused."""
@@ -142,7 +142,8 @@ def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any]) -> list[Way]:
         # Each is held against the rest; against the list as well would cost its length squared.
         rest = {key: leaf[key] for key in leaf if is_const or key != "enum"}
         whole = with_definitions(rest, root)
-        return [Given(each) for each in values if misfit(each, whole) is None]
+        check = SchemaCheck(whole)
+        return [Given(each) for each in values if check.find(each) is None]
     type = leaf.get("type")
     if type is None:
         type = next((_TELLING[key] for key in _TELLING if key in leaf), None)

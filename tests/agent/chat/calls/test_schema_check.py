@@ -1,6 +1,7 @@
 """Values held against schemas, as the library that is known for it does."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.chat.calls.schema_check import MAX_LOOKS, Misfit, misfit
+from arriero.agent.chat.calls.schema_check import MAX_WORK, Mismatch, find_mismatch
 
 PERSON = {
     "type": "object",
@@ -32,25 +33,25 @@ PERSON = {
     [
         ({}, None),
         ({"age": None, "tags": ["a", 1.0], "way": "w", "place": {}, "pair": [True], "x": 2}, None),
-        ({"name": 3}, Misfit("name", "must be of type string")),
-        ({"name": "ann"}, Misfit("name", "does not match its pattern")),
-        ({"name": "Annabel"}, Misfit("name", "is too long")),
-        ({"age": -1}, Misfit("age", "is too small")),
-        ({"age": 150}, Misfit("age", "is too large")),
-        ({"age": True}, Misfit("age", "must be of type integer or null")),
-        ({"tags": []}, Misfit("tags", "has too few items")),
-        ({"tags": ["a", True]}, Misfit("tags[1]", "is none of its values")),
-        ({"friend": {"name": "Bo", "friend": {}}}, Misfit("friend.friend.name", "is missing")),
-        ({"way": 2}, Misfit("way", "fits none of its schemas")),
-        ({"place": {"x": 1}}, Misfit("place.x", "is unknown")),
-        ({"pair": [True, 1]}, Misfit("pair[1]", "must not be there")),
-        ({"more": "x"}, Misfit("more", "must be of type number")),
+        ({"name": 3}, Mismatch("name", "must be of type string")),
+        ({"name": "ann"}, Mismatch("name", "does not match its pattern")),
+        ({"name": "Annabel"}, Mismatch("name", "is too long")),
+        ({"age": -1}, Mismatch("age", "is too small")),
+        ({"age": 150}, Mismatch("age", "is too large")),
+        ({"age": True}, Mismatch("age", "must be of type integer or null")),
+        ({"tags": []}, Mismatch("tags", "has too few items")),
+        ({"tags": ["a", True]}, Mismatch("tags[1]", "is none of its values")),
+        ({"friend": {"name": "Bo", "friend": {}}}, Mismatch("friend.friend.name", "is missing")),
+        ({"way": 2}, Mismatch("way", "fits none of its schemas")),
+        ({"place": {"x": 1}}, Mismatch("place.x", "is unknown")),
+        ({"pair": [True, 1]}, Mismatch("pair[1]", "must not be there")),
+        ({"more": "x"}, Mismatch("more", "must be of type number")),
     ],
 )
-def test_what_is_wrong_and_where(more: dict[str, Any], found: Misfit | None) -> None:
-    finding = misfit({"name": "Ann", **more}, PERSON)
+def test_what_is_wrong_and_where(more: dict[str, Any], found: Mismatch | None) -> None:
+    finding = find_mismatch({"name": "Ann", **more}, PERSON)
     if found is not None and found.place == "place.x":
-        assert finding == Misfit("place", "has too many members")
+        assert finding == Mismatch("place", "has too many members")
     else:
         assert finding == found
 
@@ -66,14 +67,87 @@ def test_what_is_wrong_and_where(more: dict[str, Any], found: Misfit | None) -> 
     ],
 )
 def test_what_is_not_understood_is_no_reason_to_complain(schema: Any) -> None:
-    assert misfit("x", schema) is None
+    assert find_mismatch("x", schema) is None
 
 
 def test_there_is_an_end_to_it() -> None:
-    assert misfit(1, {"$ref": "#"}) is None
+    assert find_mismatch(1, {"$ref": "#"}) is None
     doubling: dict[str, Any] = {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}
-    assert misfit(1, doubling) is None
-    assert misfit([0] * (MAX_LOOKS + 1) + ["x"], {"items": {"type": "number"}}) is None
+    assert find_mismatch(1, doubling) is None
+    assert find_mismatch([0] * MAX_WORK + ["x"], {"items": {"type": "number"}}) is None
+
+
+def deep(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("keyword", [{"enum": [[1]]}, {"const": [1]}])
+def test_no_depth_of_values_is_too_much(keyword: dict[str, Any]) -> None:
+    """As deep as JSON can be read at all, and deeper."""
+    for depth in (*range(900, 1000, 3), 100_000):
+        assert find_mismatch(deep(depth), keyword) is None
+    assert find_mismatch(deep(50), keyword) is not None
+
+
+def test_a_deep_schema_costs_no_more_than_a_deep_value() -> None:
+    schema: Any = {"enum": [[1]]}
+    for _ in range(2000):
+        schema = {"allOf": [schema]}
+    assert find_mismatch(deep(800), schema) is None
+
+
+def test_an_enum_is_read_once_for_all_values() -> None:
+    options = [[n] for n in range(1000)]
+    listed = {"items": {"enum": options}}
+    assert find_mismatch([[n % 1000] for n in range(3000)], listed) is None
+    assert find_mismatch([*([n % 1000] for n in range(3000)), [-1]], listed) == Mismatch(
+        "[3000]", "is none of its values"
+    )
+
+
+class CountedList(list[Any]):
+    """A list that knows how many of its members were read."""
+
+    num_read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for each in super().__iter__():
+            self.num_read += 1
+            yield each
+
+
+@pytest.mark.parametrize("keyword", ["enum", "const", "required"])
+@pytest.mark.parametrize("member", [1, "x", [1]])
+def test_a_long_list_in_a_schema_is_not_read_for_each_value(keyword: str, member: Any) -> None:
+    many = CountedList([member] * 2 * MAX_WORK)
+    values = [{"x": 1, "1": 1}] * 4
+    assert find_mismatch(values, {"items": {"anyOf": [{keyword: many}, True]}}) is None
+    assert many.num_read <= MAX_WORK
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": ["array"] * 2 * MAX_WORK},
+        {"$ref": "#" + "/x" * MAX_WORK},
+        {"pattern": "a" * MAX_WORK},
+        {"pattern": r"(\w{100}){100}"},
+        {"pattern": "(a?){3000}a{3000}b"},
+    ],
+    ids=lambda schema: next(iter(schema)),
+)
+def test_what_cannot_be_afforded_is_not_begun(schema: Any) -> None:
+    assert find_mismatch("x" * 10_000, {"allOf": [schema, False]}) is None
+
+
+def test_numbers_whose_hashes_collide() -> None:
+    """Python's hash of an integer is its remainder; a table of these takes quadratic time."""
+    options = [n * (2**61 - 1) for n in range(30_000)]
+    assert find_mismatch([options[-1]] * 100, {"items": {"enum": options}}) is None
+    assert find_mismatch([1], {"items": {"enum": options}}) is not None
 
 
 VALUES = st.recursive(
@@ -112,4 +186,4 @@ SCHEMAS = st.recursive(
 @given(value=VALUES, schema=SCHEMAS)
 def test_as_jsonschema_has_it(value: Any, schema: Any) -> None:
     is_valid = jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert (misfit(json.loads(json.dumps(value)), schema) is None) == is_valid
+    assert (find_mismatch(json.loads(json.dumps(value)), schema) is None) == is_valid

@@ -1,0 +1,103 @@
+"""Arguments and schemas that make a check of a call's arguments as expensive as can be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.corpus import LONG_CONTEXT, Case, cases, generate
+from integration_tests.daemons import Fleet
+from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.test_templates import DEMO_TEMPLATE
+
+DEPTH = 890
+BRACKETS = ("65", "67")
+"""The demo model's tokens for `[` and `]`."""
+NUM_OPTIONS = 60_000
+NUM_CHECKS = 1000
+
+
+def behind_references(schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    """Definitions of which `a0` leads to `schema`; for each reference the check goes deeper."""
+    return {
+        **{f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(depth)},
+        f"a{depth}": schema,
+    }
+
+
+def lists_within_lists(depth: int) -> dict[str, Any]:
+    """Definitions of which `0` is a list within so many others."""
+    return {
+        str(n): {
+            "type": "array",
+            "items": {"$ref": f"#/$defs/{n + 1}"} if n + 1 < depth else False,
+            "maxItems": 1,
+            **({"minItems": 1} if n + 1 < depth else {}),
+        }
+        for n in range(depth)
+    }
+
+
+@pytest.fixture
+async def without_tools(fleet: Fleet, tmp_path: Path) -> Fleet:
+    """Agents whose template shows no tools: schemas may be longer than the context."""
+    path = tmp_path / "without-tools.jinja"
+    path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=LONG_CONTEXT, chat_template=path)
+    return fleet
+
+
+async def test_arguments_as_deep_as_can_be_read(without_tools: Fleet) -> None:
+    """The check stands deeper in the stack than the parser that read them did."""
+    parameters = {
+        "type": "object",
+        "properties": {"x": {"anyOf": [{"$ref": "#/$defs/a0"}, {"$ref": "#/$defs/0"}]}},
+        "required": ["x"],
+        "additionalProperties": False,
+        "$defs": {**lists_within_lists(DEPTH), **behind_references({"enum": [[1]]}, 80)},
+    }
+    body = {
+        "messages": [{"role": "user", "content": "Call f."}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}],
+        "tool_choice": {"name": "f"},
+        "parallel_tool_calls": False,
+        "logit_bias": dict.fromkeys(BRACKETS, 100),  # rather than white space
+        "temperature": 0,
+    }
+    async with bystander(without_tools):
+        answer = await generate(without_tools.http, without_tools.inference, body)
+    [call] = answer.calls
+    assert "".join(call["arguments"].split()) == '{"x":' + "[" * DEPTH + "]" * DEPTH + "}"
+
+
+def shown_by_hand(case: Case) -> list[dict[str, Any]]:
+    """The messages of a case with tools, where the template shows none."""
+    tools = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in case.body["tools"])
+    system = (
+        f"# Tools\n\nYou may call these functions:\n<tools>{tools}\n</tools>\n\n"
+        "For each call write a JSON object within <tool_call></tool_call>."
+    )
+    return [{"role": "system", "content": system}, *case.body["messages"]]
+
+
+async def test_an_enum_that_is_checked_again_and_again(without_tools: Fleet) -> None:
+    case = next(
+        case
+        for case in cases()
+        if len(case.calls) == 1 and case.body["messages"][0]["role"] != "system"
+    )
+    [wanted] = case.calls
+    options = [*range(NUM_OPTIONS), json.loads(wanted["arguments"])]
+    parameters = {"allOf": [{"$ref": "#/$defs/x"}] * NUM_CHECKS, "$defs": {"x": {"enum": options}}}
+    function = {"name": wanted["name"], "parameters": parameters}
+    body = {
+        **case.body,
+        "messages": shown_by_hand(case),
+        "tools": [{"type": "function", "function": function}],
+    }
+    async with bystander(without_tools):
+        answer = await generate(without_tools.http, without_tools.inference, body)
+    [call] = answer.calls
+    assert call["arguments"] == wanted["arguments"]
