@@ -67,6 +67,7 @@ def limits_of(settings: BalancerSettings) -> Limits:
         request_timeout=settings.request_timeout,
         heartbeat_interval=settings.heartbeat_interval,
         heartbeat_timeout=settings.heartbeat_timeout,
+        model_memory=settings.model_memory,
     )
 
 

@@ -7,6 +7,9 @@ from pydantic import AfterValidator, Field, model_validator
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .api.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
+from .fleet.limits import Limits
+
+_LIMITS = Limits()
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
 
@@ -39,15 +42,21 @@ class BalancerSettings(DaemonSettings):
         default="memory://", description="where desired state is kept; so far only in memory"
     )
     max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        default=256, description="how many requests may wait for a slot; 0 turns queueing off"
+        default=_LIMITS.max_buffered_requests,
+        description="how many requests may wait for a slot; 0 turns queueing off",
     )
-    buffered_request_timeout: Timeout = Field(default=30.0, description="longest wait for a slot")
+    buffered_request_timeout: Timeout = Field(
+        default=_LIMITS.buffered_request_timeout, description="longest wait for a slot"
+    )
     first_token_timeout: Timeout = Field(
-        default=120.0, description="longest wait between a slot and the first token"
+        default=_LIMITS.first_token_timeout,
+        description="longest wait between a slot and the first token",
     )
-    token_timeout: Timeout = Field(default=30.0, description="longest silence between tokens")
+    token_timeout: Timeout = Field(
+        default=_LIMITS.token_timeout, description="longest silence between tokens"
+    )
     request_timeout: Timeout = Field(
-        default=600.0, description="longest time a request may take as a whole"
+        default=_LIMITS.request_timeout, description="longest time a request may take as a whole"
     )
     responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
         default=DEFAULT_BYTES,
@@ -57,10 +66,17 @@ class BalancerSettings(DaemonSettings):
         default=DEFAULT_AGE, description="how long an unused answer is kept for /v1/responses"
     )
     heartbeat_interval: Timeout = Field(
-        default=1.0, description="how often agents and balancer give a sign of life"
+        default=_LIMITS.heartbeat_interval,
+        description="how often agents and balancer give a sign of life",
     )
     heartbeat_timeout: Timeout = Field(
-        default=5.0, description="silence after which an agent counts as lost"
+        default=_LIMITS.heartbeat_timeout, description="silence after which an agent counts as lost"
+    )
+
+    model_memory: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
+        default=_LIMITS.model_memory,
+        description="how long a model that has gone still counts as known: requests for it wait "
+        "in the queue; 0 forgets it at once",
     )
 
     @model_validator(mode="after")

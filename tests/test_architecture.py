@@ -155,6 +155,7 @@ PURE = (
     "balancer.fleet.limits",
     "balancer.fleet.requests.matching",
     "balancer.fleet.priority_queue",
+    "balancer.fleet.prompt_room",
     "balancer.fleet.runtime.readable",
     "balancer.fleet.recorder",
     "balancer.fleet.requests.requests",
@@ -276,7 +277,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document"),
     "balancer.api.document": (*API, *APIS),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
-    "balancer.settings": ("balancer.api.openai.responses",),
+    "balancer.settings": ("balancer.api.openai.responses", "balancer.fleet"),
     "balancer.daemon": (
         *("balancer.settings", "balancer.api.app", "balancer.management"),
         "balancer.api.openai.responses",

@@ -49,17 +49,19 @@ from ...shared.messages import (
     Reply,
     Statistics,
     Status,
+    Task,
     Welcome,
 )
 from .change_log import ChangeLog
 from .decisions import Decision, Disconnect, LinkId, Send
 from .limits import Limits
+from .model_registry import ModelRegistry
 from .queries.query import QueryLifecycle, QueryRequest
 from .queries.query_dispatcher import QueryDispatcher
 from .registry import Agent, Registry
 from .requests.request_lifecycle import RequestLifecycle
 from .requests.requests import Requests, refuse
-from .view import AgentView, FleetDelta, FleetTotals, FleetView, RequestView
+from .view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 
 
 class Fleet:
@@ -70,6 +72,7 @@ class Fleet:
         self._version = version
         self._changes = ChangeLog()
         self._registry = Registry(limits, self._changes)
+        self._models = ModelRegistry(memory=limits.model_memory)
         self._requests = Requests(limits, self._registry, self._changes)
         self._dispatcher = QueryDispatcher(limits, self._registry, self._changes)
         self._drained_at: float | None = None
@@ -93,7 +96,9 @@ class Fleet:
 
     def next_deadline(self) -> float | None:
         """When to call `tick`; it may turn out that nothing was due yet."""
-        cores = (self._requests, self._dispatcher, self._registry)
+        if self._is_closed:
+            return None
+        cores = (self._requests, self._dispatcher, self._registry, self._models)
         deadlines = [core.next_deadline() for core in cores]
         if not self.is_idle:
             deadlines.append(self._drained_at)
@@ -101,15 +106,23 @@ class Fleet:
 
     # ---- clients
 
+    def refusal(self, request: GenerateRequest) -> RequestError | None:
+        """Why a request would not be accepted, whatever the queue; it costs next to nothing."""
+        if self._drained_at is not None:
+            return _going_down()
+        refusal = self._models.refusal("generate", request.model)
+        return refusal or self._models.too_long(request)
+
+    def _refusal_of(self, query_request: QueryRequest) -> RequestError | None:
+        if self._drained_at is not None:
+            return _going_down()
+        return self._models.refusal(query_request.task, query_request.model)
+
     def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
         """A client asks. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
         self._changes.advance()
-        error: RequestError | None = None
-        if self._drained_at is not None:
-            error = _going_down()
-        elif request.model is not None:
-            error = self._dispatcher.model_registry.misplaced("generate", request.model)
+        error = self.refusal(request)
         if error is None:
             return [*decisions, *self._requests.open(id, request, now)]
         return [*decisions, *refuse(RequestLifecycle(id, request, self.limits, now), error, now)]
@@ -118,10 +131,11 @@ class Fleet:
         """A client asks something that takes no slot. Accepted as in `open`."""
         decisions = self._due(now)
         self._changes.advance()
-        if self._drained_at is None:
+        error = self._refusal_of(query_request)
+        if error is None:
             return [*decisions, *self._dispatcher.open(id, query_request, now)]
         lifecycle = QueryLifecycle(id, query_request, self.limits, now)
-        return [*decisions, *self._dispatcher.refuse(lifecycle, _going_down(), now)]
+        return [*decisions, *self._dispatcher.refuse(lifecycle, error, now)]
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client has gone; nothing more is delivered to it."""
@@ -156,6 +170,7 @@ class Fleet:
         if old is not None:
             decisions += self._dismiss(self._registry[old], "the agent has dialled again", now)
         agent = self._registry.joined(link, hello, now)
+        self._models.agent_changed(link, agent.model, agent.loading, now)
         decisions.append(self._registry.send(link, self._welcome(), now))
         decisions += self._requests.agent_joined(agent, now)
         decisions += self._dispatcher.agent_changed(agent, now)
@@ -176,6 +191,7 @@ class Fleet:
                 return decisions
             case Status():
                 agent.changed(message)
+                self._models.agent_changed(link, agent.model, agent.loading, now)
                 self._registry.touch(link)
                 decisions += self._requests.agent_changed(agent, now)
                 decisions += self._dispatcher.agent_changed(agent, now)
@@ -237,7 +253,21 @@ class Fleet:
             items_ignored=self._items_ignored,
             parts_waiting=self._dispatcher.num_pending,
             parts_asked=self._dispatcher.num_asked,
+            num_models=len(self._models),
+            num_models_unloaded=self._models.num_remembered,
         )
+
+    def models(self) -> tuple[ModelView, ...]:
+        """Every known model, by name."""
+        return self._models.views()
+
+    def model(self, name: str) -> ModelView | None:
+        """The known model of that name."""
+        return self._models.get(name)
+
+    def model_name_for(self, task: Task | None) -> str:
+        """The name in answers to requests that named no model; empty where none can do `task`."""
+        return self._models.name_for(task)
 
     def view(self, now: float) -> FleetView:
         """The whole fleet, at a cost of its size."""
@@ -327,6 +357,7 @@ class Fleet:
     def _lose(self, agent: Agent, now: float) -> list[Decision]:
         self._changes.advance()
         self._registry.left(agent.link)
+        self._models.agent_left(agent.link, now)
         return [*self._requests.agent_left(agent, now), *self._dispatcher.agent_left(agent, now)]
 
     def _end_stranded(self, now: float) -> list[Decision]:
@@ -342,6 +373,8 @@ class Fleet:
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return []
+        if self._models.due(now):
+            self._changes.advance()
         decisions: list[Decision] = []
         if self._drained_at is not None and self._drained_at <= now:
             error = ShuttingDown("the balancer shut down before the request had ended")
@@ -384,6 +417,7 @@ class Fleet:
         """For tests: raise if an invariant does not hold."""
         self._changes.check_integrity()
         self._registry.check_integrity()
+        self._models.check_integrity()
         self._requests.check_integrity()
         self._dispatcher.check_integrity()
         if self.totals().num_agents != self._requests.dispatch.num_agents:

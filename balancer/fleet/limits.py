@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times in seconds. `max_buffered_requests` of 0 turns queueing off."""
+    """Times in seconds. `max_buffered_requests` of 0 turns queueing off.
+
+    `model_memory` is how long a model that has gone counts as known.
+    """
 
     max_buffered_requests: int = 256
     buffered_request_timeout: float = 30.0
@@ -14,3 +17,4 @@ class Limits:
     request_timeout: float = 600.0
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 5.0
+    model_memory: float = 600.0

@@ -1,14 +1,31 @@
-"""Which models are here, and what each can do; so what is asked in vain is refused at once.
+"""The one list of models: which are loaded, loading or remembered, and what each can do.
 
-Invariant: each link counts once, with the model it reported last.
+A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
+known while an agent serves it or loads it, and for `memory` seconds after the last of these has
+gone. Requests that no known model can serve are refused at once.
+
+Questions are answered from indices. Those that cover all models are rebuilt only after the set of
+models has changed, so agents that come and go with the same model cost nothing.
+
+Invariants: each link counts once, with what it reported last; a model is remembered exactly when no
+agent has it; at most `MAX_REMEMBERED` are.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import get_args
 
-from ...shared.errors import InvalidRequest, ModelNotFound, RequestError
+from ...shared.errors import InvalidRequest, ModelNotFound, PromptTooLong, RequestError
+from ...shared.inference import GenerateRequest
 from ...shared.messages import ModelInfo, Task
 from .decisions import LinkId
+from .prompt_room import PromptRoom, check_length, largest, room_of
 from .tally import Tally
+from .view import ModelStatus, ModelView
+
+MAX_REMEMBERED = 1024
+"""Models that are remembered at most: agents choose the names."""
 
 _VERBS: dict[Task, str] = {
     "generate": "generate text",
@@ -17,65 +34,213 @@ _VERBS: dict[Task, str] = {
 }
 
 _MAX_NAMES = 10
+_STATUSES = get_args(ModelStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What an agent says of its model."""
+
+    info: ModelInfo
+    is_loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What follows from the reports on one model."""
+
+    view: ModelView
+    tasks: frozenset[Task]
+    room: PromptRoom
+
+
+@dataclass(slots=True)
+class _Model:
+    """Every model of one name. Agents may differ in what they report of it."""
+
+    last: _Report
+    reports: Tally[_Report] = field(default_factory=Tally)
+    cached: _Facts | None = None
+
+    @property
+    def facts(self) -> _Facts:
+        if self.cached is None:
+            self.cached = self._facts()
+        return self.cached
+
+    def _facts(self) -> _Facts:
+        reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
+        infos = [report.info for report in reports]
+        status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
+        return _Facts(
+            ModelView(info=infos[0], status=status if len(self.reports) else "unloaded"),
+            frozenset(task for info in infos for task in info.tasks),
+            room_of(infos),
+        )
 
 
 class ModelRegistry:
     """Agents that take no work (any more) count as well: their models are known."""
 
-    def __init__(self) -> None:
-        self._models: dict[LinkId, ModelInfo] = {}
-        self._names: Tally[str] = Tally()
-        self._able: Tally[tuple[Task, str | None]] = Tally()
+    def __init__(self, *, memory: float) -> None:
+        """`memory` in seconds."""
+        self._memory = memory
+        self._reports: dict[LinkId, _Report] = {}
+        self._models: dict[str, _Model] = {}
+        self._forget_at: OrderedDict[str, float] = OrderedDict()
+        self._views: tuple[ModelView, ...] | None = None
+        self._room: PromptRoom | None = None
+        self._names: dict[Task | None, str] = {}
 
-    def changed(self, link: LinkId, model: ModelInfo | None) -> None:
-        """An agent is here, or has another model."""
-        self.left(link)
-        if model is not None:
-            self._models[link] = model
-            self._count(model, 1)
+    def __len__(self) -> int:
+        """The number of known models."""
+        return len(self._models)
 
-    def left(self, link: LinkId) -> None:
-        """An agent is gone, if it was here."""
-        if (model := self._models.pop(link, None)) is not None:
-            self._count(model, -1)
+    @property
+    def num_remembered(self) -> int:
+        """Models that no agent has."""
+        return len(self._forget_at)
 
-    def misplaced(self, task: Task, model: str) -> RequestError | None:
-        """The error for a model that is here and cannot do `task`."""
-        if model not in self._names or (task, model) in self._able:
-            return None
-        message = f"the model `{model[:200]}` cannot {_VERBS[task]}"
-        return InvalidRequest(message, field="model")
+    # ---- what agents report
 
-    def refusal(self, task: Task | None, model: str | None) -> RequestError | None:
-        """The error for what no agent here can do; `None` also when none is here to say so.
+    def agent_changed(
+        self, link: LinkId, model: ModelInfo | None, loading: ModelInfo | None, now: float
+    ) -> None:
+        """An agent is here or says something else: it serves `model`, or loads `loading`."""
+        info = model or loading
+        new = None if info is None else _Report(info, is_loaded=model is not None)
+        old = self._reports.get(link)
+        if new == old:
+            return
+        if new is None:
+            del self._reports[link]
+        else:
+            self._reports[link] = new
+            self._add(new)
+        if old is not None:
+            self._remove(old, now)
+
+    def agent_left(self, link: LinkId, now: float) -> None:
+        """An agent is gone, if it had a model."""
+        if (report := self._reports.pop(link, None)) is not None:
+            self._remove(report, now)
+
+    # ---- time
+
+    def next_deadline(self) -> float | None:
+        """When the first model is to be forgotten."""
+        return next(iter(self._forget_at.values()), None)
+
+    def due(self, now: float) -> bool:
+        """Forget models whose time has come; whether there were any."""
+        has_forgotten = False
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            self._forget_oldest()
+            has_forgotten = True
+        return has_forgotten
+
+    # ---- what clients ask
+
+    def refusal(self, task: Task | None, name: str | None) -> RequestError | None:
+        """The error for what no known model can do; `None` also when no agent is here to say so.
 
         Every model can do what has no `task`.
         """
-        if not self._names:
+        if name is None:
+            return self._refusal_of_any(task)
+        model = self._models.get(name)
+        if model is None:
+            return self._not_found(name) if self._reports else None
+        if task is None or task in model.facts.tasks:
             return None
-        if model is not None:
-            known = model in self._names
-            return self.misplaced(task, model) if known and task else self._unknown(model)
-        if task is None or (task, None) in self._able:
+        return InvalidRequest(f"the model `{name[:200]}` cannot {_VERBS[task]}", field="model")
+
+    def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
+        """The error for a prompt that fits into no context of the model it is for."""
+        if request.model is not None:
+            model = self._models.get(request.model)
+            return None if model is None else check_length(request, model.facts.room)
+        if self._room is None:
+            models = (model.facts for model in self._models.values())
+            self._room = largest(facts.room for facts in models if "generate" in facts.tasks)
+        return check_length(request, self._room)
+
+    def get(self, name: str) -> ModelView | None:
+        """A known model."""
+        model = self._models.get(name)
+        return None if model is None else model.facts.view
+
+    def views(self) -> tuple[ModelView, ...]:
+        """All known models, by name."""
+        if self._views is None:
+            self._views = tuple(self._models[name].facts.view for name in sorted(self._models))
+        return self._views
+
+    def name_for(self, task: Task | None) -> str:
+        """The name in answers to requests that named no model; empty if no model can do `task`.
+
+        The first by name: of those that are loaded, else of those that are loading, else of all.
+        """
+        if task not in self._names:
+            able = [view for view in self.views() if self._can(view.info.name, task)]
+            first = min(able, key=lambda view: _STATUSES.index(view.status), default=None)
+            self._names[task] = "" if first is None else first.info.name
+        return self._names[task]
+
+    # ---- inside
+
+    def _refusal_of_any(self, task: Task | None) -> InvalidRequest | None:
+        if task is None or not self._reports or self.name_for(task):
             return None
         return InvalidRequest(f"no agent here has a model that can {_VERBS[task]}", field="model")
 
-    def _unknown(self, model: str) -> ModelNotFound | None:
-        if model in self._names:
-            return None
-        return model_not_found(model, self._names)
+    def _not_found(self, name: str) -> ModelNotFound:
+        known = [view.info.name for view in islice(self.views(), _MAX_NAMES)]
+        shown = ", ".join(known) + (", …" if len(self._models) > _MAX_NAMES else "")
+        return ModelNotFound(
+            f"no agent serves the model `{name[:200]}`; known models: {shown}", field="model"
+        )
 
-    def _count(self, model: ModelInfo, sign: int) -> None:
-        self._names.add(model.name, sign)
-        for task in model.tasks:
-            for name in (None, model.name):
-                self._able.add((task, name), sign)
+    def _can(self, name: str, task: Task | None) -> bool:
+        return task is None or task in self._models[name].facts.tasks
 
+    def _add(self, report: _Report) -> None:
+        model = self._models.setdefault(report.info.name, _Model(report))
+        self._forget_at.pop(report.info.name, None)
+        if report not in model.reports:
+            self._outdate(model)
+        model.last = report
+        model.reports.add(report, 1)
 
-def model_not_found(model: str, served: Iterable[str]) -> ModelNotFound:
-    """None of the models that are `served` is that one."""
-    names = sorted(served)
-    shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
-    return ModelNotFound(
-        f"no agent serves the model `{model[:200]}`; served: {shown}", field="model"
-    )
+    def _remove(self, report: _Report, now: float) -> None:
+        name = report.info.name
+        model = self._models[name]
+        model.reports.add(report, -1)
+        if report in model.reports:
+            return
+        self._outdate(model)
+        if not len(model.reports):
+            self._forget_at[name] = now + self._memory
+            if self._memory == 0 or len(self._forget_at) > MAX_REMEMBERED:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        name, _ = self._forget_at.popitem(last=False)
+        self._outdate(self._models.pop(name))
+
+    def _outdate(self, model: _Model) -> None:
+        """What is known of `model` has changed, so answers about all models have, too."""
+        model.cached = None
+        self._views = self._room = None
+        self._names.clear()
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if self.num_remembered > MAX_REMEMBERED:
+            raise RuntimeError("too many models are remembered")
+        unused = {name for name, model in self._models.items() if not len(model.reports)}
+        if unused != set(self._forget_at):
+            raise RuntimeError("models that no agent has are not those that are remembered")
+        reported = {report.info.name for report in self._reports.values()}
+        if reported != set(self._models) - unused:
+            raise RuntimeError("models and reports disagree")

@@ -47,6 +47,11 @@ class Agent:
         return self.model.name if self.model else None
 
     @property
+    def loading(self) -> ModelInfo | None:
+        """The model that it is about to serve."""
+        return self.hello.loading if self.model is None else None
+
+    @property
     def generates(self) -> str | None:
         """The name of the model, if that can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None

@@ -4,10 +4,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...shared.inference import AgentId, RequestId
-from ...shared.messages import Issue, ModelInfo, Statistics, Task
+from ...shared.messages import Issue, ModelInfo, Statistics
 
 AgentState = Literal["ready", "draining", "no_model"]
+ModelStatus = Literal["loaded", "loading", "unloaded"]
 RequestState = Literal["queued", "assigned", "streaming"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelView:
+    """A known model: an agent serves it (`loaded`), is about to (`loading`), or did a while ago.
+
+    Agents may differ in what they say of a model; `info` is the word of one that serves it.
+    """
+
+    info: ModelInfo
+    status: ModelStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +73,8 @@ class FleetTotals:
 
     `is_ready`: some agent that takes work has a slot, free or not, or embeds. `tokens_total` only
     grows, as does `items_ignored`: what agents said of requests that were not with them (any more).
-    Parts are those of queries: that no agent has yet, and that agents have.
+    Parts are those of queries: that no agent has yet, and that agents have. Of `num_models`, which
+    are known, `num_models_unloaded` are only remembered.
     """
 
     num_agents: int
@@ -75,6 +88,8 @@ class FleetTotals:
     items_ignored: int
     parts_waiting: int = 0
     parts_asked: int = 0
+    num_models: int = 0
+    num_models_unloaded: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +114,3 @@ class FleetView(FleetTotals):
 
     agents: tuple[AgentView, ...]
     requests: tuple[RequestView, ...]
-
-    @property
-    def models(self) -> tuple[ModelInfo, ...]:
-        """The models that are served, each name once, by name."""
-        by_name = {agent.model.name: agent.model for agent in self.agents if agent.model}
-        return tuple(by_name[name] for name in sorted(by_name))
-
-    @property
-    def served_name(self) -> str:
-        """A model's name for answers to those who asked for none; empty if none is known."""
-        return self.served_name_for("generate")
-
-    def served_name_for(self, task: Task | None) -> str:
-        """Likewise, of one that can do that."""
-        able = (model.name for model in self.models if task is None or task in model.tasks)
-        return next(able, "")

@@ -53,9 +53,21 @@ class FleetCollector(Collector):
             "What agents said of requests and queries that were not with them, or no longer.",
             value=view.items_ignored,
         )
+        yield _models(view)
         yield _by_state(view)
         yield _slots(view)
         yield from engine_metrics(view)
+
+
+def _models(view: FleetView) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "arriero_models",
+        "Known models: here, since an agent serves or loads them, or only remembered.",
+        labels=["state"],
+    )
+    family.add_metric(["here"], view.num_models - view.num_models_unloaded)
+    family.add_metric(["remembered"], view.num_models_unloaded)
+    return family
 
 
 def _by_state(view: FleetView) -> GaugeMetricFamily:

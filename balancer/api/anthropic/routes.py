@@ -54,7 +54,7 @@ async def _answer(
     runtime: FleetRuntime, request: web.Request, wanted: GenerateRequest, id: RequestId
 ) -> web.StreamResponse:
     with runtime.open(wanted, id) as stream:
-        model = runtime.view().served_name if wanted.model is None else wanted.model
+        model = runtime.model_name_for("generate") if wanted.model is None else wanted.model
         message = MessageEvents(id, model=model, max_tokens=wanted.max_tokens)
         if wanted.stream:
             return await send_stream(

@@ -6,27 +6,32 @@ from typing_extensions import TypedDict
 
 from ....shared.inference import Count
 from ....shared.messages import Task
+from ...fleet.view import ModelStatus
 
 
 class OpenAIModel(TypedDict):
-    """A model that is served; `created` in Unix seconds."""
+    """A model that requests may name; `created` in Unix seconds.
+
+    Requests for one that is `loading`, or that has gone and is remembered, wait in the queue.
+    """
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
     tasks: tuple[Task, ...]
+    status: ModelStatus
 
 
 class OpenAIModels(TypedDict):
-    """All models that are served."""
+    """All models that are known."""
 
     object: Literal["list"]
     data: list[OpenAIModel]
 
 
 class AnthropicModel(TypedDict):
-    """A model that is served; `created_at` as RFC 3339 has it."""
+    """A model that requests may name; `created_at` as RFC 3339 has it."""
 
     id: str
     type: Literal["model"]
@@ -37,7 +42,7 @@ class AnthropicModel(TypedDict):
 
 
 class AnthropicModels(TypedDict):
-    """All models that are served, on one page."""
+    """All models that are known, on one page."""
 
     data: list[AnthropicModel]
     has_more: bool

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from ....shared.errors import ModelNotFound
-from ....shared.messages import ModelInfo
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.view import ModelView
 from .answer_types import AnthropicModel, AnthropicModels, OpenAIModel, OpenAIModels
 from .answering import json_response
 
@@ -19,14 +19,13 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def models(request: web.Request) -> web.Response:
         listed = anthropic_list if is_anthropics(request) else openai_list
-        return json_response(listed(runtime.view().models, started))
+        return json_response(listed(runtime.models(), started))
 
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         shape = anthropic_model if is_anthropics(request) else openai_model
-        for model in runtime.view().models:
-            if model.name == name:
-                return json_response(shape(model, started))
+        if (model := runtime.model(name)) is not None:
+            return json_response(shape(model, started))
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 
     return [web.get("/v1/models", models), web.get("/v1/models/{name:.+}", one_model)]
@@ -37,35 +36,39 @@ def is_anthropics(request: web.Request) -> bool:
     return "anthropic-version" in request.headers
 
 
-def openai_model(model: ModelInfo, created: int) -> OpenAIModel:
-    """`created` in Unix seconds."""
+def openai_model(model: ModelView, created: int) -> OpenAIModel:
+    """`created` in Unix seconds. `tasks` and `status` are fields of our own.
+
+    A model that is `loading` or `unloaded` is listed as well: requests for it wait in the queue.
+    """
     return {
-        "id": model.name,
+        "id": model.info.name,
         "object": "model",
         "created": created,
         "owned_by": "arriero",
-        "tasks": model.tasks,
+        "tasks": model.info.tasks,
+        "status": model.status,
     }
 
 
-def openai_list(models: Iterable[ModelInfo], created: int) -> OpenAIModels:
+def openai_list(models: Iterable[ModelView], created: int) -> OpenAIModels:
     """All of them."""
     return {"object": "list", "data": [openai_model(model, created) for model in models]}
 
 
-def anthropic_model(model: ModelInfo, created: int) -> AnthropicModel:
+def anthropic_model(model: ModelView, created: int) -> AnthropicModel:
     """`created` in Unix seconds."""
     return {
-        "id": model.name,
+        "id": model.info.name,
         "type": "model",
-        "display_name": model.name,
+        "display_name": model.info.name,
         "created_at": datetime.fromtimestamp(created, UTC).isoformat(),
         "lifecycle": "active",
-        "max_input_tokens": model.context_size,
+        "max_input_tokens": model.info.context_size,
     }
 
 
-def anthropic_list(models: Iterable[ModelInfo], created: int) -> AnthropicModels:
+def anthropic_list(models: Iterable[ModelView], created: int) -> AnthropicModels:
     """All of them, on one page."""
     listed = [anthropic_model(model, created) for model in models]
     return {

@@ -37,4 +37,4 @@ def _model(runtime: FleetRuntime, query_request: QueryRequest) -> str:
     """The name that the answer bears."""
     if query_request.model is not None:
         return query_request.model
-    return runtime.view().served_name_for(query_request.task)
+    return runtime.model_name_for(query_request.task)

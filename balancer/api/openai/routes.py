@@ -55,7 +55,7 @@ async def _answer_all(
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",
             created=int(time.time()),
-            model=runtime.view().served_name if wanted.model is None else wanted.model,
+            model=runtime.model_name_for("generate") if wanted.model is None else wanted.model,
         )
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:

@@ -26,7 +26,6 @@ from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
 from ..limits import Limits
-from ..model_registry import ModelRegistry
 from ..registry import Agent, Registry
 from ..requests.dispatch import RETRY_AFTER
 from ..view import RequestView
@@ -52,7 +51,6 @@ class QueryDispatcher:
     """Every method returns what is to be done about it, in that order."""
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
-        self.model_registry = ModelRegistry()
         self._limits = limits
         self._registry = registry
         self._changes = changes
@@ -146,7 +144,6 @@ class QueryDispatcher:
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is here, or has another model, or takes work again, or no longer."""
-        self.model_registry.changed(agent.link, agent.model)
         tasks = agent.model.tasks if agent.model else ()
         decisions: list[Decision] = []
         for kind, queue in self._queues.items():
@@ -157,7 +154,6 @@ class QueryDispatcher:
 
     def agent_left(self, agent: Agent, now: float) -> list[Decision]:
         """What it had goes elsewhere."""
-        self.model_registry.left(agent.link)
         decisions: list[Decision] = []
         for queue in self._queues.values():
             lost, hands = queue.agent_left(agent.link)
@@ -189,12 +185,10 @@ class QueryDispatcher:
 
     # ---- inside
 
-    def _refusal(self, query_request: QueryRequest) -> RequestError | None:
-        refusal = self.model_registry.refusal(query_request.task, query_request.model)
+    def _refusal(self, query_request: QueryRequest) -> QueueFull | None:
         queue = self._queues[query_request.kind]
-        if refusal is not None or queue.has_room(query_request.model):
-            return refusal
-        if queue.num_waiting < self._limits.max_buffered_requests:
+        has_room = queue.has_room(query_request.model)
+        if has_room or queue.num_waiting < self._limits.max_buffered_requests:
             return None
         return QueueFull(
             f"{queue.num_waiting} queries are waiting, as many as may", retry_after=RETRY_AFTER

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from ....shared.errors import QueueFull
 from ....shared.inference import RequestId
 from ..decisions import LinkId, Refuse
-from ..model_registry import model_not_found
 from ..tally import Tally
 from .matching import Free, Waiting
 
@@ -76,7 +75,6 @@ class Dispatch:
         self._requests: dict[RequestId, _Request] = {}
         self._waiting = Waiting()
         self._free = Free()
-        self._serving: Tally[str] = Tally()
         self._able: Tally[str | None] = Tally()
         self._num_arrived = 0
         self._num_assigned = 0
@@ -124,8 +122,6 @@ class Dispatch:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
-        if model is not None and self._serving and model not in self._serving:
-            return Refuse(id, model_not_found(model, self._serving))
         if self._free.first(model) is None and self.num_waiting >= self._max_buffered:
             return Refuse(id, self._queue_full())
         self._num_arrived += 1
@@ -245,8 +241,6 @@ class Dispatch:
     def _count(self, agent: _Agent, sign: int) -> None:
         """Put the agent into the totals, or take it out."""
         self.num_slots += sign * agent.slots
-        if agent.model is not None:
-            self._serving.add(agent.model, sign)
         if agent.is_able:
             for key in agent.keys:
                 self._able.add(key, sign)

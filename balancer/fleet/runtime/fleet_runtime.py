@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 
 from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
-from ....shared.messages import FromAgent, FromBalancer, Hello
+from ....shared.messages import FromAgent, FromBalancer, Hello, Task
 from ....shared.queries import CountTokens
 from ..decisions import (
     BetweenTokens,
@@ -34,7 +34,7 @@ from ..limits import Limits
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
-from ..view import FleetTotals, FleetView
+from ..view import FleetTotals, FleetView, ModelView
 from .readable import check_readable
 from .stream import Stream
 
@@ -103,7 +103,8 @@ class FleetRuntime:
         And `RequestTooLarge` or `InvalidRequest` for what agents could not read. An `id` is one
         of `new_request_id`, for callers that have to know it even if the request is refused.
         """
-        check_readable(request)
+        if self._fleet.refusal(request) is None:
+            check_readable(request)
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
         self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
@@ -165,6 +166,18 @@ class FleetRuntime:
     def view(self) -> FleetView:
         """The fleet now, at a cost of its size."""
         return self._fleet.view(self._clock())
+
+    def models(self) -> tuple[ModelView, ...]:
+        """Every known model, by name."""
+        return self._fleet.models()
+
+    def model(self, name: str) -> ModelView | None:
+        """The known model of that name."""
+        return self._fleet.model(name)
+
+    def model_name_for(self, task: Task | None) -> str:
+        """The name in answers to requests that named no model; empty where none can do `task`."""
+        return self._fleet.model_name_for(task)
 
     def totals(self) -> FleetTotals:
         """The fleet now in a few numbers, at a constant cost."""

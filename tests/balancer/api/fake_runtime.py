@@ -10,10 +10,9 @@ from typing import Self
 
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
-from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, SlotsView
+from arriero.balancer.fleet.view import FleetTotals, ModelView
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (
-    AgentId,
     Done,
     Event,
     Failed,
@@ -23,7 +22,7 @@ from arriero.shared.inference import (
     Token,
     Usage,
 )
-from arriero.shared.messages import ModelInfo
+from arriero.shared.messages import ModelInfo, Task
 
 TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=3.0, decode_tokens_per_second=50.0)
 
@@ -91,7 +90,8 @@ class FakeFleetRuntime:
         self.questions: list[QueryRequest] = []
         self.inquiries: list[QueryHandle] = []
         self.withdrawn: list[RequestId] = []
-        self.models = ["demo"]
+        self.model_names = ["demo"]
+        self.unloaded: set[str] = set()
         self.slots_total = 4
         self.is_draining = False
         self.changed = asyncio.Event()
@@ -148,30 +148,26 @@ class FakeFleetRuntime:
     def totals(self) -> FleetTotals:
         return FleetTotals(**self._totals())
 
-    def view(self) -> FleetView:
-        agents = tuple(
-            AgentView(
-                id=AgentId(name),
-                name=name,
-                labels={},
-                version="1",
-                state="ready",
-                slots=SlotsView(total=4, busy=0),
-                model=ModelInfo(
+    def model(self, name: str) -> ModelView | None:
+        return next((view for view in self.models() if view.info.name == name), None)
+
+    def models(self) -> tuple[ModelView, ...]:
+        return tuple(
+            ModelView(
+                info=ModelInfo(
                     name=name, architecture="llama", parameters=1, size_bytes=1, context_size=2048
                 ),
-                issues=(),
-                statistics=None,
-                num_tokens=0,
-                connected_seconds=1.0,
+                status="unloaded" if name in self.unloaded else "loaded",
             )
-            for name in self.models
+            for name in sorted(self.model_names)
         )
-        return FleetView(**self._totals(), agents=agents, requests=())
+
+    def model_name_for(self, task: Task | None) -> str:
+        return next((view.info.name for view in self.models()), "")
 
     def _totals(self) -> dict[str, object]:
         return {
-            "num_agents": len(self.models),
+            "num_agents": len(self.model_names),
             "is_ready": self.slots_total > 0,
             "is_draining": self.is_draining,
             "queue_depth": 0,

@@ -1,6 +1,7 @@
 """The composed core: one example for each race and rule."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ from arriero.shared.inference import (
     Begun,
     Done,
     Failed,
+    GenerateRequest,
     Notice,
     RequestId,
     Token,
@@ -52,6 +54,7 @@ from tests.balancer.fleet.builders import (
     delivered,
     ended,
     hello,
+    model_info,
     output,
     piece,
     refused,
@@ -194,6 +197,43 @@ def test_requests_wait_for_the_first_agent() -> None:
     )
     decisions = scene.join(A, hello("a1", slots=2))
     assert decisions == [Send(A, welcome), Send(A, start("1")), Send(A, start("2"))]
+
+
+def test_a_request_for_a_model_that_is_loading_or_remembered_waits_for_it() -> None:
+    scene = Scene()
+    scene.join(A, hello("a", model="other"))
+    scene.join(B, hello("b", model="m", slots=1))
+    scene.leave(B)
+    assert sent(scene.open("while-gone", model="m")) == []
+    scene.join(B, replace(hello("b", model=None, slots=0), loading=model_info("m")))
+    assert sent(scene.open("while-loading", model="m")) == []
+    assert scene.fleet.totals().queue_depth == 2
+    assert start("while-gone", "m") in sent(scene.join(LinkId(3), hello("b", model="m", slots=1)))
+    assert start("while-loading", "m") in sent(scene.say(LinkId(3), ended("while-gone")))
+
+
+def test_a_model_is_forgotten_and_what_waits_for_it_goes_on_waiting() -> None:
+    scene = Scene(replace(NO_HEARTBEATS, model_memory=10.0, max_buffered_requests=8))
+    scene.join(A, hello("a", model="other"))
+    scene.join(B, hello("b", model="m"))
+    scene.leave(B)
+    scene.open("early", model="m")
+    assert scene.fleet.next_deadline() == scene.now + 10.0
+    assert scene.after(10.0) == []
+    assert codes(scene.open("late", model="m")) == {"late": "model_not_found"}
+    assert codes(scene.after(20.0)) == {"early": "queue_timeout"}
+
+
+def test_what_fits_into_no_context_is_refused_before_it_waits() -> None:
+    scene = with_agent(slots=1)
+    scene.open("running")
+    prompt = GenerateRequest(prompt=(1,) * 3_000_000)
+    decisions = scene.fleet.open(RequestId("r"), prompt, scene.now)
+    assert isinstance(decisions[0], Refuse)
+    assert isinstance(decisions[0].error, PromptTooLong)
+    assert "3000000 tokens long; at most 2047 fit" in decisions[0].error.message
+    assert codes(decisions) == {"r": "prompt_too_long"}
+    assert scene.fleet.totals().queue_depth == 0
 
 
 def test_a_refusal_is_told_and_recorded_and_leaves_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The limits' defaults are those of the daemon's flags."""
+"""The limits' defaults, which the daemon's flags take over."""
 
 from arriero.balancer.fleet.limits import Limits
 

@@ -3,66 +3,206 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.model_registry import ModelRegistry, model_not_found
-from arriero.shared.errors import InvalidRequest, ModelNotFound
-from arriero.shared.messages import Task
-from tests.balancer.fleet.builders import model_info
+from arriero.balancer.fleet.model_registry import MAX_REMEMBERED, ModelRegistry
+from arriero.shared.errors import InvalidRequest, ModelNotFound, PromptTooLong
+from arriero.shared.inference import GenerateRequest
+from arriero.shared.messages import ModelInfo, Task
+from tests.balancer.fleet.builders import model_info, request
 
 LLAMA = replace(model_info("llama"), tasks=("generate", "embed"))
 BERT = replace(model_info("bert"), tasks=("embed",))
-A, B = LinkId(1), LinkId(2)
+A, B, C = LinkId(1), LinkId(2), LinkId(3)
+MEMORY = 600.0
+
+
+class Scene:
+    """A registry whose invariants are checked after each event."""
+
+    def __init__(self, memory: float = MEMORY) -> None:
+        self.registry = ModelRegistry(memory=memory)
+
+    def serves(self, link: LinkId, model: ModelInfo | None, now: float = 0.0) -> None:
+        self.registry.agent_changed(link, model, None, now)
+        self.registry.check_integrity()
+
+    def loads(self, link: LinkId, model: ModelInfo, now: float = 0.0) -> None:
+        self.registry.agent_changed(link, None, model, now)
+        self.registry.check_integrity()
+
+    def leaves(self, link: LinkId, now: float = 0.0) -> None:
+        self.registry.agent_left(link, now)
+        self.registry.check_integrity()
+
+    def passes(self, now: float) -> bool:
+        has_forgotten = self.registry.due(now)
+        self.registry.check_integrity()
+        return has_forgotten
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return {view.info.name: view.status for view in self.registry.views()}
 
 
 @pytest.fixture
-def model_registry() -> ModelRegistry:
-    model_registry = ModelRegistry()
-    model_registry.changed(A, LLAMA)
-    model_registry.changed(B, BERT)
-    return model_registry
+def scene() -> Scene:
+    scene = Scene()
+    scene.serves(A, LLAMA)
+    scene.serves(B, BERT)
+    return scene
 
 
-def test_with_nobody_here_nothing_is_in_vain() -> None:
-    assert ModelRegistry().refusal("rank", None) is None
-    assert ModelRegistry().refusal("embed", "bert") is None
-    empty = ModelRegistry()
-    empty.changed(A, None)
-    assert empty.refusal("rank", "bert") is None
+def test_with_nobody_here_nothing_is_refused() -> None:
+    scene = Scene()
+    assert scene.registry.refusal("rank", None) is None
+    assert scene.registry.refusal("embed", "bert") is None
+    scene.serves(A, None)
+    assert scene.registry.refusal("rank", "bert") is None
 
 
-def test_what_a_model_cannot_do(model_registry: ModelRegistry) -> None:
-    assert model_registry.misplaced("generate", "bert") == InvalidRequest(
+def test_what_a_model_cannot_do(scene: Scene) -> None:
+    registry = scene.registry
+    assert registry.refusal("generate", "bert") == InvalidRequest(
         "the model `bert` cannot generate text", field="model"
     )
-    assert model_registry.misplaced("generate", "llama") is None
-    assert model_registry.misplaced("generate", "nobody") is None
-    assert model_registry.refusal("embed", "bert") is None
-    assert model_registry.refusal(None, "bert") is None
+    assert registry.refusal("generate", "llama") is None
+    assert registry.refusal("embed", "bert") is None
+    assert registry.refusal(None, "bert") is None
 
 
-def test_what_no_model_can_do(model_registry: ModelRegistry) -> None:
-    assert model_registry.refusal("embed", None) is None
-    assert model_registry.refusal("rank", None) == InvalidRequest(
+def test_what_no_model_can_do(scene: Scene) -> None:
+    assert scene.registry.refusal("embed", None) is None
+    assert scene.registry.refusal(None, None) is None
+    assert scene.registry.refusal("rank", None) == InvalidRequest(
         "no agent here has a model that can rank documents", field="model"
     )
 
 
-@pytest.mark.parametrize("task", ["embed", None])
-def test_a_model_that_is_not_here(model_registry: ModelRegistry, task: Task | None) -> None:
-    error = model_registry.refusal(task, "nobody")
+@pytest.mark.parametrize("task", ["embed", "generate", None])
+def test_a_model_that_nobody_knows(scene: Scene, task: Task | None) -> None:
+    error = scene.registry.refusal(task, "nobody")
     assert isinstance(error, ModelNotFound)
-    assert error.message == "no agent serves the model `nobody`; served: bert, llama"
-
-
-def test_agents_that_change_or_leave_count_no_more(model_registry: ModelRegistry) -> None:
-    model_registry.changed(B, LLAMA)
-    assert isinstance(model_registry.refusal("embed", "bert"), ModelNotFound)
-    model_registry.left(A)
-    model_registry.left(A)
-    assert model_registry.refusal("generate", "llama") is None
-    model_registry.left(B)
-    assert model_registry.refusal("rank", "llama") is None
+    assert error.message == "no agent serves the model `nobody`; known models: bert, llama"
 
 
 def test_a_long_list_of_models_is_cut() -> None:
-    message = model_not_found("x", [f"m{number:02}" for number in range(12)]).message
-    assert message.endswith("m08, m09, …")
+    scene = Scene()
+    for number in range(12):
+        scene.serves(LinkId(number), model_info(f"m{number:02}"))
+    error = scene.registry.refusal(None, "x")
+    assert error is not None
+    assert error.message.endswith("m08, m09, …")
+
+
+class TestMemory:
+    def test_a_model_that_has_gone_is_known_for_a_while(self, scene: Scene) -> None:
+        scene.leaves(B, now=100.0)
+        assert scene.statuses == {"bert": "unloaded", "llama": "loaded"}
+        assert scene.registry.refusal("embed", "bert") is None
+        assert scene.registry.next_deadline() == 700.0
+        assert not scene.passes(699.9)
+        assert scene.passes(700.0)
+        assert isinstance(scene.registry.refusal("embed", "bert"), ModelNotFound)
+        assert scene.registry.next_deadline() is None
+
+    def test_it_stays_when_another_agent_has_it(self, scene: Scene) -> None:
+        scene.serves(C, BERT)
+        scene.leaves(B)
+        assert scene.registry.next_deadline() is None
+        assert scene.statuses["bert"] == "loaded"
+
+    def test_an_agent_with_another_model_leaves_the_old_one_known(self, scene: Scene) -> None:
+        scene.serves(B, LLAMA, now=5.0)
+        assert scene.statuses == {"bert": "unloaded", "llama": "loaded"}
+        scene.serves(B, BERT, now=6.0)
+        assert scene.registry.next_deadline() is None
+
+    def test_what_it_could_do_is_remembered_even_with_nobody_here(self, scene: Scene) -> None:
+        scene.leaves(A)
+        scene.leaves(A)
+        scene.leaves(B)
+        assert scene.registry.refusal("embed", "bert") is None
+        assert isinstance(scene.registry.refusal("generate", "bert"), InvalidRequest)
+        assert scene.registry.refusal("generate", "yet-to-come") is None
+
+    def test_without_memory_it_is_forgotten_at_once(self) -> None:
+        scene = Scene(memory=0.0)
+        scene.serves(A, LLAMA)
+        scene.leaves(A)
+        assert scene.statuses == {}
+
+    def test_only_so_many_are_remembered_those_that_went_last(self) -> None:
+        scene = Scene()
+        for number in range(MAX_REMEMBERED + 2):
+            scene.registry.agent_changed(A, model_info(f"m{number}"), None, float(number))
+        scene.leaves(A, 1e6)
+        assert scene.registry.num_remembered == MAX_REMEMBERED
+        assert scene.registry.get("m1") is None
+        assert scene.registry.get("m2") is not None
+
+
+class TestLoading:
+    def test_a_model_that_is_being_loaded_is_known(self) -> None:
+        scene = Scene()
+        scene.loads(A, LLAMA)
+        assert scene.statuses == {"llama": "loading"}
+        assert scene.registry.refusal("generate", "llama") is None
+        assert isinstance(scene.registry.refusal("generate", "x"), ModelNotFound)
+        scene.serves(A, LLAMA)
+        assert scene.statuses == {"llama": "loaded"}
+
+    def test_one_agent_that_serves_it_is_enough(self, scene: Scene) -> None:
+        scene.loads(C, LLAMA)
+        assert scene.statuses["llama"] == "loaded"
+
+
+class TestNameOfAnswers:
+    def test_the_first_that_can_do_it(self, scene: Scene) -> None:
+        assert scene.registry.name_for("generate") == "llama"
+        assert scene.registry.name_for("embed") == "bert"
+        assert scene.registry.name_for("rank") == ""
+
+    def test_rather_one_that_is_loaded(self, scene: Scene) -> None:
+        scene.loads(C, model_info("alpaca"))
+        assert scene.registry.name_for("generate") == "llama"
+        scene.leaves(A)
+        assert scene.registry.name_for("generate") == "alpaca"
+        scene.leaves(C)
+        assert scene.registry.name_for("generate") == "alpaca"
+
+
+class TestLength:
+    def prompt(self, length: int, model: str | None = None) -> GenerateRequest:
+        return replace(request(model), prompt=(1,) * length)
+
+    def test_it_is_measured_against_the_model_that_was_asked_for(self, scene: Scene) -> None:
+        scene.serves(C, replace(model_info("large"), context_size=100_000))
+        too_long = scene.registry.too_long
+        assert isinstance(too_long(self.prompt(2048, "llama")), PromptTooLong)
+        assert too_long(self.prompt(2047, "llama")) is None
+        assert too_long(self.prompt(2048, "large")) is None
+        assert too_long(self.prompt(2048)) is None
+        assert isinstance(too_long(self.prompt(100_000)), PromptTooLong)
+
+    def test_a_larger_one_that_is_only_remembered_counts(self, scene: Scene) -> None:
+        scene.serves(C, replace(LLAMA, context_size=4096))
+        scene.leaves(C)
+        assert isinstance(scene.registry.too_long(self.prompt(3000)), PromptTooLong)
+        scene.leaves(A)
+        scene.loads(B, replace(LLAMA, context_size=4096))
+        assert scene.registry.too_long(self.prompt(3000)) is None
+
+    def test_nothing_is_too_long_for_what_nobody_knows(self) -> None:
+        assert Scene().registry.too_long(self.prompt(10**6)) is None
+        assert Scene().registry.too_long(self.prompt(10**6, "x")) is None
+
+
+def test_agents_of_a_known_model_cost_no_new_listing(
+    scene: Scene,
+) -> None:
+    before = scene.registry.views()
+    for number in range(10, 20):
+        scene.serves(LinkId(number), LLAMA)
+        scene.leaves(LinkId(number))
+    assert scene.registry.views() is before
+    scene.serves(C, replace(LLAMA, context_size=1))
+    assert scene.registry.views() is not before

@@ -1,18 +1,52 @@
-"""What the views add up by themselves."""
+"""What the fleet's core shows of itself."""
+
+from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.view import FleetView
 from tests.balancer.fleet.builders import hello, model_info
 
+A, B = LinkId(1), LinkId(2)
 
-def test_models_are_named_once_in_order_and_only_if_they_are_served() -> None:
+
+def test_models_are_named_once_in_order_with_their_status() -> None:
     fleet = Fleet(Limits())
     for link, model in enumerate(("qwen", "llama", None, "llama")):
         fleet.agent_joined(LinkId(link), hello(f"a{link}", model=model), 0.0)
-    assert fleet.view(0.0).models == (model_info("llama"), model_info("qwen"))
-    assert fleet.view(0.0).served_name == "llama"
+    fleet.agent_left(LinkId(0), 1.0)
+    loading = replace(hello("b", model=None), loading=model_info("mistral"))
+    fleet.agent_joined(LinkId(9), loading, 2.0)
+    assert [(view.info.name, view.status) for view in fleet.models()] == [
+        ("llama", "loaded"),
+        ("mistral", "loading"),
+        ("qwen", "unloaded"),
+    ]
+    assert (fleet.totals().num_models, fleet.totals().num_models_unloaded) == (3, 1)
 
 
-def test_without_a_model_there_is_no_name() -> None:
-    assert Fleet(Limits()).view(0.0).served_name == ""
+def test_a_view_is_the_totals_and_all_there_is() -> None:
+    fleet = Fleet(Limits())
+    fleet.agent_joined(A, hello("a"), 0.0)
+    view = fleet.view(1.0)
+    assert isinstance(view, FleetView)
+    assert [agent.id for agent in view.agents] == ["a"]
+    assert view.num_agents == fleet.totals().num_agents == 1
+
+
+def test_a_delta_is_what_changed_and_nothing_else() -> None:
+    fleet = Fleet(Limits())
+    fleet.agent_joined(A, hello("a"), 0.0)
+    revision = fleet.revision
+    fleet.agent_joined(B, hello("b"), 0.0)
+    delta = fleet.changes_since(revision, 1.0)
+    assert delta is not None
+    assert ([agent.id for agent in delta.agents], delta.totals) == (["b"], fleet.totals())
+    assert fleet.changes_since(delta.revision, 1.0) == replace(
+        delta, agents=(), agents_left=(), requests=()
+    )
+    fleet.agent_left(A, 2.0)
+    left = fleet.changes_since(delta.revision, 2.0)
+    assert left is not None
+    assert (left.agents, left.agents_left) == ((), ("a",))

@@ -36,6 +36,12 @@ def test_the_parts_of_queries() -> None:
     assert scraped.value("arriero_query_parts_asked") == 2
 
 
+def test_models_that_are_here_and_models_that_are_only_remembered() -> None:
+    scraped = Scraped(replace(fleet_view(), num_models=5, num_models_unloaded=2))
+    assert scraped.value("arriero_models", state="here") == 3
+    assert scraped.value("arriero_models", state="remembered") == 2
+
+
 def test_what_came_too_late() -> None:
     scraped = Scraped(replace(fleet_view(), items_ignored=3))
     assert scraped.value("arriero_items_ignored_total") == 3

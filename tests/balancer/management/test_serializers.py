@@ -34,6 +34,7 @@ def test_an_agent() -> None:
             "size_bytes": 8_000_000,
             "context_size": 1024,
             "tasks": ["generate"],
+            "longest_token": 0,
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long"}],
         "download": None,

@@ -102,7 +102,7 @@ class _Answer(ResponseEvents):
         self._store = store
         self._wanted = wanted
         self._previous = previous
-        served = runtime.view().served_name if wanted.model is None else wanted.model
+        served = runtime.model_name_for("generate") if wanted.model is None else wanted.model
         super().__init__(stream.id, created_at=int(time.time()), echo=wanted.echo(served))
 
     def take(self, event: Event) -> list[Json]:

@@ -21,17 +21,18 @@ async def get(client: TestClient, path: str, **headers: str) -> tuple[int, Any]:
 
 
 async def test_openais(runtime: FakeFleetRuntime, client: TestClient) -> None:
-    runtime.models = ["b/c", "a"]
+    runtime.model_names, runtime.unloaded = ["b/c", "a"], {"a"}
     _, listed = await get(client, "/v1/models")
     assert [model["id"] for model in listed["data"]] == ["a", "b/c"]
+    assert [model["status"] for model in listed["data"]] == ["unloaded", "loaded"]
     _, one = await get(client, "/v1/models/b/c")
     assert one == listed["data"][1]
     model = TypeAdapter(openai.types.Model).validate_json(json.dumps(one), strict=True)
-    assert set(model.model_extra or ()) == {"tasks"}
+    assert set(model.model_extra or ()) == {"tasks", "status"}
 
 
 async def test_anthropics(runtime: FakeFleetRuntime, client: TestClient) -> None:
-    runtime.models = ["b/c", "a"]
+    runtime.model_names = ["b/c", "a"]
     _, listed = await get(client, "/v1/models", **ANTHROPIC)
     assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("a", "b/c", False)
     _, one = await get(client, "/v1/models/b/c", **ANTHROPIC)
@@ -42,7 +43,7 @@ async def test_anthropics(runtime: FakeFleetRuntime, client: TestClient) -> None
 
 @pytest.mark.parametrize("headers", [{}, ANTHROPIC])
 async def test_none(runtime: FakeFleetRuntime, client: TestClient, headers: dict[str, str]) -> None:
-    runtime.models = []
+    runtime.model_names = []
     assert (await get(client, "/v1/models", **headers))[1]["data"] == []
     status, body = await get(client, "/v1/models/nobody", **headers)
     assert status == 404

@@ -126,7 +126,7 @@ async def test_a_choice_that_is_refused_refuses_all(
 async def test_without_a_model_anywhere_the_answer_has_no_name(
     runtime: FakeFleetRuntime, client: TestClient
 ) -> None:
-    runtime.models = []
+    runtime.model_names = []
     runtime.script = echo
     _, answer = await post(client, "chat/completions", CHAT)
     assert answer["model"] == ""

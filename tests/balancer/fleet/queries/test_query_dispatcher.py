@@ -254,8 +254,8 @@ def test_an_agent_that_only_embeds_makes_the_fleet_ready(scene: Scene) -> None:
     assert not scene.fleet.totals().is_ready
     scene.join(B, BERT, slots=0)
     assert scene.fleet.totals().is_ready
-    assert scene.fleet.view(0.0).served_name == ""
-    assert scene.fleet.view(0.0).served_name_for("embed") == "bert"
+    assert scene.fleet.model_name_for("generate") == ""
+    assert scene.fleet.model_name_for("embed") == "bert"
 
 
 def test_draining_refuses_and_ends_at_the_deadline(scene: Scene) -> None:

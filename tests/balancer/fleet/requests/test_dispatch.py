@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import RETRY_AFTER, Assign, Dispatch
-from arriero.shared.errors import ModelNotFound, QueueFull
+from arriero.shared.errors import QueueFull
 from arriero.shared.inference import RequestId
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
@@ -133,17 +133,6 @@ def test_a_model_is_served_by_those_who_have_it() -> None:
     assert arrive(dispatch, "4", None) == []
     assert dispatch.ended(RequestId("1")) == [assign("2", B)]
     assert dispatch.ended(RequestId("2")) == [assign("4", B)]
-
-
-def test_an_unknown_model_is_refused_where_others_are_served() -> None:
-    dispatch = Dispatch(10)
-    assert arrive(dispatch, "early", "m") == []
-    join(dispatch, A, model="n")
-    refusal = arrive(dispatch, "1", "m")
-    assert refusal == Refuse(
-        RequestId("1"), ModelNotFound("no agent serves the model `m`; served: n", field="model")
-    )
-    assert dispatch.num_waiting == 1, "who waits already goes on waiting"
 
 
 def test_where_no_agent_has_a_model_yet_requests_wait_for_one() -> None:

@@ -62,7 +62,6 @@ class DispatchMachine(RuleBasedStateMachine):
     def arrives(self, model: str | None) -> None:
         id = RequestId(str(len(self.models)))
         self.models[id] = model
-        served = {agent.model for agent in self.agents.values()} - {None}
         loads = {
             link: len(agent.running) / agent.slots
             for link, agent in self.agents.items()
@@ -70,10 +69,8 @@ class DispatchMachine(RuleBasedStateMachine):
         }
         answer = self.dispatch.arrived(id, model)
         if isinstance(answer, Refuse):
-            is_unknown = model is not None and bool(served) and model not in served
-            is_full = not loads and len(self.waiting) >= self.max_buffered
-            assert answer.error.code == ("model_not_found" if is_unknown else "queue_full")
-            assert is_unknown or is_full
+            assert answer.error.code == "queue_full"
+            assert not loads and len(self.waiting) >= self.max_buffered
         else:
             assert loads or len(self.waiting) < self.max_buffered, "more wait than may"
             self.wait(id)
