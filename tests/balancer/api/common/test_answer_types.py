@@ -11,17 +11,18 @@ from arriero.balancer.api.common.models import (
     openai_list,
     openai_model,
 )
-from arriero.shared.messages import ModelInfo
+from arriero.balancer.fleet.view import ModelView
 from tests.balancer.api.declared import check
+from tests.balancer.fleet.builders import model_info
 
-MODEL = ModelInfo(name="m", architecture="llama", size_bytes=1, parameters=1, context_size=64)
+MODEL = ModelView(info=model_info(), status="loading")
 
 
 @pytest.mark.parametrize(
     ("make", "form"),
     [(openai_model, answer_types.OpenAIModel), (anthropic_model, answer_types.AnthropicModel)],
 )
-def test_one(make: Callable[[ModelInfo, int], object], form: type) -> None:
+def test_one(make: Callable[[ModelView, int], object], form: type) -> None:
     check(form, make(MODEL, 5))
 
 
@@ -31,6 +32,6 @@ def test_one(make: Callable[[ModelInfo, int], object], form: type) -> None:
 )
 @pytest.mark.parametrize("models", [[], [MODEL, MODEL]])
 def test_all(
-    make: Callable[[list[ModelInfo], int], object], form: type, models: list[ModelInfo]
+    make: Callable[[list[ModelView], int], object], form: type, models: list[ModelView]
 ) -> None:
     check(form, make(models, 5))
