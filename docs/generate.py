@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from arriero.agent.chat.families import families
 from arriero.agent.settings import AgentSettings
 from arriero.balancer.settings import BalancerSettings
-from arriero.shared import errors, messages
+from arriero.shared import errors, frames, messages
 from arriero.shared.settings.declaration import Setting, Settings, prefix_of, settings_of
 from arriero.shared.settings.help import RULES
 
@@ -138,8 +138,17 @@ def _errors() -> Iterable[str]:
 def _protocol() -> Iterable[str]:
     yield (messages.__doc__ or "").strip()
     yield (
-        f"This is version {messages.PROTOCOL_VERSION}. A frame is at most "
-        f"{messages.MAX_FRAME_BYTES // 2**20} MiB; unknown fields are refused."
+        f"This is version {messages.PROTOCOL_VERSION}. A message has at most "
+        f"{frames.MAX_MESSAGE_BYTES // 2**20} MiB; unknown fields are refused."
+    )
+    yield "## Frames"
+    yield (frames.__doc__ or "").strip()
+    yield (
+        f"`PIECE_BYTES` is {frames.PIECE_BYTES}, `MAX_TRANSFERS` is {frames.MAX_TRANSFERS}, "
+        f"`MAX_MESSAGE_BYTES` is {frames.MAX_MESSAGE_BYTES}; a frame has at most "
+        f"{frames.MAX_FRAME_BYTES} bytes. A piece's header has five bytes: the transfer's number "
+        "(four bytes, big-endian), then 0 (more follow), 1 (the last piece) or 2 (given up: the "
+        "message will not come). The first frame of a connection, `hello`, is a text frame."
     )
     parts: Schema = {}
     for title, union in DIRECTIONS.items():

@@ -1,16 +1,17 @@
-"""Signs of life on one socket: when to give one, and when to take the other side for lost.
+"""Heartbeats on one socket: when to send one, and when to take the peer for lost.
 
-Any message counts. A silence that has lasted too long is looked at twice: if it was us who were
-held up, what they said is there to be read, and will be by the second time. Times are in seconds
-by whatever clock the caller reads.
+Every frame from the peer counts. A silence that has lasted too long is looked at twice. If it was
+our own process that stood still, the peer's frames are waiting to be read, and are read before the
+second look. Only a timer may look: an event loop reads its sockets before it runs its timers.
+Times are in seconds of the caller's clock.
 """
 
 SECOND_LOOK = 0.1
-"""Seconds between the two; an event loop that was held up has read by then what was waiting."""
+"""Seconds between the two looks."""
 
 
 class HeartbeatMonitor:
-    """`interval`: longest silence of ours; `timeout`: longest silence of theirs."""
+    """`interval`: longest time we send nothing; `timeout`: longest time the peer may."""
 
     __slots__ = ("_heard_at", "_interval", "_lost_at", "_sent_at", "timeout")
 
@@ -21,25 +22,25 @@ class HeartbeatMonitor:
         self._lost_at: float | None = None
 
     def sent(self, now: float) -> None:
-        """We said something."""
+        """We sent something."""
         self._sent_at = now
 
     def heard(self, now: float) -> None:
-        """They said something."""
+        """The peer sent something."""
         self._heard_at = now
         self._lost_at = None
 
     def look(self, now: float) -> None:
-        """Note it if they were silent for too long; to be called at `next_deadline`."""
+        """The first look; to be called at `next_deadline`."""
         if self._lost_at is None and now >= self._heard_at + self.timeout:
             self._lost_at = now + SECOND_LOOK
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to say something."""
+        """Whether it is time to send a heartbeat."""
         return now >= self._sent_at + self._interval
 
     def is_lost(self, now: float) -> bool:
-        """Whether they were silent for too long, and still are."""
+        """Whether the peer was silent for too long, and still was at the second look."""
         return self._lost_at is not None and now >= self._lost_at
 
     def next_deadline(self) -> float:

@@ -1,4 +1,4 @@
-"""The agent socket, both directions: JSON text frames, one message a frame.
+"""The agent socket, both directions: JSON messages, as frames that `frames` describes.
 
 The agent dials, says `Hello`, and is answered `Welcome` or `Reject`. Afterwards each side sends a
 `Heartbeat` when it had nothing else to say for `heartbeat_interval`, and takes a peer that was
@@ -31,10 +31,6 @@ from .strict import STRICT
 
 PROTOCOL_VERSION = 4
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
-
-MAX_FRAME_BYTES = 32 * 1024 * 1024
-"""Longest frame either side accepts; a request's body is limited well below it."""
-
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -350,11 +346,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """Stop this request. The agent answers `Ended` (`cancelled`) unless it has ended already."""
+    """Stop this request. The agent answers `Ended` (`cancelled`) unless it has ended already.
+
+    `is_unsent`: its `Start` was given up on the way; the agent answers `Refused` (`cancelled`).
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["cancel"] = "cancel"
     id: RequestId
+    is_unsent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, Notice
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import Issue, Statistics, encode_from_agent
+from ...shared.messages import FromAgent, Issue, Statistics
 from ...shared.queries import Query, Result
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
@@ -124,11 +124,14 @@ class Connection:
         self._outbound = outbound
         try:
             self._carry_out(self._session.connected(self._clock()))
-            await outbound.serve(self._take)
+            await outbound.serve(self._take, self._heard)
         finally:
             self._carry_out(self._session.disconnected())
             self._outbound = None
         self._report_away("lost the balancer", outbound.why_closed)
+
+    def _heard(self) -> None:
+        self._session.heard(self._clock())
 
     def _take(self, frame: str | bytes) -> None:
         self._carry_out(self._session.read(frame, self._clock()))
@@ -196,7 +199,7 @@ class Connection:
     def _do(self, decision: Decision) -> None:
         match decision:
             case Send(message):
-                self._put(encode_from_agent(message))
+                self._put(message)
             case MarkConnected():
                 self._mark_connected()
             case Prepare(id, request):
@@ -223,9 +226,9 @@ class Connection:
             case _:
                 assert_never(decision)
 
-    def _put(self, frame: bytes) -> None:
+    def _put(self, message: FromAgent) -> None:
         if self._outbound is not None:
-            self._outbound.put(frame)
+            self._outbound.put(message)
 
     def _close(self, reason: str) -> None:
         if self._outbound is not None:

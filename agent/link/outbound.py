@@ -1,20 +1,23 @@
-"""A socket with a writer of its own: who has something to send never waits.
+"""A socket with a writer of its own: whoever has something to send never waits.
 
-The outbox is bounded: a peer that does not read what it is sent is disconnected, and one that
-keeps the closing handshake from going through is cut off.
+Large messages leave and arrive in pieces (`shared/frames`). The queue is bounded: a peer that does
+not read what it is sent is disconnected, and one that keeps the closing handshake from going
+through is cut off.
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from ...shared.messages import MAX_FRAME_BYTES
+from ...shared.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
+from ...shared.messages import FromAgent
+from ...shared.unsent import limit_unsent
+from .outgoing import AgentCodec
 
-MAX_OUTBOX_FRAMES = 1024
-"""Frames that may wait for the peer to read; an engine makes some tens of them a second."""
+MAX_WAITING = 1024
+"""Messages that may wait for the peer to read; an engine makes some tens of them a second."""
 CLOSE_GRACE = 2.0
 """How long the last frames and the closing handshake may take, in seconds."""
 _MAX_CLOSE_REASON = 123
@@ -30,13 +33,10 @@ async def dial(url: str, *, close_grace: float = CLOSE_GRACE) -> "Outbound":
         ping_interval=None,  # the session has its own heartbeats
         close_timeout=close_grace,
         proxy=None,
+        write_limit=PIECE_BYTES,
     )
+    limit_unsent(socket.transport.get_extra_info("socket"))
     return Outbound(socket, close_grace)
-
-
-@dataclass(frozen=True, slots=True)
-class _Close:
-    reason: str
 
 
 class Outbound:
@@ -45,7 +45,9 @@ class Outbound:
     def __init__(self, socket: ClientConnection, close_grace: float) -> None:
         self._socket = socket
         self._close_grace = close_grace
-        self._outbox: asyncio.Queue[bytes | _Close] = asyncio.Queue()
+        self._queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec())
+        self._assembler = Assembler()
+        self._has_work = asyncio.Event()
         self._why: str | None = None
 
     @property
@@ -53,12 +55,13 @@ class Outbound:
         """Why the socket closed, as far as is known; for people."""
         return self._why or self._socket.close_reason or "the other side closed the socket"
 
-    def put(self, frame: bytes) -> None:
-        """Send a text frame, in order, when the peer reads."""
+    def put(self, message: FromAgent) -> None:
+        """Send a message, in order, when the peer reads."""
         if self._why is not None:
             return
-        if self._outbox.qsize() < MAX_OUTBOX_FRAMES:
-            self._outbox.put_nowait(frame)
+        if len(self._queue) < MAX_WAITING:
+            self._queue.put(message)
+            self._has_work.set()
         else:
             self._why = "it does not read what it is sent"
             self._socket.transport.abort()
@@ -68,29 +71,45 @@ class Outbound:
         if self._why is not None:
             return
         self._why = reason
-        self._outbox.put_nowait(_Close(reason))
+        self._has_work.set()
         # A peer that reads nothing would let neither the last frames nor the handshake through.
         asyncio.get_running_loop().call_later(self._close_grace, self._socket.transport.abort)
 
-    async def serve(self, take: Callable[[str | bytes], None]) -> None:
-        """Write what is put and hand every frame to `take`, until the socket is closed."""
+    async def serve(self, take: Callable[[str | bytes], None], heard: Callable[[], None]) -> None:
+        """Write what is put and hand every message to `take`, until the socket is closed.
+
+        `heard` is called for every piece that does not complete a message.
+        """
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(self._write())
-            await self._read(take)
+            await self._read(take, heard)
             writer.cancel()
 
-    async def _read(self, take: Callable[[str | bytes], None]) -> None:
+    async def _read(self, take: Callable[[str | bytes], None], heard: Callable[[], None]) -> None:
         try:
             async for frame in self._socket:
-                take(frame)
+                message = self._assembler.take(frame) if isinstance(frame, bytes) else frame
+                if message is None:
+                    heard()
+                else:
+                    take(message)
+        except BadPiece as error:
+            self._why = f"the balancer's frame: {error}"
+            await self._socket.close(1002, _cut(self._why))
         except ConnectionClosed:
             return
 
     async def _write(self) -> None:
         try:
-            while not isinstance(item := await self._outbox.get(), _Close):
-                await self._socket.send(item, text=True)
-            await self._socket.close(reason=_cut(item.reason))
+            while True:
+                while (frame := self._queue.next()) is not None:
+                    data, is_text = frame
+                    await self._socket.send(data, text=is_text)
+                if self._why is not None:
+                    break
+                await self._has_work.wait()
+                self._has_work.clear()
+            await self._socket.close(reason=_cut(self._why))
         except ConnectionClosed:
             return
 

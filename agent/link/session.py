@@ -12,9 +12,9 @@ from typing import Literal, assert_never
 
 from pydantic import ValidationError
 
-from ...shared.errors import RequestError, ShuttingDown
+from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
 from ...shared.heartbeat import HeartbeatMonitor
-from ...shared.inference import Notice
+from ...shared.inference import Notice, RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,
     Ask,
@@ -25,6 +25,7 @@ from ...shared.messages import (
     Hello,
     Issue,
     Output,
+    Refused,
     Reject,
     Reply,
     Start,
@@ -138,6 +139,8 @@ class Session:
                 return self._leave(f"the balancer sent `{message.type}` before `welcome`")
             case Start():
                 return self._started(message, now)
+            case Cancel(id=id, is_unsent=True) if id not in self._requests:
+                return self._answer(Change((_cancelled(id),)), now)
             case Cancel(id=id):
                 return self._answer(self._requests.cancel(id), now)
             case Ask():
@@ -183,6 +186,11 @@ class Session:
             return [self._send(declined(ask.id, ShuttingDown("the agent is shutting down")), now)]
         taken = self._queries.ask(ask)
         return [self._send(taken, now) if isinstance(taken, Reply) else taken]
+
+    def heard(self, now: float) -> None:
+        """The balancer sent a piece of a message."""
+        if self._heartbeat is not None:
+            self._heartbeat.heard(now)
 
     # ---- what becomes of requests and queries
 
@@ -279,3 +287,7 @@ class Session:
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
         return Send(message)
+
+
+def _cancelled(id: RequestId) -> Refused:
+    return Refused(id=id, error=to_wire(Cancelled("cancelled before it started")))

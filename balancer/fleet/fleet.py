@@ -207,6 +207,13 @@ class Fleet:
         self._changes.advance()
         return [*decisions, *self._end_stranded(now)]
 
+    def agent_heard(self, link: LinkId, now: float) -> list[Decision]:
+        """A part of a message came over a link: a sign of life."""
+        decisions = self._due(now)
+        if (agent := self._registry.get(link)) is not None:
+            agent.heartbeat.heard(now)
+        return decisions
+
     def agent_left(self, link: LinkId, now: float) -> list[Decision]:
         """A link's socket is closed."""
         decisions = self._due(now)
@@ -218,8 +225,12 @@ class Fleet:
     # ---- time, and the end of it
 
     def tick(self, now: float) -> list[Decision]:
-        """Whatever is due at `now`."""
-        return self._due(now)
+        """Whatever is due at `now`.
+
+        Agents are given up here only: when the timer fires, what they sent has been read, however
+        long that took.
+        """
+        return self._due(now, is_timer=True)
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
         """Accept nothing more; what has not ended by `deadline` ends then."""
@@ -368,7 +379,7 @@ class Fleet:
         stranded = self._requests.end_stranded(error, now)
         return [*stranded, *self._dispatcher.end_stranded(error, now)]
 
-    def _due(self, now: float) -> list[Decision]:
+    def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
         """What has come due, in the order that starts nothing in vain."""
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
@@ -381,8 +392,8 @@ class Fleet:
             decisions += self._requests.end_all(error, now)
             decisions += self._dispatcher.end_all(error, now)
         agents = self._registry.due(now)
-        silent = [agent for agent in agents if agent.heartbeat.is_lost(now)]
-        heard = [agent for agent in agents if not agent.heartbeat.is_lost(now)]
+        silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
+        heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]
         for agent in silent:
             agent.is_accepting = False
             self._requests.agent_changed(agent, now)

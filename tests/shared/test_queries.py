@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.shared.errors import InvalidRequest, to_wire
+from arriero.shared.frames import MAX_MESSAGE_BYTES
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
-    MAX_FRAME_BYTES,
     Ask,
     Reply,
     decode_from_agent,
@@ -90,4 +90,4 @@ def test_random_bytes_are_no_query(body: bytes) -> None:
 
 def test_the_longest_results_fit_into_a_frame() -> None:
     tokens = Tokenized(tokens=(151_935,) * 4 * MAX_TEXT)  # a token for each byte of each character
-    assert len(encode_from_agent(Reply(id=RequestId("q.0"), result=tokens))) < MAX_FRAME_BYTES
+    assert len(encode_from_agent(Reply(id=RequestId("q.0"), result=tokens))) < MAX_MESSAGE_BYTES

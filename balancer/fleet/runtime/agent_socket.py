@@ -1,4 +1,4 @@
-"""The agents' WebSocket, `GET /api/v1/agent-socket`: frames in, the outbox's frames out.
+"""The agents' WebSocket, `GET /api/v1/agent-socket`: messages in, the outbox's frames out.
 
 An agent that breaks the protocol has its own connection closed, with a reason, and is treated as
 lost; nobody else notices.
@@ -10,8 +10,9 @@ import logging
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from pydantic import ValidationError
 
+from ....shared.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
-from ....shared.messages import MAX_FRAME_BYTES, FromAgent, Hello, decode_from_agent
+from ....shared.messages import FromAgent, Hello, decode_from_agent
 from ....shared.validation import invalid
 from .fleet_runtime import FleetRuntime
 from .outbox import Outbox
@@ -69,8 +70,12 @@ class _AgentSocket:
         about = context(agent=hello.name, id=hello.agent_id, peer=remote, slots=hello.slots)
         logger.info("agent connected", extra=about)
         try:
+            assembler = Assembler()
             async for frame in socket:
-                self._runtime.agent_said(link, _decoded(frame))
+                if (text := _whole(frame, assembler)) is None:
+                    self._runtime.agent_heard(link)
+                else:
+                    self._runtime.agent_said(link, _decoded(text))
         finally:
             self._runtime.agent_left(link)
             reason = outbox.reason or "closed by the agent"
@@ -84,18 +89,33 @@ class _AgentSocket:
             raise _Junk(f"no hello came within {self._patience:g} s") from error
         if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
             return None
-        message = _decoded(frame)
+        message = _decoded(_text(frame))
         if not isinstance(message, Hello):
             raise _Junk(f"the first frame has to be `hello`, not `{message.type}`")
         return message
 
 
-def _decoded(frame: WSMessage) -> FromAgent:
+def _whole(frame: WSMessage, assembler: Assembler) -> bytes | None:
+    """The message in `frame`, or the one that it completes."""
+    if frame.type is not WSMsgType.BINARY:
+        return _text(frame)
+    try:
+        return assembler.take(frame.data)
+    except BadPiece as error:
+        raise _Junk(str(error)) from error
+
+
+def _text(frame: WSMessage) -> bytes:
     if frame.type is WSMsgType.ERROR:
         raise _Junk(str(frame.data))
     if frame.type is not WSMsgType.TEXT:
-        raise _Junk("frames have to be text")
+        raise _Junk("the first frame has to be text")
+    data: bytes = frame.data
+    return data
+
+
+def _decoded(text: bytes) -> FromAgent:
     try:
-        return decode_from_agent(frame.data)
+        return decode_from_agent(text)
     except ValidationError as error:
-        raise _Junk(f"not a message of an agent: {invalid(error, frame.data)}") from error
+        raise _Junk(f"not a message of an agent: {invalid(error, text)}") from error

@@ -156,6 +156,10 @@ class FleetRuntime:
         """An agent sent something else."""
         self._carry_out(self._fleet.agent_said(link, message, self._clock()))
 
+    def agent_heard(self, link: LinkId) -> None:
+        """A part of a message came from an agent."""
+        self._carry_out(self._fleet.agent_heard(link, self._clock()))
+
     def agent_left(self, link: LinkId) -> None:
         """An agent's socket is closed, from whichever side."""
         self._carry_out(self._fleet.agent_left(link, self._clock()))

@@ -1,15 +1,17 @@
-"""What is on its way to one agent: written in order, bounded in number and in time.
+"""What is on its way to one agent: large messages in pieces, bounded in number and in time.
 
-Nobody waits for an agent that does not read: once as much is waiting as may, or one frame takes
-too long to leave, its connection is cut.
+Nobody waits for an agent that does not read: once too many messages wait, or one frame takes too
+long to leave, its connection is cut.
 """
 
 import asyncio
-from collections import deque
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from ....shared.messages import FromBalancer, encode_from_balancer
+from ....shared.frames import PIECE_BYTES, FrameQueue
+from ....shared.messages import FromBalancer
+from ....shared.unsent import limit_unsent
+from .outgoing import BalancerCodec
 
 MAX_MESSAGES = 16384
 """Several times what the most slots an agent may have can need at once."""
@@ -28,15 +30,17 @@ class Outbox:
         self._socket = socket
         self._transport = transport
         self._patience = patience
-        self._messages: deque[FromBalancer] = deque()
+        self._queue: FrameQueue[FromBalancer] = FrameQueue(BalancerCodec())
         self._has_work = asyncio.Event()
+        transport.set_write_buffer_limits(high=PIECE_BYTES)
+        limit_unsent(transport.get_extra_info("socket"))
 
     def send(self, message: FromBalancer) -> None:
-        """Put a message on the socket, after those before."""
-        self._messages.append(message)
+        """Send a message, after those before it that are about the same request."""
+        self._queue.put(message)
         self._has_work.set()
-        if len(self._messages) > MAX_MESSAGES:
-            self._cut(f"{len(self._messages)} messages were waiting to be read")
+        if len(self._queue) > MAX_MESSAGES:
+            self._cut(f"{len(self._queue)} messages were waiting to be read")
 
     def disconnect(self, reason: str, code: WSCloseCode = WSCloseCode.GOING_AWAY) -> None:
         """Close the socket when everything sent has left. The first reason counts."""
@@ -47,7 +51,7 @@ class Outbox:
     async def run(self) -> None:
         """Write until there is nothing left to write and the socket is to be closed."""
         try:
-            while self.reason is None or self._messages:
+            while self.reason is None or len(self._queue):
                 await self._has_work.wait()
                 self._has_work.clear()
                 await self._flush()
@@ -59,14 +63,14 @@ class Outbox:
             self.disconnect("the connection is gone")
 
     async def _flush(self) -> None:
-        while self._messages:
-            frame = encode_from_balancer(self._messages.popleft())
+        while (frame := self._queue.next()) is not None:
+            data, is_text = frame
             async with asyncio.timeout(self._patience):
-                await self._socket.send_frame(frame, WSMsgType.TEXT)
+                await self._socket.send_frame(data, WSMsgType.TEXT if is_text else WSMsgType.BINARY)
 
     def _cut(self, reason: str) -> None:
         self.disconnect(reason)
-        self._messages.clear()
+        self._queue.clear()
         self._transport.abort()
 
 

@@ -8,8 +8,9 @@ deeper in a frame, though, and numbers can be written in fewer characters than t
 from pydantic import ValidationError
 
 from ....shared.errors import InvalidRequest, RequestTooLarge
+from ....shared.frames import MAX_MESSAGE_BYTES
 from ....shared.inference import GenerateRequest, RequestId
-from ....shared.messages import MAX_FRAME_BYTES, Ask, decode_from_balancer, encode_from_balancer
+from ....shared.messages import Ask, decode_from_balancer, encode_from_balancer
 from ....shared.queries import CountTokens
 
 _ID = RequestId("0" * 40)
@@ -20,9 +21,9 @@ def check_readable(request: GenerateRequest) -> None:
     """Raises `RequestTooLarge` or `InvalidRequest` where agents could not read it."""
     # Of what carries requests to agents, this is the longest and nests them deepest.
     frame = encode_from_balancer(Ask(id=_ID, query=CountTokens(request=request)))
-    if len(frame) > MAX_FRAME_BYTES:
+    if len(frame) > MAX_MESSAGE_BYTES:
         raise RequestTooLarge(
-            f"for an agent the request is {len(frame)} bytes long; {MAX_FRAME_BYTES} are allowed"
+            f"for an agent the request is {len(frame)} bytes long; {MAX_MESSAGE_BYTES} are allowed"
         )
     try:
         decode_from_balancer(frame)

@@ -5,8 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from arriero.agent.link.outbound import MAX_OUTBOX_FRAMES, Outbound, dial
-from arriero.shared.messages import MAX_FRAME_BYTES
+from arriero.agent.link.outbound import MAX_WAITING, Outbound, dial
+from arriero.shared.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
+from arriero.shared.inference import RequestId
+from arriero.shared.messages import (
+    Heartbeat,
+    Output,
+    Piece,
+    Statistics,
+    decode_from_agent,
+)
 from tests.agent.fakes import FakeBalancer, Peer
 
 
@@ -16,29 +24,84 @@ async def balancer() -> AsyncIterator[FakeBalancer]:
         yield balancer
 
 
+def nothing() -> None:
+    """Nobody counts the pieces."""
+
+
 async def pair(balancer: FakeBalancer) -> tuple[Outbound, Peer]:
     return await dial(balancer.url), await balancer.peers.get()
+
+
+LARGE = 4 * PIECE_BYTES
+
+
+def output(size: int, id: str = "r") -> Output:
+    return Output(items=(Piece(id=RequestId(id), text="x" * size),))
 
 
 async def test_frames_are_text_and_keep_their_order(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     taken: list[str | bytes] = []
     for number in range(5):
-        outbound.put(b"%d" % number)
+        outbound.put(Statistics(num_running=number))
     outbound.close("done")
     await peer.socket.send("hello")
-    await outbound.serve(taken.append)
-    assert [frame async for frame in peer.socket] == ["0", "1", "2", "3", "4"]
+    await outbound.serve(taken.append, nothing)
+    frames = [frame async for frame in peer.socket]
+    assert all(isinstance(frame, str) for frame in frames)
+    assert list(map(decode_from_agent, frames)) == [
+        Statistics(num_running=number) for number in range(5)
+    ]
     assert taken == ["hello"]
     assert (peer.socket.close_code, peer.socket.close_reason) == (1000, "done")
+
+
+async def test_a_large_message_leaves_in_pieces_with_others_between(
+    balancer: FakeBalancer,
+) -> None:
+    outbound, peer = await pair(balancer)
+    outbound.put(output(LARGE, "large"))
+    outbound.put(Heartbeat())
+    outbound.put(output(1, "small"))
+    outbound.close("done")
+    await outbound.serve(lambda frame: None, nothing)
+    assembler = Assembler()
+    texts = [
+        assembler.take(frame) if isinstance(frame, bytes) else frame async for frame in peer.socket
+    ]
+    messages = [decode_from_agent(text) for text in texts if text is not None]
+    assert messages == [Heartbeat(), output(1, "small"), output(LARGE, "large")]
+    assert len(texts) > 6
+
+
+async def test_pieces_arrive_as_one_message(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    taken: list[str | bytes] = []
+    heard: list[None] = []
+    for frame in (b"\0\0\0\1\0ab", "whole", b"\0\0\0\1\1cd"):
+        await peer.socket.send(frame)
+    await asyncio.gather(
+        outbound.serve(taken.append, lambda: heard.append(None)), peer.socket.close()
+    )
+    assert taken == ["whole", b"abcd"]
+    assert len(heard) == 1
+
+
+async def test_a_bad_piece_closes_the_connection(balancer: FakeBalancer) -> None:
+    outbound, peer = await pair(balancer)
+    await peer.socket.send(b"\0")
+    await outbound.serve(lambda frame: None, nothing)
+    assert outbound.why_closed.startswith("the balancer's frame: a piece has a header")
+    await peer.socket.wait_closed()
+    assert peer.socket.close_code == 1002
 
 
 async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     outbound.close("done")
     outbound.close("twice")
-    outbound.put(b"late")
-    await outbound.serve(lambda frame: None)
+    outbound.put(Heartbeat())
+    await outbound.serve(lambda frame: None, nothing)
     assert [frame async for frame in peer.socket] == []
     assert outbound.why_closed == "done"
 
@@ -46,36 +109,37 @@ async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) 
 async def test_a_long_reason_is_cut_at_a_whole_character(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     outbound.close("é" * 100)
-    await outbound.serve(lambda frame: None)
+    await outbound.serve(lambda frame: None, nothing)
     await peer.socket.wait_closed()
     assert peer.socket.close_reason == "é" * 61
 
 
 async def test_the_other_sides_reason_is_known(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
-    await asyncio.gather(outbound.serve(lambda frame: None), peer.socket.close(reason="bye"))
+    await asyncio.gather(
+        outbound.serve(lambda frame: None, nothing), peer.socket.close(reason="bye")
+    )
     assert outbound.why_closed == "bye"
 
 
 async def test_a_cut_line_ends_it(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     peer.socket.transport.abort()
-    await outbound.serve(lambda frame: None)
+    await outbound.serve(lambda frame: None, nothing)
     assert outbound.why_closed == "the other side closed the socket"
 
 
 async def test_a_peer_that_does_not_read_is_disconnected(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     peer.socket.transport.pause_reading()
-    frame = b"x" * 65536
 
     async def flood() -> None:
         while outbound.why_closed != "it does not read what it is sent":
-            for _ in range(MAX_OUTBOX_FRAMES // 4):
-                outbound.put(frame)
+            for _ in range(MAX_WAITING // 4):
+                outbound.put(output(LARGE))
             await asyncio.to_thread(lambda: None)
 
-    await asyncio.gather(outbound.serve(lambda frame: None), flood())
+    await asyncio.gather(outbound.serve(lambda frame: None, nothing), flood())
     peer.socket.transport.abort()
 
 
@@ -83,10 +147,10 @@ async def test_a_peer_that_holds_up_the_close_is_cut_off(balancer: FakeBalancer)
     outbound = await dial(balancer.url, close_grace=0.05)
     peer = await balancer.peers.get()
     peer.socket.transport.pause_reading()
-    for _ in range(MAX_OUTBOX_FRAMES):
-        outbound.put(b"x" * 65536)
+    for _ in range(MAX_WAITING):
+        outbound.put(output(LARGE))
     outbound.close("done")
-    await outbound.serve(lambda frame: None)
+    await outbound.serve(lambda frame: None, nothing)
     peer.socket.transport.abort()
 
 
@@ -98,7 +162,7 @@ async def test_frames_of_a_mistake_in_taking_are_not_swallowed(balancer: FakeBal
 
     await peer.socket.send("x")
     with pytest.raises(ExceptionGroup) as caught:
-        await outbound.serve(take)
+        await outbound.serve(take, nothing)
     assert caught.group_contains(ZeroDivisionError)
     peer.socket.transport.abort()
 
@@ -107,7 +171,7 @@ async def test_a_frame_over_the_limit_ends_it(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     taken: list[str | bytes] = []
     sending = asyncio.create_task(peer.socket.send("x" * (MAX_FRAME_BYTES + 1)))
-    await outbound.serve(taken.append)
+    await outbound.serve(taken.append, nothing)
     await asyncio.gather(sending, return_exceptions=True)
     assert taken == []
     assert peer.socket.close_code == 1009

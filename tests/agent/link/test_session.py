@@ -31,6 +31,8 @@ from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Ask,
     Busy,
+    Cancel,
+    Ended,
     FromBalancer,
     Goodbye,
     Heartbeat,
@@ -299,6 +301,20 @@ class TestSaving:
         assert session.num_active == 1
         assert session.saved(ONE, None, 2.0) == [output(ENDED)]
         assert session.num_active == 0
+
+    def test_cancelling_what_was_never_sent_whole_is_answered(self) -> None:
+        session = live()
+        unsent = Cancel(id=RequestId("r"), is_unsent=True)
+        [send] = session.received(unsent, 0.1)
+        assert isinstance(send, Send) and isinstance(send.message, Output)
+        [refused] = send.message.items
+        assert isinstance(refused, Refused)
+        assert refused.error.code == "cancelled"
+        session.received(start("r"), 0.2)
+        [send, _] = session.received(unsent, 0.3)
+        assert isinstance(send, Send) and isinstance(send.message, Output)
+        [ended] = send.message.items
+        assert isinstance(ended, Ended)
 
     def test_cancelling_what_is_complete_changes_nothing(self) -> None:
         session = self.saving()

@@ -19,7 +19,7 @@ from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
-from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError, ShuttingDown
+from arriero.shared.errors import Cancelled, EngineFailed, PromptTooLong, RequestError, ShuttingDown
 from arriero.shared.heartbeat import SECOND_LOOK
 from arriero.shared.inference import (
     Begun,
@@ -588,6 +588,43 @@ def test_a_balancer_that_was_held_up_hears_its_agents_before_it_judges_them() ->
     assert not any(isinstance(each, Disconnect) for each in scene.after(9.0))
     assert delivered(scene.say(A, piece("r"))), "it was waiting to be read"
     assert not any(isinstance(each, Disconnect) for each in scene.after(4.9))
+
+
+def test_reading_what_waited_may_take_long_and_costs_no_agent() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.join(B, hello("b"))
+    scene.after(60.0)
+    scene.now += 2 * SECOND_LOOK
+    assert scene.fleet.agent_said(A, Heartbeat(), scene.now) == [], "B's words come next"
+    assert scene.fleet.agent_heard(B, scene.now) == []
+    scene.after(0.0)
+    assert scene.fleet.totals().num_agents == 2
+
+
+def test_who_says_nothing_is_lost_though_others_speak() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.join(B, hello("b"))
+    scene.after(60.0)
+    scene.fleet.agent_said(A, Heartbeat(), scene.now)
+    assert scene.after(SECOND_LOOK) == [Disconnect(B, "silent for 5 s")]
+
+
+def test_a_part_of_a_message_is_a_sign_of_life() -> None:
+    scene = with_agent(limits=LIMITS)
+    for _ in range(10):
+        scene.after(4.0)
+        scene.fleet.agent_heard(A, scene.now)
+    assert scene.fleet.totals().num_agents == 1
+    assert scene.fleet.agent_heard(B, scene.now) == [], "a link that is not here"
+
+
+def test_a_request_that_was_cancelled_before_all_of_it_was_sent_ends_as_cancelled() -> None:
+    scene = with_agent()
+    scene.open("r")
+    assert scene.cancel("r") == [Send(A, cancel("r"))]
+    decisions = scene.say(A, refused("r", Cancelled("cancelled before it started")))
+    assert failure(decisions, "r") == Cancelled("cancelled before it started")
+    assert scene.fleet.is_idle
 
 
 @pytest.mark.parametrize("word", [Heartbeat(), output(), status(), Statistics()])

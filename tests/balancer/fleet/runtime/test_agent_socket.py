@@ -19,6 +19,7 @@ from arriero.shared.messages import (
     FromAgent,
     FromBalancer,
     Goodbye,
+    Heartbeat,
     Reject,
     Start,
     Welcome,
@@ -115,7 +116,8 @@ async def test_another_protocol_is_rejected_with_a_reason(client: Client) -> Non
         ('{"type": "nonsense"}', "type"),
         ('{"type": "output", "items": [{"type": "piece", "id": 3, "text": ""}]}', "id"),
         ("[" * 100_000, "not a message"),
-        ('{"type": "heartbeat", "\ud800": 1}'.encode("utf-8", "surrogatepass"), "text"),
+        (b"\0\0", "header"),
+        (b"\0\0\0\1\1{", "not valid JSON"),
     ],
 )
 async def test_junk_closes_its_own_connection_and_no_other(
@@ -134,6 +136,35 @@ async def test_junk_closes_its_own_connection_and_no_other(
     await say(bystander, output(ended(stream.id)))
     assert isinstance(await anext(stream), Done)
     await bystander.close()
+
+
+async def test_a_large_message_comes_in_pieces(client: Client, runtime: FleetRuntime) -> None:
+    socket = await join(client)
+    with runtime.open(request()) as stream:
+        await hear(socket)
+        text = encode_from_agent(output(piece(stream.id, "long ago"), ended(stream.id)))
+        await socket.send_bytes(b"\0\0\0\1\0" + text[:20])
+        await say(socket, Heartbeat())
+        await socket.send_bytes(b"\0\0\0\1\1" + text[20:])
+        assert await anext(stream) == Token("long ago", "content", (0,))
+    await socket.close()
+
+
+async def test_pieces_are_signs_of_life() -> None:
+    app = web.Application()
+    runtime = FleetRuntime(
+        Fleet(Limits(heartbeat_interval=0.2, heartbeat_timeout=0.5)), recorder=RecordingRecorder()
+    )
+    app.add_routes(routes(runtime))
+    async with TestClient(TestServer(app)) as client, asyncio.TaskGroup() as tasks:
+        ticking = tasks.create_task(runtime.run())
+        socket = await join(client)
+        for _ in range(12):
+            await socket.send_bytes(b"\0\0\0\1\0 ")
+            await asyncio.sleep(0.1)  # longer than the timeout, all of them together
+        assert runtime.totals().num_agents == 1
+        ticking.cancel()
+        await socket.close()
 
 
 async def test_the_first_frame_has_to_be_hello(client: Client) -> None:

@@ -1,11 +1,17 @@
 """The outbox over a socket that reads, that stops reading, and that is gone."""
 
 import asyncio
+import socket
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType
 
 from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, Outbox
-from arriero.shared.messages import Goodbye, Heartbeat, decode_from_balancer
+from arriero.shared.frames import PIECE_BYTES, Assembler
+from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, decode_from_balancer
+from arriero.shared.unsent import UNSENT_BYTES
+
+LARGE = Start(id=RequestId("r"), request=GenerateRequest(prompt="x" * (2 * PIECE_BYTES + 1)))
 
 
 class FakeSocket:
@@ -13,6 +19,7 @@ class FakeSocket:
 
     def __init__(self, *, is_reading: bool = True, is_gone: bool = False) -> None:
         self.frames: list[bytes] = []
+        self.opcodes: list[WSMsgType] = []
         self.closed_with: tuple[int, bytes] | None = None
         self.is_gone = is_gone
         self.reading = asyncio.Event()
@@ -20,7 +27,7 @@ class FakeSocket:
             self.reading.set()
 
     async def send_frame(self, frame: bytes, opcode: WSMsgType) -> None:
-        assert opcode is WSMsgType.TEXT
+        self.opcodes.append(opcode)
         if self.is_gone:
             raise ClientConnectionResetError("gone")
         await self.reading.wait()
@@ -31,11 +38,32 @@ class FakeSocket:
         self.closed_with = (code, message)
 
 
+class FakeTcp:
+    """Remembers the options that it was given."""
+
+    family = socket.AF_INET
+
+    def __init__(self) -> None:
+        self.options: dict[tuple[int, int], int] = {}
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self.options[level, option] = value
+
+
 class FakeTransport:
     """Remembers that it was cut."""
 
     def __init__(self) -> None:
         self.is_aborted = False
+        self.high_water: int | None = None
+        self.tcp = FakeTcp()
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high_water = high
+
+    def get_extra_info(self, name: str) -> "FakeTcp":
+        assert name == "socket"
+        return self.tcp
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -59,6 +87,50 @@ async def test_everything_sent_leaves_in_order_before_the_close() -> None:
     assert [decode_from_balancer(frame) for frame in socket.frames] == [Heartbeat(), Goodbye()]
     assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"going down")
     assert not transport.is_aborted
+
+
+async def test_what_was_sent_before_the_writer_ran_leaves_before_the_close() -> None:
+    socket = FakeSocket()
+    outbox, _ = outbox_on(socket)
+    outbox.send(Goodbye())
+    outbox.disconnect("going down")
+    await outbox.run()
+    assert [decode_from_balancer(frame) for frame in socket.frames] == [Goodbye()]
+    assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"going down")
+
+
+async def test_a_large_message_leaves_in_pieces_with_others_between() -> None:
+    socket = FakeSocket()
+    outbox, _ = outbox_on(socket)
+    outbox.send(LARGE)
+    outbox.send(Heartbeat())
+    outbox.disconnect("going down")
+    await outbox.run()
+    assert [opcode is WSMsgType.TEXT for opcode in socket.opcodes] == [True, False, False, False]
+    assembler = Assembler()
+    [*parts, text] = [assembler.take(frame) for frame in socket.frames[1:]]
+    assert parts == [None, None]
+    assert text is not None
+    assert decode_from_balancer(text) == LARGE
+
+
+async def test_a_cancelled_request_gives_up_its_place_on_the_line() -> None:
+    socket = FakeSocket()
+    outbox, _ = outbox_on(socket)
+    outbox.send(LARGE)
+    outbox.send(Cancel(id=LARGE.id))
+    outbox.disconnect("going down")
+    await outbox.run()
+    [frame] = socket.frames
+    assert decode_from_balancer(frame) == Cancel(id=LARGE.id, is_unsent=True)
+
+
+async def test_little_waits_below_the_outbox_where_nothing_can_overtake_it() -> None:
+    _, transport = outbox_on(FakeSocket())
+    assert transport.high_water == PIECE_BYTES
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        option = (socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+        assert transport.tcp.options == {option: UNSENT_BYTES}
 
 
 async def test_a_peer_that_stops_reading_is_cut() -> None:

@@ -1,0 +1,55 @@
+"""What the frame queue to a balancer has to know of the agent's messages."""
+
+from collections.abc import Sequence
+
+from ...shared.errors import EngineFailed, to_wire
+from ...shared.frames import Topic
+from ...shared.inference import RequestId
+from ...shared.messages import FromAgent, Item, Output, Refused, Reply, encode_from_agent
+from ...shared.queries import Declined
+
+MOST_MERGED = 256
+"""Items in one message that was put together while it waited: bounds what merging costs."""
+
+
+class AgentCodec:
+    """The `Codec` of messages to a balancer. An `Output` may be about several requests."""
+
+    def encode(self, message: FromAgent) -> bytes:
+        return encode_from_agent(message)
+
+    def topics(self, message: FromAgent) -> Sequence[Topic]:
+        if isinstance(message, Output):
+            return tuple(dict.fromkeys(item.id for item in message.items))
+        return (message.id,) if isinstance(message, Reply) else ()
+
+    def split(self, message: FromAgent) -> list[FromAgent]:
+        if not isinstance(message, Output):
+            return [message]
+        by_topic: dict[RequestId, list[Item]] = {}
+        for item in message.items:
+            by_topic.setdefault(item.id, []).append(item)
+        return [Output(items=tuple(items)) for items in by_topic.values()]
+
+    def merged(self, message: FromAgent, follower: FromAgent) -> FromAgent | None:
+        """Steps of one request, so that a long wait is not a long queue."""
+        if not isinstance(message, Output) or not isinstance(follower, Output):
+            return None
+        if len(message.items) + len(follower.items) > MOST_MERGED:
+            return None
+        return Output(items=(*message.items, *follower.items))
+
+    def cuts_short(self, message: FromAgent) -> bool:
+        return False
+
+    def in_place_of(self, message: FromAgent) -> None:
+        return None
+
+    def unsendable(self, message: FromAgent, reason: str) -> FromAgent | None:
+        """The request or query ends with an error; its balancer and its neighbours go on."""
+        error = EngineFailed(f"the agent cannot send the answer: {reason}")
+        if isinstance(message, Output):
+            return Output(items=(Refused(id=message.items[0].id, error=to_wire(error)),))
+        if isinstance(message, Reply):
+            return Reply(id=message.id, result=Declined(error=to_wire(error)))
+        raise ValueError(f"`{message.type}` cannot be sent: {reason}")
