@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from arriero.agent.chat.families import families
 from arriero.agent.settings import AgentSettings
 from arriero.balancer.settings import BalancerSettings
-from arriero.shared import errors, frames, messages
+from arriero.shared import errors, messages
+from arriero.shared.framing import frames
 from arriero.shared.settings.declaration import Setting, Settings, prefix_of, settings_of
 from arriero.shared.settings.help import RULES
 

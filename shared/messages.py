@@ -1,4 +1,4 @@
-"""The agent socket, both directions: JSON messages, as frames that `frames` describes.
+"""The agent socket, both directions: JSON messages, as frames that `framing` cuts.
 
 The agent dials, says `Hello`, and is answered `Welcome` or `Reject`. Afterwards each side sends a
 `Heartbeat` when it had nothing else to say for `heartbeat_interval`, and takes a peer that was

@@ -168,7 +168,7 @@ PURE = (
     "balancer.management.serializers",
     "balancer.management.throughput",
     "shared.errors",
-    "shared.frames",
+    "shared.framing.frames",
     "shared.inference",
     "shared.messages",
     "shared.heartbeat",

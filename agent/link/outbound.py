@@ -1,6 +1,6 @@
 """A socket with a writer of its own: whoever has something to send never waits.
 
-Large messages leave and arrive in pieces (`shared/frames`). The queue is bounded: a peer that does
+Large messages leave and arrive in pieces (`shared/framing/frames`). The queue is bounded: a peer that does
 not read what it is sent is disconnected, and one that keeps the closing handshake from going
 through is cut off.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from ...shared.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
+from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
+from ...shared.framing.unsent import limit_unsent
 from ...shared.messages import FromAgent
-from ...shared.unsent import limit_unsent
 from .outgoing import AgentCodec
 
 MAX_WAITING = 1024

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...shared.errors import EngineFailed, to_wire
-from ...shared.frames import Topic
+from ...shared.framing.frames import Topic
 from ...shared.inference import RequestId
 from ...shared.messages import FromAgent, Item, Output, Refused, Reply, encode_from_agent
 from ...shared.queries import Declined

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.shared.errors import InvalidRequest, to_wire
-from arriero.shared.frames import MAX_MESSAGE_BYTES
+from arriero.shared.framing.frames import MAX_MESSAGE_BYTES
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Ask,

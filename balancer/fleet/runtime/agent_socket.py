@@ -10,7 +10,7 @@ import logging
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from pydantic import ValidationError
 
-from ....shared.frames import MAX_FRAME_BYTES, Assembler, BadPiece
+from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
 from ....shared.messages import FromAgent, Hello, decode_from_agent
 from ....shared.validation import invalid

@@ -8,9 +8,9 @@ import asyncio
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from ....shared.frames import PIECE_BYTES, FrameQueue
+from ....shared.framing.frames import PIECE_BYTES, FrameQueue
+from ....shared.framing.unsent import limit_unsent
 from ....shared.messages import FromBalancer
-from ....shared.unsent import limit_unsent
 from .outgoing import BalancerCodec
 
 MAX_MESSAGES = 16384

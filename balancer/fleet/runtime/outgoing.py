@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ....shared.frames import Topic
+from ....shared.framing.frames import Topic
 from ....shared.messages import (
     Ask,
     Cancel,

@@ -8,7 +8,7 @@ deeper in a frame, though, and numbers can be written in fewer characters than t
 from pydantic import ValidationError
 
 from ....shared.errors import InvalidRequest, RequestTooLarge
-from ....shared.frames import MAX_MESSAGE_BYTES
+from ....shared.framing.frames import MAX_MESSAGE_BYTES
 from ....shared.inference import GenerateRequest, RequestId
 from ....shared.messages import Ask, decode_from_balancer, encode_from_balancer
 from ....shared.queries import CountTokens

@@ -6,7 +6,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from arriero.agent.link.outbound import MAX_WAITING, Outbound, dial
-from arriero.shared.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
+from arriero.shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
     Heartbeat,

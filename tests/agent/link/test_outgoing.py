@@ -3,7 +3,7 @@
 import pytest
 
 from arriero.agent.link.outgoing import MOST_MERGED, AgentCodec
-from arriero.shared.frames import PIECE_BYTES, Assembler, FrameQueue
+from arriero.shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
     FromAgent,

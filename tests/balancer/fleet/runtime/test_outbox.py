@@ -6,10 +6,10 @@ import socket
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType
 
 from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, Outbox
-from arriero.shared.frames import PIECE_BYTES, Assembler
+from arriero.shared.framing.frames import PIECE_BYTES, Assembler
+from arriero.shared.framing.unsent import UNSENT_BYTES
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, decode_from_balancer
-from arriero.shared.unsent import UNSENT_BYTES
 
 LARGE = Start(id=RequestId("r"), request=GenerateRequest(prompt="x" * (2 * PIECE_BYTES + 1)))
 

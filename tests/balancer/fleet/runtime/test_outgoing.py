@@ -3,7 +3,7 @@
 import pytest
 
 from arriero.balancer.fleet.runtime.outgoing import BalancerCodec
-from arriero.shared.frames import PIECE_BYTES, FrameQueue
+from arriero.shared.framing.frames import PIECE_BYTES, FrameQueue
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Ask,

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from arriero.shared import frames
-from arriero.shared.frames import (
+from arriero.shared.framing import frames
+from arriero.shared.framing.frames import (
     MAX_TRANSFERS,
     PIECE_BYTES,
     Assembler,

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from arriero.shared.unsent import UNSENT_BYTES, limit_unsent
+from arriero.shared.framing.unsent import UNSENT_BYTES, limit_unsent
 
 
 @pytest.mark.skipif(
