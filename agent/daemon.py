@@ -1,4 +1,4 @@
-"""The engine process's wiring: the engine's worker below, a session and connection per balancer.
+"""The engine process's wiring: the engine's worker, generation over it, a connection a balancer.
 
 The worker's thread hands over each step's outputs with one call; they are detokenised and sent on
 the event loop's thread while the next step is computed.
@@ -24,16 +24,18 @@ from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel, ModelError
 from .engine.prompt_store.model_identity import origin_of
 from .engine.prompt_store.prompt_store import PromptStore
-from .engine.prompt_store.writers import Writers
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
+from .generation.local_generation import LocalGeneration
+from .generation.port import Ticket
 from .generation.preparation import Preparation
 from .generation.preparer import Preparer
+from .generation.prompt_saver import PromptSaver
+from .generation.query_executor import QueryExecutor
 from .generation.text_queries import TextQueries
 from .link.connection import Connection
 from .link.queries import Queries
-from .link.query_executor import QueryExecutor
 from .link.reporter import Reporter
 from .link.requests import Requests
 from .link.session import Session
@@ -105,7 +107,6 @@ class _Agent:
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._slots = Slots(settings.slots)
-        self._writers = Writers()
         self._connections: list[Connection] = []
         self._is_ready = False
         self._preparer: Preparer | None = None
@@ -164,18 +165,20 @@ class _Agent:
     ) -> None:
         self._preparer = preparer = _preparer(self._settings, model, store)
         lasting = _lasting_issues(preparer) if _generates(model) else ()
-        preparation = Preparation(preparer, self._worker, store)
+        generation = LocalGeneration(
+            Preparation(preparer), self._worker, PromptSaver(store), model.vocab.piece
+        )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(TextQueries(model.vocab, preparer), self._embedder)
         self._slots = Slots(self._settings.slots if _generates(model) else 0)
         try:
-            self._connections = self._connect(model, lasting + issues, preparation, executor)
+            self._connections = self._connect(model, lasting + issues, generation, executor)
             self._reporter.look()
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(each)
                     for each in (
-                        self._hand_out_steps(),
+                        self._hand_out_steps(generation),
                         self._tell(lasting),
                         self._drain(),
                         self._fail(),
@@ -188,7 +191,8 @@ class _Agent:
                     helper.cancel()
         finally:
             self._reporter.stop()
-            preparation.close()
+            # They use the model, which is freed after this.
+            await self._loop.run_in_executor(None, generation.close)
             await self._loop.run_in_executor(None, executor.close)
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
@@ -208,7 +212,7 @@ class _Agent:
         self,
         model: LoadedModel,
         issues: tuple[Issue, ...],
-        preparation: Preparation,
+        generation: LocalGeneration,
         executor: QueryExecutor,
     ) -> list[Connection]:
         settings = self._settings
@@ -222,21 +226,16 @@ class _Agent:
             model=model.info,
         )
         status = Status(slots=slots, accepting=True, model=model.info, issues=issues)
-        sequence_ids = map(SequenceId, count(1))
+        tickets = map(Ticket, count(1))
 
         def connect(url: str) -> Connection:
-            requests = Requests(
-                slots=self._slots,
-                writers=self._writers,
-                sequence_ids=sequence_ids,
-                piece=model.vocab.piece,
-            )
-            queries = Queries(sequence_ids)
+            requests = Requests(slots=self._slots, tickets=tickets)
+            queries = Queries(tickets)
             session = Session(hello=hello, status=status, requests=requests, queries=queries)
             return Connection(
                 url,
                 session,
-                preparation,
+                generation,
                 executor,
                 on_connected=lambda: self._ready(model),
                 on_change=self._slots_changed,
@@ -244,11 +243,9 @@ class _Agent:
 
         return [connect(url) for url in settings.balancer]
 
-    async def _hand_out_steps(self) -> None:
+    async def _hand_out_steps(self, generation: LocalGeneration) -> None:
         while True:
-            outputs = await self._steps.get()
-            for connection in self._connections:
-                connection.stepped(outputs)
+            generation.stepped(await self._steps.get())
             self._reporter.stir()
 
     async def _tell(self, lasting: tuple[Issue, ...]) -> None:

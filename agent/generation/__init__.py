@@ -1,7 +1,9 @@
-"""From a neutral request to neutral items: where chat and engine meet.
+"""The port between a balancer's link and what generates: a neutral request in, items out, cancel.
 
-Lives here: preparing a request (template, tokens, grammar, sampling) on threads of its own, and
-turning the engine's tokens into the items that a balancer gets.
+`port` is all that `link` knows. The local side puts chat and engine together: it prepares requests
+(template, tokens, grammar, sampling) on threads of its own, turns the engine's tokens into items,
+and answers queries. `active_requests` is its pure core and `local_generation` the shell. Whatever
+goes wrong for one request ends that request alone.
 May import: `chat` and `engine`; nothing of sockets.
-Comes in: `link` and the daemon.
+Comes in: `link` through the port, and the daemon.
 """

@@ -1,6 +1,7 @@
-"""Where requests are prepared and prompts stored, on a few threads; and the way to the worker.
+"""Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
-Called on the event loop's thread only, and replies there.
+Long texts have a thread of their own: they never delay the first token of short requests. Called
+on the event loop's thread only, and replies there.
 """
 
 import asyncio
@@ -8,48 +9,35 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
 
 from ...shared.errors import InternalError, RequestError
-from ...shared.inference import GenerateRequest, Notice
-from ..engine.prompt_store.prompt_store import Ignored, PromptStore
-from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sequence import NewSequence, SequenceId
+from ...shared.inference import GenerateRequest
+from ..engine.sequence import SequenceId
 from .prepared import Outcome
 from .preparer import Preparer
+from .text_length import is_long
 
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
-"""One long text must not hold up all the others; more would take the engine's cores."""
-
-
-class Worker(Protocol):
-    """What is needed of the engine's worker."""
-
-    def add(self, sequence: NewSequence) -> None: ...
-    def finish(self, sequence_id: SequenceId) -> None: ...
-    def drop(self, sequence_id: SequenceId) -> None: ...
+"""For short requests: more would take the engine's cores."""
 
 
 class Preparation:
-    """Preparation threads around `worker`. At most as many wait as requests hold slots."""
+    """Preparation threads. At most as many requests wait as hold slots."""
 
-    def __init__(
-        self, preparer: Preparer, worker: Worker, store: PromptStore | None = None
-    ) -> None:
-        """Without a `store` nothing may be saved, and the preparer says so to clients."""
+    def __init__(self, preparer: Preparer) -> None:
         self._preparer = preparer
-        self._worker = worker
-        self._store = store
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
+        self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="prepare-long")
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
     def prepare(
         self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
     ) -> None:
         """Prepare `request`; `reply` hears what became of it, unless it is abandoned."""
-        future = self._threads.submit(_outcome, self._preparer, request)
+        threads = self._long_thread if is_long(request) else self._threads
+        future = threads.submit(_outcome, self._preparer, request)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -58,28 +46,15 @@ class Preparation:
         if (future := self._preparations.pop(id, None)) is not None:
             future.cancel()
 
-    def run(self, sequence: NewSequence) -> None:
-        """Run `sequence`."""
-        self._worker.add(sequence)
-
-    def finish(self, id: SequenceId) -> None:
-        """End a sequence well."""
-        self._worker.finish(id)
-
-    def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
-        """Store `prompt` under `key`; `reply` hears when it is done, or why it is not."""
-        if self._store is None:
-            raise RuntimeError("a prompt came to be stored where there is no store")
-        future = self._threads.submit(_saved, self._store, key, prompt)
-        asyncio.wrap_future(future).add_done_callback(partial(_reply, reply))
-
-    def drop(self, id: SequenceId) -> None:
-        """Stop a sequence."""
-        self._worker.drop(id)
-
     def close(self) -> None:
-        """Begin no preparation any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Begin no preparation any more; blocks until those that run are done.
+
+        They use the model's vocabulary, which must not be freed before.
+        """
+        for threads in (self._threads, self._long_thread):
+            threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._long_thread):
+            threads.shutdown()
 
     def _finished(
         self, id: SequenceId, reply: Callable[[Outcome], None], future: asyncio.Future[Outcome]
@@ -97,17 +72,3 @@ def _outcome(preparer: Preparer, request: GenerateRequest) -> Outcome:
     except Exception:  # the boundary of preparation: everything is logged and the client answered
         logger.exception("a request could not be prepared")
         return InternalError("the agent failed to prepare the request; its log has the rest")
-
-
-def _saved(store: PromptStore, key: str, prompt: StoredPrompt) -> Notice | None:
-    try:
-        ignored = store.save(key, prompt)
-    except Exception:  # the boundary of storing: everything is logged and the client told
-        logger.exception("a prompt could not be stored")
-        ignored = Ignored("the agent failed to save the prompt; its log has the rest")
-    return None if ignored is None else ignored.notice
-
-
-def _reply(reply: Callable[[Notice | None], None], future: asyncio.Future[Notice | None]) -> None:
-    if not future.cancelled():
-        reply(future.result())

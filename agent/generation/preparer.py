@@ -48,6 +48,7 @@ class Preparer:
     ) -> None:
         """Raises `TemplateError` if the `template` given in place of the model's is broken."""
         self._vocab = model.vocab
+        self._longest_token = model.info.longest_token
         self._context_size = context_size
         self._store = store
         self._draw_seed = draw_seed
@@ -167,14 +168,25 @@ class Preparer:
         tokens = self._prompt_tokens(request, text)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
-        if len(tokens) >= self._context_size and request.n_discard is None:
-            raise PromptTooLong(
-                f"`{field}`: the prompt is {len(tokens)} tokens long; at most "
-                f"{self._context_size - 1} fit into this agent's context of "
-                f"{self._context_size}, which the answer shares",
-                field=field,
-            )
+        self._check_length(request, f"{len(tokens)}", len(tokens))
         return tokens
+
+    def _check_text(self, request: GenerateRequest, text: str) -> None:
+        """Refuse a text that cannot fit before it is tokenised, which takes long."""
+        if not self._longest_token:
+            return  # of some tokenisers nothing is known
+        num_tokens = len(text.encode(errors="replace")) // self._longest_token
+        self._check_length(request, f"at least {num_tokens}", num_tokens)
+
+    def _check_length(self, request: GenerateRequest, told: str, num_tokens: int) -> None:
+        if num_tokens < self._context_size or request.n_discard is not None:
+            return
+        field = "messages" if request.prompt is None else "prompt"
+        raise PromptTooLong(
+            f"`{field}`: the prompt is {told} tokens long; at most {self._context_size - 1} fit "
+            f"into this agent's context of {self._context_size}, which the answer shares",
+            field=field,
+        )
 
     def _text(self, request: GenerateRequest) -> str:
         if request.prompt is not None:
@@ -195,10 +207,14 @@ class Preparer:
         return prompt if isinstance(prompt, str) else ""
 
     def _prompt_tokens(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+        if isinstance(request.prompt, tuple):
+            self._check_length(request, f"{len(request.prompt)}", len(request.prompt))
         if request.suffix is not None:
+            self._check_text(request, text + request.suffix)
             return self._between(request.prompt or "", request.suffix)
         if isinstance(request.prompt, tuple):
             return self._given(request.prompt)
+        self._check_text(request, text)
         return self._tokens(text)
 
     def _given(self, tokens: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,43 +1,39 @@
 """Keeps one balancer connected: dials it, feeds its session, carries out what the session decides.
 
-All of it runs on the event loop's thread. People are told once when a balancer is away and once
-when it is back.
+All of it runs on the event loop's thread. The log says once when a balancer is away and once when
+it is back.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from websockets.exceptions import WebSocketException
 
 from ...shared.errors import RequestError
-from ...shared.inference import GenerateRequest, Notice
+from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import FromAgent, Issue, Statistics
-from ...shared.queries import Query, Result
-from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from ..generation.prepared import Outcome
+from ...shared.messages import FromAgent, Issue, Item, Statistics
+from ...shared.queries import Result
+from ..generation.port import Generation, Queries, Ticket
 from .backoff import Backoff
 from .decisions import (
-    Abandon,
+    CancelGeneration,
     Close,
-    Consult,
     Decision,
-    Dismiss,
-    Drop,
-    Finish,
+    DiscardGeneration,
+    FailGeneration,
     GiveUp,
     MarkConnected,
-    Prepare,
-    Run,
-    Save,
     Send,
+    StartGeneration,
+    StartQuery,
+    WithdrawQuery,
 )
 from .outbound import Outbound, dial
 from .session import Session
@@ -47,28 +43,6 @@ logger = logging.getLogger(__name__)
 PATH = "/api/v1/agent-socket"
 
 
-class Preparation(Protocol):
-    """Who prepares and runs what the session takes on; see `preparation.Preparation`."""
-
-    def prepare(
-        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None], /
-    ) -> None: ...
-    def abandon(self, id: SequenceId, /) -> None: ...
-    def run(self, sequence: NewSequence, /) -> None: ...
-    def finish(self, id: SequenceId, /) -> None: ...
-    def save(
-        self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None], /
-    ) -> None: ...
-    def drop(self, id: SequenceId, /) -> None: ...
-
-
-class QueryExecutor(Protocol):
-    """Who answers queries; see `query_executor.QueryExecutor`."""
-
-    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None], /) -> None: ...
-    def dismiss(self, id: SequenceId, /) -> None: ...
-
-
 class Connection:
     """Keeps `session` connected to the balancer at `url` (its management address)."""
 
@@ -76,8 +50,8 @@ class Connection:
         self,
         url: str,
         session: Session,
-        preparation: Preparation,
-        executor: QueryExecutor,
+        generation: Generation,
+        queries: Queries,
         *,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
@@ -85,11 +59,11 @@ class Connection:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`on_connected`: a balancer let the agent in; `on_change`: slots may have become free."""
+        """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now."""
         self._url = url
         self._session = session
-        self._preparation = preparation
-        self._executor = executor
+        self._generation = generation
+        self._queries = queries
         self._on_connected = on_connected
         self._on_change = on_change
         self._dial = dial
@@ -124,11 +98,16 @@ class Connection:
         self._outbound = outbound
         try:
             self._carry_out(self._session.connected(self._clock()))
-            await outbound.serve(self._take, self._heard)
+            await outbound.serve(self._take, self._heard, self._cannot_send)
         finally:
             self._carry_out(self._session.disconnected())
             self._outbound = None
         self._report_away("lost the balancer", outbound.why_closed)
+
+    def _cannot_send(self, id: RequestId) -> None:
+        """While the exception is handled. The balancer hears that the request failed."""
+        logger.exception("an answer cannot be sent", extra=context(request=id))
+        self._carry_out(self._session.unsendable(id))
 
     def _heard(self) -> None:
         self._session.heard(self._clock())
@@ -138,9 +117,11 @@ class Connection:
 
     # ---- what happens elsewhere in the agent
 
-    def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
-        """The engine made a step."""
-        self._carry_out(self._session.stepped(outputs, self._clock()))
+    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+        """See `generation.port.Listener`."""
+        self._carry_out(self._session.produced(items, released, self._clock()))
+        if released:
+            self._on_change()  # a save held its slot even if nobody waited for it any more
 
     def slots_changed(self) -> None:
         """A slot may have become free."""
@@ -170,18 +151,8 @@ class Connection:
         if self._outbound is None and self._task is not None:
             self._task.cancel()
 
-    def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
-        if isinstance(outcome, RequestError):
-            self._carry_out(self._session.preparation_failed(id, outcome, self._clock()))
-        else:
-            self._carry_out(self._session.prepared(id, outcome, self._clock()))
-
-    def _saved(self, id: SequenceId, failure: Notice | None) -> None:
-        self._carry_out(self._session.saved(id, failure, self._clock()))
-        self._on_change()  # it held a slot, even if nobody waits for it any more
-
-    def _answered(self, id: SequenceId, result: Result) -> None:
-        self._carry_out(self._session.answered(id, result, self._clock()))
+    def _answered(self, ticket: Ticket, result: Result) -> None:
+        self._carry_out(self._session.answered(ticket, result, self._clock()))
 
     def _tick(self) -> None:
         self._timer = None
@@ -202,22 +173,18 @@ class Connection:
                 self._put(message)
             case MarkConnected():
                 self._mark_connected()
-            case Prepare(id, request):
-                self._preparation.prepare(id, request, partial(self._prepared, id))
-            case Abandon(id):
-                self._preparation.abandon(id)
-            case Run(sequence):
-                self._preparation.run(sequence)
-            case Finish(id):
-                self._preparation.finish(id)
-            case Drop(id):
-                self._preparation.drop(id)
-            case Save(id, key, prompt):
-                self._preparation.save(key, prompt, partial(self._saved, id))
-            case Consult(id, query):
-                self._executor.consult(id, query, partial(self._answered, id))
-            case Dismiss(id):
-                self._executor.dismiss(id)
+            case StartGeneration(ticket, id, request):
+                self._generation.start(ticket, id, request, self)
+            case CancelGeneration(ticket):
+                self._generation.cancel(ticket)
+            case FailGeneration(ticket, error):
+                self._generation.fail(ticket, error)
+            case DiscardGeneration(ticket):
+                self._generation.discard(ticket)
+            case StartQuery(ticket, query):
+                self._queries.start(ticket, query, partial(self._answered, ticket))
+            case WithdrawQuery(ticket):
+                self._queries.withdraw(ticket)
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from ...shared.inference import GenerateRequest
+from ...shared.errors import RequestError
+from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import Heartbeat, Hello, Output, Reply, Statistics, Status
 from ...shared.queries import Query
-from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sequence import NewSequence, SequenceId
+from ..generation.port import Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,67 +18,53 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class MarkConnected:
-    """The balancer let the agent in: start over with short pauses, tell people."""
+    """The balancer let the agent in: start over with short pauses, log it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """Prepare this request, then report `prepared` or `preparation_failed` under the same id."""
+class StartGeneration:
+    """Answer this request; report what it produces under this ticket."""
 
-    id: SequenceId
+    ticket: Ticket
+    id: RequestId
     request: GenerateRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon:
-    """Nobody waits for this preparation any more; what it reports will be ignored."""
+class CancelGeneration:
+    """The balancer wants no more of it; its end still comes."""
 
-    id: SequenceId
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Hand this sequence to the engine."""
-
-    sequence: NewSequence
+    ticket: Ticket
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """Take this sequence out of the engine; what it still yields will be ignored."""
+class FailGeneration:
+    """End it with this error; its end still comes."""
 
-    id: SequenceId
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """Let the engine end this sequence well: the client has its answer, the state is wanted."""
-
-    id: SequenceId
+    ticket: Ticket
+    error: RequestError
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
-    """Store `prompt` under `key`, then report `saved` under the same id, whatever came of it."""
+class DiscardGeneration:
+    """Nobody hears of it any more; its release still comes."""
 
-    id: SequenceId
-    key: str
-    prompt: StoredPrompt
+    ticket: Ticket
 
 
 @dataclass(frozen=True, slots=True)
-class Consult:
-    """Have this query answered, then report `answered` under the same id."""
+class StartQuery:
+    """Answer this query, then report `answered` under the same ticket."""
 
-    id: SequenceId
+    ticket: Ticket
     query: Query
 
 
 @dataclass(frozen=True, slots=True)
-class Dismiss:
-    """Nobody waits for this query's answer any more; what is reported will be ignored."""
+class WithdrawQuery:
+    """Nobody waits for this query's result any more; what is reported will be ignored."""
 
-    id: SequenceId
+    ticket: Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +84,12 @@ class GiveUp:
 Decision = (
     Send
     | MarkConnected
-    | Prepare
-    | Abandon
-    | Run
-    | Finish
-    | Drop
-    | Save
-    | Consult
-    | Dismiss
+    | StartGeneration
+    | CancelGeneration
+    | FailGeneration
+    | DiscardGeneration
+    | StartQuery
+    | WithdrawQuery
     | Close
     | GiveUp
 )

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
 from ...shared.framing.unsent import limit_unsent
+from ...shared.inference import RequestId
 from ...shared.messages import FromAgent
 from .outgoing import AgentCodec
 
@@ -45,9 +46,10 @@ class Outbound:
     def __init__(self, socket: ClientConnection, close_grace: float) -> None:
         self._socket = socket
         self._close_grace = close_grace
-        self._queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec())
+        self._queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec(self._cannot_send))
         self._assembler = Assembler()
         self._has_work = asyncio.Event()
+        self._on_unsendable: Callable[[RequestId], None] | None = None
         self._why: str | None = None
 
     @property
@@ -75,15 +77,27 @@ class Outbound:
         # A peer that reads nothing would let neither the last frames nor the handshake through.
         asyncio.get_running_loop().call_later(self._close_grace, self._socket.transport.abort)
 
-    async def serve(self, take: Callable[[str | bytes], None], heard: Callable[[], None]) -> None:
+    async def serve(
+        self,
+        take: Callable[[str | bytes], None],
+        heard: Callable[[], None],
+        on_unsendable: Callable[[RequestId], None],
+    ) -> None:
         """Write what is put and hand every message to `take`, until the socket is closed.
 
-        `heard` is called for every piece that does not complete a message.
+        `heard` is called for every piece that does not complete a message. `on_unsendable` is
+        called, while the exception is handled, for a request whose items cannot be encoded; the
+        balancer gets an error in their place.
         """
+        self._on_unsendable = on_unsendable
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(self._write())
             await self._read(take, heard)
             writer.cancel()
+
+    def _cannot_send(self, id: RequestId) -> None:
+        if self._on_unsendable is not None:
+            self._on_unsendable(id)
 
     async def _read(self, take: Callable[[str | bytes], None], heard: Callable[[], None]) -> None:
         try:

@@ -1,6 +1,6 @@
 """What the frame queue to a balancer has to know of the agent's messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...shared.errors import EngineFailed, to_wire
 from ...shared.framing.frames import Topic
@@ -13,7 +13,13 @@ MOST_MERGED = 256
 
 
 class AgentCodec:
-    """The `Codec` of messages to a balancer. An `Output` may be about several requests."""
+    """The `Codec` of messages to a balancer. An `Output` may be about several requests.
+
+    `on_unsendable` hears of each request whose items cannot be sent, while that is handled.
+    """
+
+    def __init__(self, on_unsendable: Callable[[RequestId], None]) -> None:
+        self._on_unsendable = on_unsendable
 
     def encode(self, message: FromAgent) -> bytes:
         return encode_from_agent(message)
@@ -49,7 +55,9 @@ class AgentCodec:
         """The request or query ends with an error; its balancer and its neighbours go on."""
         error = EngineFailed(f"the agent cannot send the answer: {reason}")
         if isinstance(message, Output):
+            self._on_unsendable(message.items[0].id)
             return Output(items=(Refused(id=message.items[0].id, error=to_wire(error)),))
         if isinstance(message, Reply):
+            self._on_unsendable(message.id)
             return Reply(id=message.id, result=Declined(error=to_wire(error)))
         raise ValueError(f"`{message.type}` cannot be sent: {reason}")

@@ -9,20 +9,20 @@ from ...shared.errors import QueueFull, RequestError, to_wire
 from ...shared.inference import RequestId
 from ...shared.messages import Ask, Reply
 from ...shared.queries import Declined, Result
-from ..engine.sequence import SequenceId
-from .decisions import Consult, Dismiss
+from ..generation.port import Ticket
+from .decisions import StartQuery, WithdrawQuery
 
 MAX_QUERIES = 256
 """Most queries of one balancer at once; a balancer asks for far fewer."""
 
 
 class Queries:
-    """`numbers` are shared with the agent's other sessions."""
+    """`tickets` are shared with the agent's other sessions."""
 
-    def __init__(self, numbers: Iterator[SequenceId]) -> None:
-        self._numbers = numbers
-        self._names: dict[SequenceId, RequestId] = {}
-        self._open: dict[RequestId, SequenceId] = {}
+    def __init__(self, tickets: Iterator[Ticket]) -> None:
+        self._tickets = tickets
+        self._ids: dict[Ticket, RequestId] = {}
+        self._open: dict[RequestId, Ticket] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -30,44 +30,44 @@ class Queries:
     def __contains__(self, id: object) -> bool:
         return id in self._open
 
-    def ask(self, ask: Ask) -> Consult | Reply:
-        """A query that is not here yet."""
+    def accept(self, ask: Ask) -> StartQuery | Reply:
+        """A query that is not here yet: take it on, or decline it."""
         if len(self._open) >= MAX_QUERIES:
             return declined(ask.id, QueueFull(f"the agent answers {MAX_QUERIES} queries already"))
-        number = next(self._numbers)
-        self._open[ask.id] = number
-        self._names[number] = ask.id
-        return Consult(number, ask.query)
+        ticket = next(self._tickets)
+        self._open[ask.id] = ticket
+        self._ids[ticket] = ask.id
+        return StartQuery(ticket, ask.query)
 
-    def withdraw(self, id: RequestId) -> list[Dismiss]:
+    def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
         """Nobody waits for it any more."""
         if id not in self._open:
             return []
-        number = self._open.pop(id)
-        del self._names[number]
-        return [Dismiss(number)]
+        ticket = self._open.pop(id)
+        del self._ids[ticket]
+        return [WithdrawQuery(ticket)]
 
-    def answered(self, number: SequenceId, result: Result) -> list[Reply]:
-        """There is a result; nothing comes of one that nobody waits for."""
-        if (id := self._names.pop(number, None)) is None:
+    def answered(self, ticket: Ticket, result: Result) -> list[Reply]:
+        """There is a result; ignored when nobody waits for it."""
+        if (id := self._ids.pop(ticket, None)) is None:
             return []
         del self._open[id]
         return [Reply(id=id, result=result)]
 
-    def forget_all(self) -> list[Dismiss]:
+    def withdraw_all(self) -> list[WithdrawQuery]:
         """The balancer is gone."""
         return [each for id in list(self._open) for each in self.withdraw(id)]
 
     def fail_all(self, error: RequestError) -> list[Reply]:
-        """The ends of all of them; to be followed by `forget_all`."""
+        """The ends of all of them; to be followed by `withdraw_all`."""
         return [declined(id, error) for id in self._open]
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        if {number: id for id, number in self._open.items()} != self._names:
-            raise RuntimeError("queries and their numbers do not match")
+        if {ticket: id for id, ticket in self._open.items()} != self._ids:
+            raise RuntimeError("queries and their tickets do not match")
 
 
 def declined(id: RequestId, error: RequestError) -> Reply:
-    """There is no answer, and why."""
+    """The reply of a query that is not answered, and why."""
     return Reply(id=id, result=Declined(error=to_wire(error)))

@@ -1,12 +1,12 @@
-"""One balancer's session with this agent: messages and outcomes in, decisions out.
+"""One balancer's session with this agent: messages and results in, decisions out.
 
 Invariants: requests and queries are held on a live connection only, saves apart; after `Close` or
 `disconnected` the session is offline, with nothing held, until `connected`.
 
-Every method answers with what to do about the event, in order. A session outlives its connections.
+Every method returns what to do about the event, in order. A session outlives its connections.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal, assert_never
 
@@ -14,16 +14,18 @@ from pydantic import ValidationError
 
 from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
 from ...shared.heartbeat import HeartbeatMonitor
-from ...shared.inference import Notice, RequestId
+from ...shared.inference import RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,
     Ask,
+    Busy,
     Cancel,
     FromBalancer,
     Goodbye,
     Heartbeat,
     Hello,
     Issue,
+    Item,
     Output,
     Refused,
     Reject,
@@ -37,15 +39,16 @@ from ...shared.messages import (
 )
 from ...shared.queries import Result
 from ...shared.validation import invalid
-from ..engine.sequence import SequenceId, SequenceOutput
-from ..generation.prepared import Prepared
-from .active_request import Change
+from ..generation.port import Ticket
 from .decisions import Close, Decision, GiveUp, MarkConnected, Send
 from .queries import Queries, declined
 from .requests import Requests
 
 HANDSHAKE_TIMEOUT = 10.0
 """Longest wait for the answer to `Hello`, in seconds."""
+
+LAST_WORDS = 1.0
+"""Longest wait for the ends of requests that were told to fail, in seconds."""
 
 
 class Session:
@@ -63,6 +66,8 @@ class Session:
         self._state: Literal["offline", "greeting", "live"] = "offline"
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
+        self._failure: str | None = None
+        """Why nothing can go on, once that is so."""
 
     @property
     def is_live(self) -> bool:
@@ -91,7 +96,7 @@ class Session:
         """The connection is gone: drop what it asked for."""
         self._state = "offline"
         self._heartbeat = None
-        return [*self._requests.forget_all(), *self._queries.forget_all()]
+        return [*self._requests.discard_all(), *self._queries.withdraw_all()]
 
     def next_deadline(self) -> float | None:
         """When to call `tick`, at the latest."""
@@ -107,6 +112,8 @@ class Session:
         if self._heartbeat.is_lost(now):
             return self._leave(f"the balancer was silent for {self._heartbeat.timeout:g} s")
         if self._drain_deadline is not None and now >= self._drain_deadline:
+            if self._failure is not None:
+                return self._leave(self._failure)
             return self.fail(ShuttingDown("the agent stopped before the answer was complete"), now)
         self._heartbeat.look(now)
         return [self._send(Heartbeat(), now)] if self._heartbeat.is_due(now) else []
@@ -140,9 +147,9 @@ class Session:
             case Start():
                 return self._started(message, now)
             case Cancel(id=id, is_unsent=True) if id not in self._requests:
-                return self._answer(Change((_cancelled(id),)), now)
+                return [self._send(Output(items=(_cancelled(id),)), now)]
             case Cancel(id=id):
-                return self._answer(self._requests.cancel(id), now)
+                return [*self._requests.cancel(id)]
             case Ask():
                 return self._asked(message, now)
             case Withdraw(id=id):
@@ -176,15 +183,15 @@ class Session:
         if start.id in self._requests:
             return self._leave(f"the balancer started request {start.id} twice")
         is_leaving = self._drain_deadline is not None
-        take = self._requests.turn_away(start.id) if is_leaving else self._requests.start(start)
-        return self._answer(take, now)
+        taken = self._requests.turn_away(start.id) if is_leaving else self._requests.accept(start)
+        return [self._send(Output(items=(taken,)), now) if isinstance(taken, Busy) else taken]
 
     def _asked(self, ask: Ask, now: float) -> list[Decision]:
         if ask.id in self._queries:
             return self._leave(f"the balancer asked query {ask.id} twice")
         if self._drain_deadline is not None:
             return [self._send(declined(ask.id, ShuttingDown("the agent is shutting down")), now)]
-        taken = self._queries.ask(ask)
+        taken = self._queries.accept(ask)
         return [self._send(taken, now) if isinstance(taken, Reply) else taken]
 
     def heard(self, now: float) -> None:
@@ -194,26 +201,21 @@ class Session:
 
     # ---- what becomes of requests and queries
 
-    def prepared(self, id: SequenceId, prepared: Prepared, now: float) -> list[Decision]:
-        """A preparation succeeded; ignored when nobody waits for it."""
-        return self._answer(self._requests.prepared(id, prepared), now)
+    def produced(
+        self, items: tuple[Item, ...], released: Iterable[Ticket], now: float
+    ) -> list[Decision]:
+        """Requests gave `items`, and the slots of `released` tickets are free."""
+        self._requests.produced(items, released)
+        return self._settle([self._send(Output(items=items), now)]) if items else []
 
-    def preparation_failed(self, id: SequenceId, error: RequestError, now: float) -> list[Decision]:
-        """A preparation failed; ignored when nobody waits for it."""
-        return self._answer(self._requests.preparation_failed(id, error), now)
+    def unsendable(self, id: RequestId) -> list[Decision]:
+        """What this request gave could not be encoded, and the balancer heard that it failed."""
+        return self._settle([*self._requests.discard(id)])
 
-    def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
-        """The engine made a step; outputs of sequences that are not this session's are ignored."""
-        return self._answer(self._requests.stepped(outputs), now)
-
-    def saved(self, id: SequenceId, failure: Notice | None, now: float) -> list[Decision]:
-        """A save was written, or was not; whoever still waits for its end is told."""
-        return self._answer(self._requests.saved(id, failure), now)
-
-    def answered(self, id: SequenceId, result: Result, now: float) -> list[Decision]:
+    def answered(self, ticket: Ticket, result: Result, now: float) -> list[Decision]:
         """A query has its result; ignored when nobody waits for it."""
         replies: list[Decision] = [
-            self._send(reply, now) for reply in self._queries.answered(id, result)
+            self._send(reply, now) for reply in self._queries.answered(ticket, result)
         ]
         return self._settle(replies) if replies else []
 
@@ -244,13 +246,15 @@ class Session:
         return self._settle([self._send(self._status, now)])
 
     def fail(self, error: RequestError, now: float) -> list[Decision]:
-        """Nothing can go on: answer every request with `error` and leave."""
+        """Nothing can go on: answer everything with `error`, then leave."""
         if self.is_offline:
             return []
-        ends = self._requests.fail_all(error)
-        sends: list[Decision] = [self._send(Output(items=ends), now)] if ends else []
-        sends += [self._send(reply, now) for reply in self._queries.fail_all(error)]
-        return sends + self._leave(error.message)
+        self._failure = error.message
+        self._drain_deadline = now + LAST_WORDS
+        replies = [self._send(reply, now) for reply in self._queries.fail_all(error)]
+        return self._settle(
+            [*replies, *self._queries.withdraw_all(), *self._requests.fail_all(error)]
+        )
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
@@ -261,19 +265,15 @@ class Session:
         if (self._heartbeat is None) != self.is_offline:
             raise RuntimeError("a heartbeat monitor without a connection, or the other way round")
 
-    def _answer(self, change: Change, now: float) -> list[Decision]:
-        """Carry a change out; with the last answer, an agent that drains leaves."""
-        told = [self._send(Output(items=change.items), now)] if change.items else []
-        return self._settle([*told, *change.decisions]) if told or change.decisions else []
-
     @property
     def _is_awaited(self) -> bool:
         return self._requests.is_awaited or len(self._queries) > 0
 
     def _settle(self, decisions: list[Decision]) -> list[Decision]:
-        if self._drain_deadline is None or self._is_awaited:
+        """`decisions`; with the last answer, an agent that drains leaves."""
+        if self._drain_deadline is None or self._is_awaited or self.is_offline:
             return decisions
-        return decisions + self._leave("the agent is shutting down")
+        return decisions + self._leave(self._failure or "the agent is shutting down")
 
     def _leave(self, reason: str) -> list[Decision]:
         return [*self.disconnected(), Close(reason)]

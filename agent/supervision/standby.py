@@ -11,14 +11,11 @@ from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
-from ...shared.errors import ShuttingDown, to_wire
-from ...shared.inference import AgentId, GenerateRequest, Notice
+from ...shared.errors import RequestError, ShuttingDown, to_wire
+from ...shared.inference import AgentId, GenerateRequest, RequestId
 from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, ModelInfo, Status
 from ...shared.queries import Declined, Query, Result
-from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.prompt_store.writers import Writers
-from ..engine.sequence import NewSequence, SequenceId
-from ..generation.prepared import Outcome
+from ..generation.port import Listener, Ticket
 from ..link.connection import Connection
 from ..link.queries import Queries
 from ..link.requests import Requests
@@ -67,65 +64,48 @@ class Standby:
         self._connections, self._tasks = [], []
 
     def _connection(self, url: str, issues: tuple[Issue, ...]) -> Connection:
-        numbers = map(SequenceId, count(1))
-        requests = Requests(
-            slots=Slots(0),
-            writers=Writers(),
-            sequence_ids=numbers,
-            piece=_no_engine,
-        )
+        tickets = map(Ticket, count(1))
+        requests = Requests(slots=Slots(0), tickets=tickets)
         status = Status(slots=0, accepting=True, issues=issues)
         session = Session(
-            hello=self._hello, status=status, requests=requests, queries=Queries(numbers)
+            hello=self._hello, status=status, requests=requests, queries=Queries(tickets)
         )
         return Connection(
             url,
             session,
-            _NoPreparation(),
-            _NoQueryExecutor(),
+            _NoGeneration(),
+            _NoQueries(),
             on_connected=_nothing,
             on_change=_nothing,
         )
 
 
-class _NoPreparation:
-    """Without slots a session takes nothing on, so none of this is called."""
+class _NoGeneration:
+    """Without slots a session accepts no request, so nothing is ever started."""
 
-    def prepare(
-        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+    def start(
+        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener
     ) -> NoReturn:
-        _no_engine(id)
+        raise RuntimeError(f"request {id} came to an agent without slots")
 
-    def abandon(self, id: SequenceId) -> NoReturn:
-        _no_engine(id)
+    def cancel(self, ticket: Ticket) -> None:
+        """Nothing was started."""
 
-    def run(self, sequence: NewSequence) -> NoReturn:
-        _no_engine(sequence)
+    def fail(self, ticket: Ticket, error: RequestError) -> None:
+        """Nothing was started."""
 
-    def finish(self, id: SequenceId) -> NoReturn:
-        _no_engine(id)
-
-    def save(
-        self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]
-    ) -> NoReturn:
-        _no_engine(key)
-
-    def drop(self, id: SequenceId) -> NoReturn:
-        _no_engine(id)
+    def discard(self, ticket: Ticket) -> None:
+        """Nothing was started."""
 
 
-class _NoQueryExecutor:
+class _NoQueries:
     """Without a model there is nothing to answer from; a balancer that asks is declined."""
 
-    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None]) -> None:
+    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
         reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
 
-    def dismiss(self, id: SequenceId) -> None:
+    def withdraw(self, ticket: Ticket) -> None:
         """It was answered when it was asked."""
-
-
-def _no_engine(what: object) -> NoReturn:
-    raise RuntimeError(f"{what} came to an agent without slots")
 
 
 def _nothing() -> None:

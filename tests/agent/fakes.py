@@ -1,9 +1,10 @@
 """Stand-ins with behaviour: a vocabulary of bytes, a worker that the test steps, a balancer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -32,6 +33,8 @@ from arriero.shared.messages import (
     encode_from_balancer,
 )
 from tests.agent.link.sessions import welcome
+
+T = TypeVar("T")
 
 BOS, EOS = 256, 257
 BYTES_INFO = ModelInfo(
@@ -73,6 +76,28 @@ def byte_model(
     return LoadedModel(BYTES_INFO, ByteVocab(adds_bos=adds_bos), template)
 
 
+WAIT = 5.0
+"""Seconds: far above what anything waited for takes, far below a test's own limit."""
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    """What is awaited, which has to come within `WAIT`."""
+    return await asyncio.wait_for(awaitable, WAIT)
+
+
+async def ends_soon(task: "asyncio.Task[T]") -> None:
+    """Waits for the end of `task`, whatever it is."""
+    done, _ = await asyncio.wait([task], timeout=WAIT)
+    assert done, f"{task} goes on"
+
+
+class Expected(asyncio.Queue[T]):
+    """A queue from which everything comes soon."""
+
+    async def get(self) -> T:
+        return await soon(super().get())
+
+
 class FakeWorker:
     """Runs what it is given as the test says, step by step."""
 
@@ -84,9 +109,9 @@ class FakeWorker:
         self.on_crash: Callable[[BaseException], None] | None = None
         self.model = byte_model()
         self.error: Exception | None = None
-        self.added: asyncio.Queue[NewSequence] = asyncio.Queue()
-        self.finished: asyncio.Queue[SequenceId] = asyncio.Queue()
-        self.dropped: asyncio.Queue[SequenceId] = asyncio.Queue()
+        self.added: asyncio.Queue[NewSequence] = Expected()
+        self.finished: asyncio.Queue[SequenceId] = Expected()
+        self.dropped: asyncio.Queue[SequenceId] = Expected()
         self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
 
@@ -159,7 +184,7 @@ class Peer:
         return message
 
     async def _read(self) -> FromAgent:
-        return decode_from_agent(await self.socket.recv())
+        return decode_from_agent(await soon(self.socket.recv()))
 
     async def output(self) -> Output:
         message = await self.next()
@@ -180,7 +205,7 @@ class FakeBalancer:
     """Listens on loopback; each connection waits in `peers` for the test to take it."""
 
     def __init__(self) -> None:
-        self.peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.peers: asyncio.Queue[Peer] = Expected()
         self.paths: list[str] = []
         self._server: Server
 

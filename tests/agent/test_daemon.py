@@ -31,7 +31,15 @@ from arriero.shared.messages import (
 )
 from arriero.shared.queries import Embed, Embedded
 from tests.agent.engine.fake_embedding import FakeEmbedding
-from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, FakeWorker, byte_model
+from tests.agent.fakes import (
+    BYTES_INFO,
+    WELCOME,
+    FakeBalancer,
+    FakeWorker,
+    byte_model,
+    ends_soon,
+    soon,
+)
 
 MODEL = Path("m.gguf")
 
@@ -81,7 +89,7 @@ class Agent:
             yield task
         finally:
             self.shutdown.request("the test is over")
-            await asyncio.wait([task])
+            await ends_soon(task)
             assert self.worker.is_stopped
 
 
@@ -159,7 +167,7 @@ async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None
     agent.channel.report = lambda report: loaded.set_result(report)
     loaded: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
     async with agent.running():
-        assert await loaded == Loaded(model=BYTES_INFO)
+        assert await soon(loaded) == Loaded(model=BYTES_INFO)
         assert balancer.paths == []
         agent.shutdown.request("SIGTERM")
         agent.channel.issues.put_nowait(())
@@ -290,7 +298,7 @@ class TestItCannotStart:
         async with agent.running() as task:
             peer = await balancer.peers.get()
             await peer.say(Reject(reason="version 1 is too old", retry=False))
-            await asyncio.wait([task])
+            await ends_soon(task)
             error = task.exception()
         assert error is not None
         assert "version 1 is too old" in one_startup_error(error)
@@ -308,7 +316,7 @@ class TestShutdown:
             assert isinstance(status, Status) and not status.accepting
             agent.worker.say(sequence, "the end", is_last=True)
             assert isinstance((await peer.output()).items[-1], Ended)
-            await task
+            await soon(task)
 
     async def test_ends_the_rest_at_the_deadline(self, balancer: FakeBalancer) -> None:
         agent = Agent(balancer=(balancer.url,), drain_timeout=0.01)
@@ -321,7 +329,7 @@ class TestShutdown:
             [refused] = (await peer.output()).items
             assert isinstance(refused, Refused)
             assert refused.error.code == "shutting_down"
-            await task
+            await soon(task)
 
     async def test_without_a_balancer(self) -> None:
         async with FakeBalancer.open() as balancer:
@@ -329,7 +337,7 @@ class TestShutdown:
         agent = Agent(balancer=(url,))
         async with agent.running() as task:
             agent.shutdown.request("SIGTERM")
-            await task
+            await soon(task)
 
     async def test_while_the_model_is_loading(self, balancer: FakeBalancer) -> None:
         worker = SlowWorker(MODEL)
@@ -338,7 +346,7 @@ class TestShutdown:
             await asyncio.to_thread(worker.is_loading.wait)
             agent.shutdown.request("SIGTERM")
             worker.may_go_on.set()
-            await task
+            await soon(task)
         assert balancer.paths == []
 
 
@@ -358,7 +366,7 @@ class TestCrash:
                     [refused] = (await peer.output()).items
                     assert isinstance(refused, Refused)
                     assert refused.error.code == "engine_failed"
-                await asyncio.wait([task])
+                await ends_soon(task)
                 error = task.exception()
         assert error is not None
         assert "ValueError: out of order" in one_startup_error(error)
@@ -373,5 +381,5 @@ class TestCrash:
             assert isinstance(await peer.next(), Status)
             agent.worker.crash(ValueError("x"))
             assert isinstance((await peer.output()).items[0], Refused)
-            await asyncio.wait([task])
+            await ends_soon(task)
             assert isinstance(task.exception(), StartupError)

@@ -17,7 +17,7 @@ from arriero.agent.generation.prepared import Echo, Prepared, Reading
 from arriero.agent.generation.preparer import MIN_KEPT, Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
-from tests.agent.fakes import BOS, ByteVocab, byte_model
+from tests.agent.fakes import BOS, BYTES_INFO, ByteVocab, byte_model
 from tests.agent.saying import demo_model, fits
 
 MESSAGES = (ChatMessage(role="user", content="hi"),)
@@ -29,6 +29,20 @@ def make(template: str | None = "{{ messages[0].content }}", *, adds_bos: bool =
 
 def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
     return preparer.prepare(GenerateRequest(**fields)).prompt
+
+
+class WatchedVocab(ByteVocab):
+    """Keeps what it was asked to tokenise."""
+
+    fill_in = FillIn(300, 301, 302)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokenised: list[str] = []
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        self.tokenised.append(text)
+        return super().tokenize(text, add_special=add_special, parse_special=parse_special)
 
 
 class TestPrompt:
@@ -93,6 +107,31 @@ class TestPrompt:
         assert caught.value.field == field
         assert "16 tokens long" in caught.value.message
         assert "at most 15 fit into this agent's context of 16" in caught.value.message
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"prompt": "x" * 48},
+            {"prompt": "x" * 24, "suffix": "y" * 24},
+            {"messages": (ChatMessage(role="user", content="x" * 48),)},
+        ],
+    )
+    def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenised(
+        self, fields: dict[str, Any]
+    ) -> None:
+        vocab = WatchedVocab()
+        info = replace(BYTES_INFO, longest_token=3)
+        preparer = Preparer(replace(byte_model(), vocab=vocab, info=info), 16)
+        vocab.tokenised.clear()
+        with pytest.raises(PromptTooLong, match="at least 16 tokens long; at most 15 fit"):
+            prompt(preparer, **fields)
+        assert vocab.tokenised == []
+        prompt(preparer, **fields | {"n_discard": 4, "suffix": None})
+        assert vocab.tokenised != []
+
+    def test_too_many_token_ids_are_refused_before_they_are_looked_at(self) -> None:
+        with pytest.raises(PromptTooLong, match="16 tokens long"):
+            prompt(make(), prompt=(999,) * 16)
 
     def test_one_that_may_be_shifted_is_never_too_long(self) -> None:
         assert len(prompt(make(), prompt="x" * 30, n_discard=4)) == 31

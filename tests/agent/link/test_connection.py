@@ -1,26 +1,28 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.prompt_store.writers import Writers
-from arriero.agent.engine.sequence import SequenceOutput
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.generation.local_generation import LocalGeneration
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
+from arriero.agent.generation.prompt_saver import PromptSaver
+from arriero.agent.generation.query_executor import QueryExecutor
 from arriero.agent.generation.text_queries import TextQueries
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.outbound import Outbound, dial
-from arriero.agent.link.query_executor import QueryExecutor
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.messages import (
     Busy,
+    Called,
     Ended,
     Heartbeat,
     Output,
@@ -28,43 +30,63 @@ from arriero.shared.messages import (
     PromptRead,
     Refused,
     Reject,
+    Start,
     Status,
     decode_from_agent,
 )
-from tests.agent.fakes import BYTES_INFO, FakeBalancer, FakeWorker, byte_model
+from tests.agent.fakes import (
+    BYTES_INFO,
+    Expected,
+    FakeBalancer,
+    FakeWorker,
+    byte_model,
+    ends_soon,
+    soon,
+)
+from tests.agent.generation.outputs import a_store
 from tests.agent.link.sessions import HELLO, make_requests, make_session, numbers, welcome
 
 LOGGER = "arriero.agent.link.connection"
 
 
+class SlowSaver(PromptSaver):
+    """Its saves end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: asyncio.Queue[Callable[[Notice | None], None]] = Expected()
+
+    def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
+        self.begun.put_nowait(reply)
+
+
 class House:
     """The connections of one agent over one fake worker, without the daemon around them."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.slots = Slots(2)
-        self.writers = Writers()
         self.worker = FakeWorker(Path("m.gguf"))
-        self.worker.on_step = self.stepped
-        preparer = Preparer(byte_model(), 16)
-        self.preparation = Preparation(preparer, self.worker)
-        self.executor = QueryExecutor(TextQueries(byte_model().vocab, preparer), None)
-        self.numbers = numbers()
+        model = byte_model()
+        preparer = Preparer(model, 16, store=a_store(folder))
+        self.saver = SlowSaver()
+        self.generation = LocalGeneration(
+            Preparation(preparer), self.worker, self.saver, model.vocab.piece
+        )
+        self.worker.on_step = self.generation.stepped
+        self.executor = QueryExecutor(TextQueries(model.vocab, preparer), None)
+        self.tickets = numbers()
         self.connections: list[Connection] = []
-        self.welcomes: asyncio.Queue[str] = asyncio.Queue()
-        self.dials: asyncio.Queue[str] = asyncio.Queue()
+        self.welcomes: asyncio.Queue[str] = Expected()
+        self.dials: asyncio.Queue[str] = Expected()
 
     def connection(self, url: str) -> Connection:
-        requests = make_requests(
-            slots=self.slots,
-            writers=self.writers,
-            sequence_ids=self.numbers,
-            piece=byte_model().vocab.piece,
+        session = make_session(
+            make_requests(slots=self.slots, tickets=self.tickets), model=BYTES_INFO
         )
-        session = make_session(requests, model=BYTES_INFO)
         connection = Connection(
             url,
             session,
-            self.preparation,
+            self.generation,
             self.executor,
             on_connected=lambda: self.welcomes.put_nowait(url),
             on_change=self.slots_changed,
@@ -81,10 +103,6 @@ class House:
     async def several_dials(self) -> None:
         for _ in range(4):
             await self.dials.get()
-
-    def stepped(self, outputs: tuple[SequenceOutput, ...]) -> None:
-        for connection in self.connections:
-            connection.stepped(outputs)
 
     def slots_changed(self) -> None:
         for connection in self.connections:
@@ -107,10 +125,10 @@ async def balancer() -> AsyncIterator[FakeBalancer]:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House()
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    house = House(tmp_path)
     yield house
-    house.preparation.close()
+    house.generation.close()
     house.executor.close()
 
 
@@ -166,7 +184,7 @@ async def test_heartbeats_without_anything_else_to_say(
         await peer.next()
         await peer.say(welcome(interval=0.01, timeout=60.0))
         for _ in range(3):
-            assert decode_from_agent(await peer.socket.recv()) == Heartbeat()
+            assert decode_from_agent(await soon(peer.socket.recv())) == Heartbeat()
 
 
 async def test_a_silent_balancer_is_left_and_dialled_again(
@@ -176,7 +194,7 @@ async def test_a_silent_balancer_is_left_and_dialled_again(
         peer = await balancer.peers.get()
         await peer.next()
         await peer.say(welcome(interval=60.0, timeout=0.05))
-        await peer.socket.wait_closed()
+        await soon(peer.socket.wait_closed())
         assert peer.socket.close_reason == "the balancer was silent for 0.05 s"
         await balancer.peer()
 
@@ -202,7 +220,7 @@ async def test_junk_ends_the_connection_and_nothing_else(
     async with house.running(balancer.url):
         peer = await balancer.peer()
         await peer.socket.send('{"type": "shrug"}')
-        await peer.socket.wait_closed()
+        await soon(peer.socket.wait_closed())
         assert peer.socket.close_reason is not None
         assert peer.socket.close_reason.startswith("the balancer's frame: ")
         await balancer.peer()
@@ -231,7 +249,7 @@ async def test_a_rejection_for_good_ends_it(house: House, balancer: FakeBalancer
     peer = await balancer.peers.get()
     await peer.say(Reject(reason="version 1 is too old", retry=False))
     with pytest.raises(StartupError) as caught:
-        await run
+        await soon(run)
     assert str(caught.value) == (
         f"balancer {balancer.url} refuses this agent: version 1 is too old"
     )
@@ -254,8 +272,8 @@ class TestTheEnd:
         status = await peer.next()
         assert isinstance(status, Status)
         assert not status.accepting
-        await run
-        await peer.socket.wait_closed()
+        await soon(run)
+        await soon(peer.socket.wait_closed())
         assert peer.socket.close_code == 1000
 
     async def test_waits_for_what_runs(self, house: House, balancer: FakeBalancer) -> None:
@@ -271,7 +289,7 @@ class TestTheEnd:
         house.worker.say(sequence, "the end", is_last=True)
         _, piece, ended = (await peer.output()).items
         assert isinstance(piece, Piece) and isinstance(ended, Ended)
-        await run
+        await soon(run)
 
     async def test_comes_at_the_deadline(self, house: House, balancer: FakeBalancer) -> None:
         connection = house.connection(balancer.url)
@@ -284,7 +302,7 @@ class TestTheEnd:
         [refused] = (await peer.output()).items
         assert isinstance(refused, Refused)
         assert refused.error.code == "shutting_down"
-        await run
+        await soon(run)
         assert house.worker.dropped.get_nowait() == sequence.id
 
     async def test_does_not_wait_for_a_balancer_that_vanishes(
@@ -297,7 +315,7 @@ class TestTheEnd:
         await house.worker.added.get()
         connection.drain(30.0)
         peer.socket.transport.abort()
-        await run
+        await soon(run)
         assert balancer.peers.empty()
 
     async def test_of_one_that_never_reached_its_balancer(self, house: House) -> None:
@@ -307,12 +325,12 @@ class TestTheEnd:
         run = asyncio.create_task(connection.run())
         await house.several_dials()
         connection.drain(30.0)
-        await asyncio.wait([run])
+        await ends_soon(run)
 
     async def test_before_it_began(self, house: House, balancer: FakeBalancer) -> None:
         connection = house.connection(balancer.url)
         connection.drain(30.0)
-        await connection.run()
+        await soon(connection.run())
         assert balancer.paths == []
 
     async def test_of_a_failed_engine(self, house: House, balancer: FakeBalancer) -> None:
@@ -325,7 +343,7 @@ class TestTheEnd:
         [refused] = (await peer.output()).items
         assert isinstance(refused, Refused)
         assert refused.error.code == "engine_failed"
-        await run
+        await soon(run)
 
 
 async def test_two_balancers_share_the_slots(house: House) -> None:
@@ -352,3 +370,47 @@ async def test_two_balancers_share_the_slots(house: House) -> None:
         [piece] = (await two.output()).items
         assert isinstance(piece, Piece)
         assert piece.text == "hello"
+
+
+async def test_a_slot_that_a_save_has_freed_is_told_to_the_others(house: House) -> None:
+    """Even if the balancer whose request was saved has gone."""
+    house.slots.total = 1
+    saving = GenerateRequest(prompt="x", cache_key="k", save_cache=True)
+    async with FakeBalancer.open() as other, house.running(other.url):
+        waiting = await other.peer()
+        async with FakeBalancer.open() as balancer, house.running(balancer.url):
+            peer = await balancer.peer()
+            await peer.say(Start(id=RequestId("r"), request=saving))
+            sequence = await house.worker.added.get()
+            saved = StoredPrompt(sequence.prompt, b"state")
+            house.worker.say(sequence, "yes", is_last=True, saved=saved)
+            reply = await house.saver.begun.get()
+            await waiting.start("s")
+            assert (await waiting.output()).items == (Busy(id=RequestId("s")),)
+        assert house.slots.num_busy == 1
+        reply(None)
+        status = await waiting.next()
+        assert isinstance(status, Status) and status.accepting
+
+
+async def test_what_cannot_be_sent_ends_its_request_alone(
+    house: House, balancer: FakeBalancer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        await peer.start("r")
+        guilty = await house.worker.added.get()
+        await peer.start("s")
+        sequence = await house.worker.added.get()
+        [connection] = house.connections
+        connection.produced(
+            (Called(id=RequestId("r"), call_id="c", name="\ud800", arguments=""),), ()
+        )
+        [refused] = (await peer.output()).items
+        assert isinstance(refused, Refused)
+        assert (refused.id, refused.error.code) == ("r", "engine_failed")
+        assert await house.worker.dropped.get() == guilty.id
+        assert house.slots.num_busy == 1
+        house.worker.say(sequence, "on", is_last=True)
+        assert isinstance((await peer.output()).items[-1], Ended)
+    assert "surrogates not allowed" in caplog.text

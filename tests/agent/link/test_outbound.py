@@ -24,6 +24,10 @@ async def balancer() -> AsyncIterator[FakeBalancer]:
         yield balancer
 
 
+def never(id: RequestId) -> None:
+    raise AssertionError(f"{id} could not be sent")
+
+
 def nothing() -> None:
     """Nobody counts the pieces."""
 
@@ -46,7 +50,7 @@ async def test_frames_are_text_and_keep_their_order(balancer: FakeBalancer) -> N
         outbound.put(Statistics(num_running=number))
     outbound.close("done")
     await peer.socket.send("hello")
-    await outbound.serve(taken.append, nothing)
+    await outbound.serve(taken.append, nothing, never)
     frames = [frame async for frame in peer.socket]
     assert all(isinstance(frame, str) for frame in frames)
     assert list(map(decode_from_agent, frames)) == [
@@ -64,7 +68,7 @@ async def test_a_large_message_leaves_in_pieces_with_others_between(
     outbound.put(Heartbeat())
     outbound.put(output(1, "small"))
     outbound.close("done")
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     assembler = Assembler()
     texts = [
         assembler.take(frame) if isinstance(frame, bytes) else frame async for frame in peer.socket
@@ -81,7 +85,7 @@ async def test_pieces_arrive_as_one_message(balancer: FakeBalancer) -> None:
     for frame in (b"\0\0\0\1\0ab", "whole", b"\0\0\0\1\1cd"):
         await peer.socket.send(frame)
     await asyncio.gather(
-        outbound.serve(taken.append, lambda: heard.append(None)), peer.socket.close()
+        outbound.serve(taken.append, lambda: heard.append(None), never), peer.socket.close()
     )
     assert taken == ["whole", b"abcd"]
     assert len(heard) == 1
@@ -90,7 +94,7 @@ async def test_pieces_arrive_as_one_message(balancer: FakeBalancer) -> None:
 async def test_a_bad_piece_closes_the_connection(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     await peer.socket.send(b"\0")
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     assert outbound.why_closed.startswith("the balancer's frame: a piece has a header")
     await peer.socket.wait_closed()
     assert peer.socket.close_code == 1002
@@ -101,7 +105,7 @@ async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) 
     outbound.close("done")
     outbound.close("twice")
     outbound.put(Heartbeat())
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     assert [frame async for frame in peer.socket] == []
     assert outbound.why_closed == "done"
 
@@ -109,7 +113,7 @@ async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) 
 async def test_a_long_reason_is_cut_at_a_whole_character(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     outbound.close("é" * 100)
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     await peer.socket.wait_closed()
     assert peer.socket.close_reason == "é" * 61
 
@@ -117,7 +121,7 @@ async def test_a_long_reason_is_cut_at_a_whole_character(balancer: FakeBalancer)
 async def test_the_other_sides_reason_is_known(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     await asyncio.gather(
-        outbound.serve(lambda frame: None, nothing), peer.socket.close(reason="bye")
+        outbound.serve(lambda frame: None, nothing, never), peer.socket.close(reason="bye")
     )
     assert outbound.why_closed == "bye"
 
@@ -125,7 +129,7 @@ async def test_the_other_sides_reason_is_known(balancer: FakeBalancer) -> None:
 async def test_a_cut_line_ends_it(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     peer.socket.transport.abort()
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     assert outbound.why_closed == "the other side closed the socket"
 
 
@@ -139,7 +143,7 @@ async def test_a_peer_that_does_not_read_is_disconnected(balancer: FakeBalancer)
                 outbound.put(output(LARGE))
             await asyncio.to_thread(lambda: None)
 
-    await asyncio.gather(outbound.serve(lambda frame: None, nothing), flood())
+    await asyncio.gather(outbound.serve(lambda frame: None, nothing, never), flood())
     peer.socket.transport.abort()
 
 
@@ -150,7 +154,7 @@ async def test_a_peer_that_holds_up_the_close_is_cut_off(balancer: FakeBalancer)
     for _ in range(MAX_WAITING):
         outbound.put(output(LARGE))
     outbound.close("done")
-    await outbound.serve(lambda frame: None, nothing)
+    await outbound.serve(lambda frame: None, nothing, never)
     peer.socket.transport.abort()
 
 
@@ -162,7 +166,7 @@ async def test_frames_of_a_mistake_in_taking_are_not_swallowed(balancer: FakeBal
 
     await peer.socket.send("x")
     with pytest.raises(ExceptionGroup) as caught:
-        await outbound.serve(take, nothing)
+        await outbound.serve(take, nothing, never)
     assert caught.group_contains(ZeroDivisionError)
     peer.socket.transport.abort()
 
@@ -171,7 +175,7 @@ async def test_a_frame_over_the_limit_ends_it(balancer: FakeBalancer) -> None:
     outbound, peer = await pair(balancer)
     taken: list[str | bytes] = []
     sending = asyncio.create_task(peer.socket.send("x" * (MAX_FRAME_BYTES + 1)))
-    await outbound.serve(taken.append, nothing)
+    await outbound.serve(taken.append, nothing, never)
     await asyncio.gather(sending, return_exceptions=True)
     assert taken == []
     assert peer.socket.close_code == 1009

@@ -29,9 +29,10 @@ def output(*pieces: Piece) -> Output:
     return Output(items=pieces)
 
 
-def sent(*messages: FromAgent) -> list[FromAgent]:
-    """What arrives, in order."""
-    queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec())
+def sent(*messages: FromAgent, failed: list[RequestId] | None = None) -> list[FromAgent]:
+    """What arrives, in order. `failed` gets those that could not be sent."""
+    on_unsendable = [] if failed is None else failed
+    queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec(on_unsendable.append))
     for message in messages:
         queue.put(message)
     assembler = Assembler()
@@ -67,13 +68,18 @@ def test_a_large_reply_lets_others_pass() -> None:
 
 
 def test_a_reply_that_cannot_be_written_declines_the_query() -> None:
-    [reply] = sent(Reply(id=RequestId("q.0"), result=Detokenized(text="\ud800")))
+    failed: list[RequestId] = []
+    unsendable = Reply(id=RequestId("q.0"), result=Detokenized(text="\ud800"))
+    [reply] = sent(unsendable, failed=failed)
+    assert failed == ["q.0"]
     assert isinstance(reply, Reply) and isinstance(reply.result, Declined)
     assert reply.result.error.code == "engine_failed"
 
 
 def test_an_item_that_cannot_be_written_ends_its_request_alone() -> None:
-    refused, other = sent(output(piece("bad", "\ud800"), piece("good")))
+    failed: list[RequestId] = []
+    refused, other = sent(output(piece("bad", "\ud800"), piece("good")), failed=failed)
+    assert failed == ["bad"]
     assert isinstance(refused, Output)
     [item] = refused.items
     assert isinstance(item, Refused)

@@ -1,5 +1,5 @@
-from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.link.decisions import Consult, Dismiss
+from arriero.agent.generation.port import Ticket
+from arriero.agent.link.decisions import StartQuery, WithdrawQuery
 from arriero.agent.link.queries import MAX_QUERIES, Queries
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import RequestId
@@ -18,7 +18,7 @@ def ask(name: str = "q") -> Ask:
 
 def test_asked_and_answered() -> None:
     queries = Queries(numbers())
-    assert queries.ask(ask()) == Consult(ONE, QUERY)
+    assert queries.accept(ask()) == StartQuery(ONE, QUERY)
     assert Q in queries
     assert queries.answered(ONE, RESULT) == [Reply(id=Q, result=RESULT)]
     assert Q not in queries and len(queries) == 0
@@ -27,17 +27,17 @@ def test_asked_and_answered() -> None:
 
 def test_withdrawn_it_is_not_answered() -> None:
     queries = Queries(numbers())
-    queries.ask(ask())
-    assert queries.withdraw(Q) == [Dismiss(ONE)]
+    queries.accept(ask())
+    assert queries.withdraw(Q) == [WithdrawQuery(ONE)]
     assert queries.withdraw(Q) == []
     assert queries.answered(ONE, RESULT) == []
 
 
 def test_a_name_may_come_again_and_is_another_query() -> None:
     queries = Queries(numbers())
-    queries.ask(ask())
+    queries.accept(ask())
     queries.withdraw(Q)
-    assert queries.ask(ask()) == Consult(TWO, QUERY)
+    assert queries.accept(ask()) == StartQuery(TWO, QUERY)
     assert queries.answered(ONE, RESULT) == []
     assert queries.answered(TWO, RESULT) == [Reply(id=Q, result=RESULT)]
 
@@ -45,8 +45,8 @@ def test_a_name_may_come_again_and_is_another_query() -> None:
 def test_more_than_there_may_be_are_declined() -> None:
     queries = Queries(numbers())
     for number in range(MAX_QUERIES):
-        assert isinstance(queries.ask(ask(f"q{number}")), Consult)
-    reply = queries.ask(ask("late"))
+        assert isinstance(queries.accept(ask(f"q{number}")), StartQuery)
+    reply = queries.accept(ask("late"))
     assert isinstance(reply, Reply) and isinstance(reply.result, Declined)
     assert reply.result.error.code == "queue_full"
     assert len(queries) == MAX_QUERIES
@@ -54,11 +54,11 @@ def test_more_than_there_may_be_are_declined() -> None:
 
 def test_the_end_of_all() -> None:
     queries = Queries(numbers())
-    queries.ask(ask())
-    queries.ask(ask("r"))
+    queries.accept(ask())
+    queries.accept(ask("r"))
     error = EngineFailed("gone")
     assert queries.fail_all(error) == [
         Reply(id=RequestId(name), result=Declined(error=to_wire(error))) for name in "qr"
     ]
-    assert queries.forget_all() == [Dismiss(ONE), Dismiss(TWO)]
-    assert queries.answered(SequenceId(2), RESULT) == []
+    assert queries.withdraw_all() == [WithdrawQuery(ONE), WithdrawQuery(TWO)]
+    assert queries.answered(Ticket(2), RESULT) == []

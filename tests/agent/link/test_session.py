@@ -6,33 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.sequence import SequenceEnd, SequenceId
+from arriero.agent.generation.port import Ticket
 from arriero.agent.link.decisions import (
-    Abandon,
+    CancelGeneration,
     Close,
-    Consult,
     Decision,
-    Dismiss,
-    Drop,
+    DiscardGeneration,
+    FailGeneration,
     GiveUp,
     MarkConnected,
-    Prepare,
-    Run,
-    Save,
     Send,
+    StartGeneration,
+    StartQuery,
+    WithdrawQuery,
 )
-from arriero.agent.link.session import HANDSHAKE_TIMEOUT, Session
+from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
 from arriero.agent.link.slots import Slots
-from arriero.shared.errors import EngineFailed, InvalidRequest, ShuttingDown, to_wire
+from arriero.shared.errors import EngineFailed, ShuttingDown, to_wire
 from arriero.shared.heartbeat import SECOND_LOOK
-from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Ask,
     Busy,
     Cancel,
-    Ended,
     FromBalancer,
     Goodbye,
     Heartbeat,
@@ -51,19 +48,14 @@ from tests.agent.link.sessions import (
     ENDED,
     HELLO,
     ONE,
-    PREPARED,
     REQUEST,
-    SAVING,
-    STATS,
     STATUS,
     TWO,
     cancel,
-    gained,
     make_requests,
     make_session,
     numbers,
     piece,
-    prompt_read,
     start,
     welcome,
 )
@@ -71,18 +63,24 @@ from tests.agent.link.sessions import (
 WELCOME = welcome()
 
 
-def live(slots: Slots | None = None, sequence_ids: Iterator[SequenceId] | None = None) -> Session:
-    session = make_session(make_requests(slots=slots, sequence_ids=sequence_ids))
+def live(slots: Slots | None = None, tickets: Iterator[Ticket] | None = None) -> Session:
+    session = make_session(make_requests(slots=slots, tickets=tickets))
     session.connected(0.0)
     session.received(WELCOME, 0.0)
     return session
 
 
-def running(*, slots: Slots | None = None, request: GenerateRequest = REQUEST) -> Session:
+def running(*, slots: Slots | None = None) -> Session:
     session = live(slots)
-    session.received(start("r", request), 0.0)
-    session.prepared(ONE, PREPARED, 0.0)
+    session.received(start("r"), 0.0)
     return session
+
+
+def ended(name: str) -> Item:
+    return replace(ENDED, id=RequestId(name))
+
+
+STARTED = StartGeneration(ONE, RequestId("r"), REQUEST)
 
 
 def output(*items: Item) -> Send:
@@ -162,7 +160,7 @@ class TestGreeting:
     def test_a_second_welcome_is_an_error(self) -> None:
         session = running()
         assert session.received(WELCOME, 1.0) == [
-            Drop(ONE),
+            DiscardGeneration(ONE),
             Close("the balancer sent `welcome` twice"),
         ]
 
@@ -179,31 +177,30 @@ class TestGreeting:
 class TestRequests:
     def test_go_from_start_to_end_in_frames(self) -> None:
         session = live()
-        assert session.received(start("r"), 0.0) == [Prepare(ONE, REQUEST)]
-        assert isinstance(session.prepared(ONE, PREPARED, 0.0)[0], Run)
-        assert session.stepped([gained("a")], 0.1) == [output(piece("r", "a"))]
-        end = SequenceEnd("stop", STATS)
-        assert session.stepped([gained("", end=end)], 0.2) == [output(prompt_read("r"), ENDED)]
+        assert session.received(start("r"), 0.0) == [STARTED]
+        assert session.produced((piece("r", "a"),), (), 0.1) == [output(piece("r", "a"))]
+        assert session.produced((ENDED,), (ONE,), 0.2) == [output(ENDED)]
+        assert session.num_active == 0
 
-    def test_a_cancelled_one_is_answered_and_then_dropped(self) -> None:
+    def test_a_cancelled_one_ends_when_its_end_comes(self) -> None:
         session = running()
-        send, drop = session.received(cancel("r"), 0.2)
-        assert isinstance(send, Send) and drop == Drop(ONE)
+        assert session.received(cancel("r"), 0.2) == [CancelGeneration(ONE)]
+        assert session.num_active == 1
+        assert session.produced((ENDED,), (ONE,), 0.2) == [output(ENDED)]
         assert session.num_active == 0
 
     def test_a_live_id_that_is_started_again_ends_the_connection(self) -> None:
         session = running()
         assert session.received(start("r"), 0.1) == [
-            Drop(ONE),
+            DiscardGeneration(ONE),
             Close("the balancer started request r twice"),
         ]
 
-    def test_one_that_cannot_be_prepared_is_refused(self) -> None:
-        session = live()
-        session.received(start("r"), 0.0)
-        error = InvalidRequest("no")
-        refused = Refused(id=RequestId("r"), error=to_wire(error))
-        assert session.preparation_failed(ONE, error, 0.1) == [output(refused)]
+    def test_one_whose_items_cannot_be_sent_is_discarded(self) -> None:
+        session = running()
+        assert session.unsendable(RequestId("r")) == [DiscardGeneration(ONE)]
+        assert session.produced((), (ONE,), 0.1) == []
+        assert session.num_active == 0
 
 
 class TestPulse:
@@ -216,7 +213,7 @@ class TestPulse:
 
     def test_whatever_is_sent_counts(self) -> None:
         session = running()
-        session.stepped([gained("a")], 0.9)
+        session.produced((piece("r", "a"),), (), 0.9)
         assert session.tick(1.5) == []
 
     @pytest.mark.parametrize("message", [Heartbeat(), Goodbye(), cancel("x"), start("s")])
@@ -229,7 +226,10 @@ class TestPulse:
         session = running()
         assert session.tick(5.0) == [Send(Heartbeat())]
         late = 5.0 + SECOND_LOOK
-        assert session.tick(late) == [Drop(ONE), Close("the balancer was silent for 5 s")]
+        assert session.tick(late) == [
+            DiscardGeneration(ONE),
+            Close("the balancer was silent for 5 s"),
+        ]
         assert session.next_deadline() is None
 
 
@@ -238,14 +238,14 @@ class TestConnectionLost:
         slots = Slots(2)
         session = running(slots=slots)
         session.received(start("s"), 0.0)
-        assert session.disconnected() == [Drop(ONE), Abandon(TWO)]
+        assert session.disconnected() == [DiscardGeneration(ONE), DiscardGeneration(TWO)]
+        assert session.produced((), (ONE, TWO), 0.1) == []
         assert slots.num_busy == 0
         assert session.disconnected() == []
 
     def test_the_dead_stay_silent(self) -> None:
         session = running()
         session.disconnected()
-        assert session.stepped([gained("a")], 0.1) == []
         assert session.received(start("s"), 0.1) == []
         assert session.read(b"junk", 0.1) == []
         assert session.tick(99.0) == []
@@ -256,7 +256,7 @@ class TestConnectionLost:
         session.disconnected()
         assert session.connected(7.0) == [Send(HELLO)]
         assert session.received(WELCOME, 7.0) == [MarkConnected()]
-        assert session.received(start("r"), 7.0) == [Prepare(TWO, REQUEST)]
+        assert session.received(start("r"), 7.0) == [replace(STARTED, ticket=TWO)]
 
 
 class TestSharedSlots:
@@ -272,35 +272,20 @@ class TestSharedSlots:
         first.received(start("r"), 0.0)
         second.received(start("s"), 0.0)
         assert second.slots_changed(0.1) == []
-        first.received(cancel("r"), 0.2)
+        first.produced((ENDED,), (ONE,), 0.2)
         assert second.slots_changed(0.2) == [Send(STATUS)]
         assert second.slots_changed(0.3) == []
         assert first.slots_changed(0.3) == []
 
-    def test_sequences_have_different_ids(self) -> None:
+    def test_tickets_are_different(self) -> None:
         slots, ids = Slots(2), numbers()
         first, second = live(slots, ids), live(slots, ids)
-        assert first.received(start("r"), 0.0) == [Prepare(ONE, REQUEST)]
-        assert second.received(start("r"), 0.0) == [Prepare(TWO, REQUEST)]
+        assert first.received(start("r"), 0.0) == [STARTED]
+        assert second.received(start("r"), 0.0) == [replace(STARTED, ticket=TWO)]
 
 
 class TestSaving:
-    SAVED = StoredPrompt((1, 2, 3), b"state")
-
-    def saving(self, slots: Slots | None = None) -> Session:
-        session = running(slots=slots, request=SAVING)
-        end = SequenceEnd("stop", STATS, self.SAVED)
-        assert session.stepped([gained("a", end=end)], 1.0) == [
-            output(prompt_read("r"), piece("r", "a")),
-            Save(ONE, "k", self.SAVED),
-        ]
-        return session
-
-    def test_the_end_waits_for_it(self) -> None:
-        session = self.saving()
-        assert session.num_active == 1
-        assert session.saved(ONE, None, 2.0) == [output(ENDED)]
-        assert session.num_active == 0
+    """A request's end may come before its ticket is released."""
 
     def test_cancelling_what_was_never_sent_whole_is_answered(self) -> None:
         session = live()
@@ -311,39 +296,18 @@ class TestSaving:
         assert isinstance(refused, Refused)
         assert refused.error.code == "cancelled"
         session.received(start("r"), 0.2)
-        [send, _] = session.received(unsent, 0.3)
-        assert isinstance(send, Send) and isinstance(send.message, Output)
-        [ended] = send.message.items
-        assert isinstance(ended, Ended)
-
-    def test_cancelling_what_is_complete_changes_nothing(self) -> None:
-        session = self.saving()
-        assert session.received(cancel("r"), 1.5) == []
-        assert session.saved(ONE, None, 2.0) == [output(ENDED)]
+        assert session.received(unsent, 0.3) == [CancelGeneration(ONE)]
 
     def test_goes_on_without_its_connection_and_holds_its_slot(self) -> None:
         slots = Slots(2)
-        session = self.saving(slots)
-        assert session.disconnected() == []
+        session = running(slots=slots)
+        assert session.disconnected() == [DiscardGeneration(ONE)]
         session.connected(2.0)
         session.received(WELCOME, 2.0)
         session.received(start("r"), 2.0)
         assert slots.num_free == 0
-        assert session.saved(ONE, None, 3.0) == [], "another request goes by that name now"
+        assert session.produced((), (ONE,), 3.0) == [], "another request goes by that name now"
         assert (slots.num_free, session.num_active) == (1, 1)
-
-    def test_at_the_deadline_a_complete_answer_ends_well(self) -> None:
-        session = self.saving()
-        session.drain(1.0, 1.5)
-        send, *rest = session.tick(1.5)
-        assert send == output(ENDED)
-        assert isinstance(rest[0], Close)
-        assert session.saved(ONE, None, 2.0) == []
-
-    def test_the_drain_waits_for_it(self) -> None:
-        session = self.saving()
-        session.drain(1.0, 31.0)
-        assert isinstance(session.saved(ONE, None, 2.0)[-1], Close)
 
 
 class TestDrain:
@@ -357,38 +321,38 @@ class TestDrain:
         session = running()
         assert session.drain(1.0, 31.0) == [self.NOT_ACCEPTING]
         assert session.received(start("s"), 1.1) == [output(Busy(id=RequestId("s")))]
-        assert session.stepped([gained("a")], 1.2) == [output(piece("r", "a"))]
-        _, leave = session.stepped([gained("", end=SequenceEnd("stop", STATS))], 1.3)
-        assert leave == self.LEAVE
+        assert session.produced((piece("r", "a"),), (), 1.2) == [output(piece("r", "a"))]
+        assert session.produced((ENDED,), (ONE,), 1.3) == [output(ENDED), self.LEAVE]
         assert session.is_offline
 
-    def test_whatever_ends_the_last_request_lets_it_leave(self) -> None:
-        cancelled = running()
-        cancelled.drain(1.0, 31.0)
-        assert cancelled.received(cancel("r"), 1.1)[-1] == self.LEAVE
-        refused = live()
-        refused.received(start("r"), 0.0)
-        refused.drain(1.0, 31.0)
-        assert refused.preparation_failed(ONE, InvalidRequest("no"), 1.1)[-1] == self.LEAVE
-
-    def test_what_is_being_prepared_still_runs(self) -> None:
-        session = live()
-        session.received(start("r"), 0.0)
+    def test_the_last_one_discarded_lets_it_leave(self) -> None:
+        session = running()
         session.drain(1.0, 31.0)
-        assert isinstance(session.prepared(ONE, PREPARED, 0.0)[0], Run)
+        assert session.unsendable(RequestId("r")) == [DiscardGeneration(ONE), self.LEAVE]
 
     def test_the_rest_ends_at_the_deadline(self) -> None:
         session = running()
         session.received(start("s"), 0.0)
         session.drain(1.0, 1.5)
         assert session.next_deadline() == 1.5
-        send, *rest = session.tick(1.5)
-        error = to_wire(ShuttingDown("the agent stopped before the answer was complete"))
-        assert send == output(
-            Refused(id=RequestId("r"), error=error), Refused(id=RequestId("s"), error=error)
-        )
-        assert rest[:2] == [Drop(ONE), Abandon(TWO)]
-        assert isinstance(rest[2], Close)
+        error = ShuttingDown("the agent stopped before the answer was complete")
+        assert session.tick(1.5) == [FailGeneration(ONE, error), FailGeneration(TWO, error)]
+        assert session.produced((ENDED,), (ONE,), 1.5) == [output(ENDED)]
+        assert session.produced((ended("s"),), (TWO,), 1.5) == [
+            output(ended("s")),
+            Close("the agent stopped before the answer was complete"),
+        ]
+
+    def test_ends_that_do_not_come_are_not_waited_for(self) -> None:
+        session = running()
+        session.drain(1.0, 1.5)
+        session.tick(1.5)
+        session.tick(2.0)
+        assert session.next_deadline() == 1.5 + LAST_WORDS
+        assert session.tick(1.5 + LAST_WORDS) == [
+            DiscardGeneration(ONE),
+            Close("the agent stopped before the answer was complete"),
+        ]
 
     def test_without_a_connection_there_is_nothing_to_say(self) -> None:
         session = make_session()
@@ -403,43 +367,48 @@ class TestDrain:
 def test_a_failed_engine_ends_everything() -> None:
     session = running()
     error = EngineFailed("the engine stopped")
-    assert session.fail(error, 0.1) == [
-        output(Refused(id=RequestId("r"), error=to_wire(error))),
-        Drop(ONE),
+    assert session.fail(error, 0.1) == [FailGeneration(ONE, error)]
+    refused = Refused(id=RequestId("r"), error=to_wire(error))
+    assert session.produced((refused,), (ONE,), 0.1) == [
+        output(refused),
         Close("the engine stopped"),
     ]
 
 
+def test_a_failed_engine_with_nothing_to_end_leaves_at_once() -> None:
+    assert live().fail(EngineFailed("gone"), 0.1) == [Close("gone")]
+
+
 class TestQueries:
     ASK = Ask(id=RequestId("q"), query=Tokenize(text="x"))
-    NUMBER = SequenceId(101)
+    TICKET = Ticket(101)
     REPLY = Reply(id=RequestId("q"), result=Tokenized(tokens=(1,)))
 
     def asked(self) -> Session:
         session = live(Slots(1))
-        assert session.received(self.ASK, 0.0) == [Consult(self.NUMBER, self.ASK.query)]
+        assert session.received(self.ASK, 0.0) == [StartQuery(self.TICKET, self.ASK.query)]
         return session
 
     def test_are_answered_without_a_slot(self) -> None:
         session = self.asked()
-        assert isinstance(session.received(start("r"), 0.1)[0], Prepare)
-        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == [Send(self.REPLY)]
+        assert session.received(start("r"), 0.1) == [STARTED]
+        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == [Send(self.REPLY)]
         assert session.next_deadline() == 1.2, "it spares a heartbeat"
 
     def test_may_be_withdrawn(self) -> None:
         session = self.asked()
-        assert session.received(Withdraw(id=self.ASK.id), 0.1) == [Dismiss(self.NUMBER)]
+        assert session.received(Withdraw(id=self.ASK.id), 0.1) == [WithdrawQuery(self.TICKET)]
         assert session.received(Withdraw(id=self.ASK.id), 0.1) == []
-        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == []
+        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == []
 
     def test_go_with_their_connection(self) -> None:
         session = self.asked()
-        assert session.disconnected() == [Dismiss(self.NUMBER)]
-        assert session.answered(self.NUMBER, self.REPLY.result, 0.2) == []
+        assert session.disconnected() == [WithdrawQuery(self.TICKET)]
+        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == []
 
     def test_one_that_is_asked_again_ends_the_connection(self) -> None:
-        dismiss, close = self.asked().received(self.ASK, 0.1)
-        assert dismiss == Dismiss(self.NUMBER)
+        withdraw, close = self.asked().received(self.ASK, 0.1)
+        assert withdraw == WithdrawQuery(self.TICKET)
         assert close == Close("the balancer asked query q twice")
 
     def test_an_agent_that_drains_answers_what_it_has_and_takes_no_more(self) -> None:
@@ -449,7 +418,7 @@ class TestQueries:
         assert isinstance(send, Send) and isinstance(send.message, Reply)
         assert isinstance(send.message.result, Declined)
         assert send.message.result.error.code == "shutting_down"
-        assert session.answered(self.NUMBER, self.REPLY.result, 1.2) == [
+        assert session.answered(self.TICKET, self.REPLY.result, 1.2) == [
             Send(self.REPLY),
             TestDrain.LEAVE,
         ]
@@ -460,14 +429,14 @@ class TestQueries:
         assert session.received(Withdraw(id=self.ASK.id), 1.1)[-1] == TestDrain.LEAVE
 
     def test_a_failed_engine_declines_them(self) -> None:
-        send, dismiss, close = self.asked().fail(EngineFailed("gone"), 0.1)
+        send, withdraw, close = self.asked().fail(EngineFailed("gone"), 0.1)
         assert isinstance(send, Send) and isinstance(send.message, Reply)
-        assert dismiss == Dismiss(self.NUMBER) and isinstance(close, Close)
+        assert withdraw == WithdrawQuery(self.TICKET) and isinstance(close, Close)
 
 
 class TestFrames:
     def test_are_messages(self) -> None:
-        assert live().read(encode_from_balancer(start("r")), 0.0) == [Prepare(ONE, REQUEST)]
+        assert live().read(encode_from_balancer(start("r")), 0.0) == [STARTED]
 
     @pytest.mark.parametrize(
         ("frame", "finding"),
@@ -482,8 +451,8 @@ class TestFrames:
     )
     def test_that_are_none_end_the_connection(self, frame: bytes | str, finding: str) -> None:
         session = running()
-        drop, close = session.read(frame, 0.1)
-        assert drop == Drop(ONE)
+        discard, close = session.read(frame, 0.1)
+        assert discard == DiscardGeneration(ONE)
         assert isinstance(close, Close)
         assert close.reason.startswith("the balancer's frame: ")
         assert finding in close.reason

@@ -1,8 +1,7 @@
 """Two balancers over one agent's slots, doing whatever they like in any order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,30 +12,24 @@ from hypothesis.stateful import (
     rule,
 )
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.prompt_store.writers import Writers
-from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.prepared import Prepared
+from arriero.agent.generation.port import Ticket
 from arriero.agent.link.decisions import (
-    Abandon,
+    CancelGeneration,
     Close,
-    Consult,
     Decision,
-    Dismiss,
-    Drop,
-    Finish,
+    DiscardGeneration,
+    FailGeneration,
     GiveUp,
     MarkConnected,
-    Prepare,
-    Run,
-    Save,
     Send,
+    StartGeneration,
+    StartQuery,
+    WithdrawQuery,
 )
 from arriero.agent.link.slots import Slots
-from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.errors import EngineFailed, InternalError, to_wire
 from arriero.shared.heartbeat import SECOND_LOOK
-from arriero.shared.inference import GenerateRequest, Notice, RequestId
+from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Ask,
     Busy,
@@ -46,9 +39,7 @@ from arriero.shared.messages import (
     Goodbye,
     Heartbeat,
     Item,
-    Noticed,
     Output,
-    Piece,
     Refused,
     Reply,
     Start,
@@ -56,76 +47,53 @@ from arriero.shared.messages import (
     Withdraw,
 )
 from arriero.shared.queries import Tokenize, Tokenized
-from tests.agent.link.sessions import make_requests, make_session, numbers, welcome
+from tests.agent.link.sessions import (
+    ENDED,
+    make_requests,
+    make_session,
+    numbers,
+    piece,
+    welcome,
+)
 
 NUM_SLOTS = 3
 TIMEOUT = 3.0
 DRAIN_TIMEOUT = 1.0
-STOP = "!"
-TEXTS = ("a", "b", STOP)
-REASONS: list[Literal["stop", "length"] | EngineFailed | None] = [
-    *(None, None, "stop", "length", EngineFailed("x"))
-]
 NAMES = st.sampled_from([RequestId(name) for name in "pqrstu"])
-PREPARED = Prepared(
-    prompt=(1, 2),
-    sampling=Sampling(seed=1),
-    max_tokens=None,
-    stop=(STOP,),
-    notices=(Notice("prompt_cache", "torn"),),
-)
-KEYS = ("k", "l")
-NOT_SAVED = Notice("prompt_cache", "disk full")
-SAVED = StoredPrompt((1, 2), b"state")
 QUERY = Tokenize(text="x")
 RESULT = Tokenized(tokens=(1,))
 
 
 @dataclass
-class QueryLifecycle:
-    """A request as its balancer knows it: not answered yet. `key`: it is to be saved."""
+class Generated:
+    """One request as the generation knows it."""
 
-    key: str | None = None
-    sequence: SequenceId | None = None
-    tokens: list[int] = field(default_factory=list)
-    text: str = ""
+    name: RequestId
+    is_complete: bool = False
+    """Its end waits for a save."""
+    is_heard: bool = True
+    """Whether it has items to give: neither ended nor discarded."""
 
 
 class Balancer:
     """One balancer's view, and the shell of its session: checks every decision it carries out."""
 
     def __init__(
-        self,
-        slots: Slots,
-        writers: Writers,
-        sequence_ids: Iterator[SequenceId],
-        query_numbers: Iterator[SequenceId],
-        given: dict[SequenceId, list[int]],
+        self, slots: Slots, tickets: Iterator[Ticket], query_tickets: Iterator[Ticket]
     ) -> None:
         self.slots = slots
-        self.given = given  # all tokens the engine ever yielded, by sequence
         self.session = make_session(
-            make_requests(
-                slots=slots,
-                writers=writers,
-                sequence_ids=sequence_ids,
-                piece=lambda token: TEXTS[token].encode(),
-            ),
-            query_numbers=query_numbers,
+            make_requests(slots=slots, tickets=tickets), query_tickets=query_tickets
         )
-        self.open: dict[RequestId, QueryLifecycle] = {}
-        self.preparing: set[SequenceId] = set()
-        self.running: set[SequenceId] = set()
-        self.finishing: set[SequenceId] = set()  # of those that run
-        self.saving: dict[SequenceId, str] = {}
-        self.orphans: dict[SequenceId, str] = {}  # of those, what nobody waits for any more
+        self.now = 0.0
+        self.open: dict[RequestId, str] = {}  # what it heard of each
+        self.generated: dict[Ticket, Generated] = {}
         self.asked: set[RequestId] = set()
-        self.consulted: set[SequenceId] = set()
+        self.queries: set[Ticket] = set()
         self.is_connected = False
         self.drained_at: float | None = None
         self.heard_at = 0.0
         self.doubted_at: float | None = None
-        self.unanswered: set[RequestId] = set()  # of the last connection that was lost
 
     def is_over(self, now: float) -> bool:
         """Whether its connection ends now, at the latest."""
@@ -139,16 +107,6 @@ class Balancer:
     def is_looked_at(self, now: float) -> None:
         if self.doubted_at is None and now >= self.heard_at + TIMEOUT:
             self.doubted_at = now
-
-    @property
-    def keys(self) -> set[str]:
-        """Those that its requests are going to save, or are saving."""
-        asked = {asked.key for asked in self.open.values() if asked.sequence and asked.key}
-        return asked | set(self.orphans.values())
-
-    def keyed(self, id: SequenceId) -> str | None:
-        """Under which key the sequence is to be saved."""
-        return next((one.key for one in self.open.values() if one.sequence == id), None)
 
     def carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
@@ -166,69 +124,78 @@ class Balancer:
                     self.asked.remove(message.id)
             case MarkConnected():
                 assert self.session.is_live
-            case Prepare(id, _):
-                assert id not in self.preparing and id not in self.running
-                self.preparing.add(id)
-                [asked] = [asked for asked in self.open.values() if asked.sequence is None]
-                asked.sequence = id
-            case Abandon(id):
-                self.preparing.remove(id)
-            case Run(sequence):
-                self.preparing.remove(sequence.id)
-                self.running.add(sequence.id)
-                assert sequence.save_as == self.keyed(sequence.id)
-            case Finish(id):
-                assert id in self.running - self.finishing and self.keyed(id)
-                self.finishing.add(id)
-            case Drop(id):
-                self.running.remove(id)
-                self.finishing.discard(id)
-            case Save(id, key, prompt):
-                assert id not in self.running and id not in self.saving
-                assert (key, prompt) == (self.keyed(id), SAVED)
-                self.saving[id] = key
-            case Consult(id, query):
-                assert query == QUERY and id not in self.consulted
-                self.consulted.add(id)
-            case Dismiss(id):
-                self.consulted.remove(id)
+            case StartGeneration(ticket, id, _):
+                assert ticket not in self.generated
+                self.generated[ticket] = Generated(id)
+            case CancelGeneration(ticket):
+                if not self.generated[ticket].is_complete:
+                    self.end(ticket)
+            case FailGeneration(ticket, error):
+                self.fail(ticket, error)
+            case DiscardGeneration(ticket):
+                self.discard(ticket)
+            case StartQuery(ticket, query):
+                assert query == QUERY and ticket not in self.queries
+                self.queries.add(ticket)
+            case WithdrawQuery(ticket):
+                self.queries.remove(ticket)
             case Close() | GiveUp():
                 self.lose()
 
     def _hear(self, item: Item) -> None:
-        asked = self.open[item.id]  # nothing comes for what was not asked, or is over
+        heard = self.open[item.id]  # nothing comes for what was not asked, or is over
         match item:
-            case Piece(text=text, tokens=tokens):
-                asked.text += text
-                asked.tokens += tokens
-            case Ended(usage=usage, finish_reason=reason):
-                self._check_answer(asked, reason)
-                assert usage.completion_tokens == len(asked.tokens)
+            case Ended() | Refused():
                 del self.open[item.id]
-            case Refused():
-                del self.open[item.id]
-            case Noticed():
-                assert asked.sequence is not None
             case Busy():
-                assert asked == QueryLifecycle(asked.key)
+                assert not heard
                 assert self.drained_at is not None or self.slots.num_free == 0
                 del self.open[item.id]
-
-    def _check_answer(self, asked: QueryLifecycle, reason: str) -> None:
-        given = self.given.get(asked.sequence, []) if asked.sequence else []
-        stop = TEXTS.index(STOP)
-        taken = given[: given.index(stop) + 1] if stop in given else given
-        assert asked.tokens == taken
-        assert asked.text == "".join(TEXTS[token] for token in taken).removesuffix(STOP)
-        assert reason == "stop" or stop not in taken
+            case _:
+                self.open[item.id] += "x"
 
     def lose(self) -> None:
         """The connection is over, so what was asked on it will never be answered."""
         self.is_connected = False
-        self.unanswered = set(self.open)
-        self.orphans = dict(self.saving)
         self.open.clear()
         self.asked.clear()
+
+    # ---- the generation
+
+    def produce(self, items: tuple[Item, ...], *released: Ticket) -> None:
+        for ticket in released:
+            del self.generated[ticket]
+        self.carry_out(self.session.produced(items, released, self.now))
+
+    def end(self, ticket: Ticket, error: InternalError | EngineFailed | None = None) -> None:
+        name = self.generated[ticket].name
+        refused = Refused(id=name, error=to_wire(error)) if error else None
+        self.produce((refused or replace(ENDED, id=name),), ticket)
+
+    def fail(self, ticket: Ticket, error: object) -> None:
+        generated = self.generated[ticket]
+        assert generated.is_heard
+        if generated.is_complete:  # its save goes on
+            generated.is_heard = False
+            self.produce(
+                (
+                    Ended(
+                        id=generated.name,
+                        finish_reason="stop",
+                        usage=ENDED.usage,
+                        rates=ENDED.rates,
+                    ),
+                )
+            )
+        else:
+            self.end(ticket, EngineFailed(str(error)))
+
+    def discard(self, ticket: Ticket) -> None:
+        generated = self.generated[ticket]
+        assert generated.is_heard
+        generated.is_heard = False
+        if not generated.is_complete:
+            self.produce((), ticket)
 
 
 class Machine(RuleBasedStateMachine):
@@ -236,13 +203,8 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = 0.0
         self.slots = Slots(NUM_SLOTS)
-        self.writers = Writers()
-        ids, query_numbers = numbers(), numbers()
-        self.given: dict[SequenceId, list[int]] = {}
-        self.balancers = [
-            Balancer(self.slots, self.writers, ids, query_numbers, self.given) for _ in range(2)
-        ]
-        self.past: list[SequenceId] = [SequenceId(999)]
+        tickets, query_tickets = numbers(), numbers()
+        self.balancers = [Balancer(self.slots, tickets, query_tickets) for _ in range(2)]
 
     def say(self, which: int, message: FromBalancer) -> None:
         balancer = self.balancers[which]
@@ -259,22 +221,22 @@ class Machine(RuleBasedStateMachine):
                 balancer.carry_out(balancer.session.connected(self.now))
                 self.say(which, welcome(timeout=TIMEOUT))
 
-    @rule(which=st.integers(0, 1), name=NAMES, key=st.none() | st.sampled_from(KEYS))
-    def start(self, which: int, name: RequestId, key: str | None) -> None:
+    @rule(which=st.integers(0, 1), name=NAMES)
+    def start(self, which: int, name: RequestId) -> None:
         balancer = self.balancers[which]
         if balancer.is_connected and name not in balancer.open:
-            taken = {key for each in self.balancers for key in each.keys}
             can_start = self.slots.num_free and balancer.drained_at is None
-            request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
-            balancer.open[name] = QueryLifecycle(key)
-            self.say(which, Start(id=name, request=request))
-            assert (name in balancer.open) == bool(can_start and key not in taken)
+            balancer.open[name] = ""
+            self.say(which, Start(id=name, request=GenerateRequest(prompt="x")))
+            assert (name in balancer.open) == bool(can_start)
 
     @rule(which=st.integers(0, 1), name=NAMES)
     def cancel(self, which: int, name: RequestId) -> None:
         balancer = self.balancers[which]
-        asked = balancer.open.get(name, QueryLifecycle())
-        is_complete = asked.sequence in balancer.finishing or asked.sequence in balancer.saving
+        is_complete = any(
+            each.name == name and each.is_complete and each.is_heard
+            for each in balancer.generated.values()
+        )
         self.say(which, Cancel(id=name))
         assert (name in balancer.open) == is_complete
 
@@ -294,88 +256,66 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), which=st.integers(0, 1))
     def answer(self, data: st.DataObject, which: int) -> None:
         balancer = self.balancers[which]
-        if balancer.consulted:
-            id = data.draw(st.sampled_from(sorted(balancer.consulted)))
-            balancer.consulted.remove(id)
+        if balancer.queries:
+            ticket = data.draw(st.sampled_from(sorted(balancer.queries)))
+            balancer.queries.remove(ticket)
             num_asked = len(balancer.asked)
             for each in self.balancers:
-                each.carry_out(each.session.answered(id, RESULT, self.now))
+                each.carry_out(each.session.answered(ticket, RESULT, self.now))
             assert len(balancer.asked) == num_asked - 1 or not balancer.is_connected
 
     @rule(which=st.integers(0, 1), message=st.sampled_from([Heartbeat(), Goodbye()]))
     def nod(self, which: int, message: FromBalancer) -> None:
         self.say(which, message)
 
-    @rule(data=st.data())
-    def preparation_succeeds(self, data: st.DataObject) -> None:
-        id = data.draw(self._tickets())
-        for balancer in self.balancers:
-            was_awaited = id in balancer.preparing
-            balancer.carry_out(balancer.session.prepared(id, PREPARED, self.now))
-            assert id in balancer.running or not was_awaited
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def step(self, data: st.DataObject, which: int) -> None:
+        """Pieces of some requests, and the ends of some; of one a mistake of ours."""
+        balancer = self.balancers[which]
+        heard = [id for id, each in balancer.generated.items() if each.is_heard]
+        running = [id for id in heard if not balancer.generated[id].is_complete]
+        if not running:
+            return
+        stepping = data.draw(st.lists(st.sampled_from(running), unique=True, min_size=1))
+        balancer.produce(tuple(piece(balancer.generated[id].name, "x") for id in stepping))
+        ended = stepping[0]
+        match data.draw(st.sampled_from(["end", "complete", "break", "go on"])):
+            case "end":
+                balancer.end(ended)
+            case "complete":
+                balancer.generated[ended].is_complete = True
+            case "break":
+                balancer.end(ended, InternalError("a mistake of ours"))
 
-    @rule(data=st.data())
-    def preparation_fails(self, data: st.DataObject) -> None:
-        id = data.draw(self._tickets())
-        for balancer in self.balancers:
-            balancer.preparing.discard(id)
-            error = InvalidRequest("no")
-            balancer.carry_out(balancer.session.preparation_failed(id, error, self.now))
-        self.past.append(id)
-
-    def _tickets(self) -> st.SearchStrategy[SequenceId]:
-        preparing = [id for balancer in self.balancers for id in sorted(balancer.preparing)]
-        return st.sampled_from(preparing or self.past) | st.sampled_from(self.past)
-
-    @rule(data=st.data())
-    def step(self, data: st.DataObject) -> None:
-        running = [id for balancer in self.balancers for id in sorted(balancer.running)]
-        ids = data.draw(st.lists(st.sampled_from(running + self.past[-3:]), unique=True))
-        outputs = [self._output(data, id) for id in ids]
-        ended = {output.id for output in outputs if output.end is not None}
-        for balancer in self.balancers:
-            balancer.running -= ended  # before its session hears of it: it must not drop these
-            balancer.finishing -= ended
-            balancer.carry_out(balancer.session.stepped(outputs, self.now))
-        self.past += ended
-
-    def _output(self, data: st.DataObject, id: SequenceId) -> SequenceOutput:
-        tokens = data.draw(st.lists(st.integers(0, 2), max_size=3))
-        reason = data.draw(st.sampled_from(REASONS))
-        self.given.setdefault(id, []).extend(tokens)
-        if reason is None:
-            return SequenceOutput(id, tuple(tokens))
-        stats = SequenceStats(
-            prompt_tokens=2,
-            cached_tokens=0,
-            completion_tokens=len(tokens),
-            prefill_tokens=2,
-            prefill_seconds=0.1,
-            decode_seconds=0.1,
-        )
-        is_saved = isinstance(reason, str) and any(each.keyed(id) for each in self.balancers)
-        saved = SAVED if is_saved else None
-        return SequenceOutput(id, tuple(tokens), SequenceEnd(reason, stats, saved))
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def what_was_produced_cannot_be_sent(self, data: st.DataObject, which: int) -> None:
+        balancer = self.balancers[which]
+        if balancer.open:
+            name = data.draw(st.sampled_from(sorted(balancer.open)))
+            del balancer.open[name]  # the shell has told it
+            balancer.carry_out(balancer.session.unsendable(name))
 
     @rule(data=st.data(), which=st.integers(0, 1))
     def a_save_is_done(self, data: st.DataObject, which: int) -> None:
         balancer = self.balancers[which]
-        if balancer.saving:
-            id = data.draw(st.sampled_from(sorted(balancer.saving)))
-            self.save(balancer, id, data.draw(st.sampled_from([None, NOT_SAVED])))
+        if saving := [id for id, each in balancer.generated.items() if each.is_complete]:
+            self.save(balancer, data.draw(st.sampled_from(saving)))
 
-    def save(self, balancer: Balancer, id: SequenceId, failure: Notice | None) -> None:
+    def save(self, balancer: Balancer, ticket: Ticket) -> None:
         num_open = len(balancer.open)
-        del balancer.saving[id]
-        is_orphan = balancer.orphans.pop(id, None) is not None
-        balancer.carry_out(balancer.session.saved(id, failure, self.now))
-        if balancer.is_connected:
-            assert len(balancer.open) == num_open - (not is_orphan)
+        was_connected = balancer.is_connected
+        if balancer.generated[ticket].is_heard:
+            balancer.end(ticket)
+            assert len(balancer.open) == num_open - 1 or not was_connected
+        else:
+            balancer.produce((), ticket)
+            assert len(balancer.open) == num_open
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         for balancer in self.balancers:
+            balancer.now = self.now
             was_connected = balancer.is_connected
             deadline = balancer.session.next_deadline()
             if deadline is not None and deadline <= self.now:
@@ -415,31 +355,30 @@ class Machine(RuleBasedStateMachine):
             case "junk":
                 balancer.carry_out(session.read(b'{"type"', self.now))
                 assert not balancer.is_connected
-            case "fail":
-                was_asked = set(balancer.open)
+            case "fail" if balancer.is_connected:
+                balancer.drained_at = self.now
                 balancer.carry_out(session.fail(EngineFailed("x"), self.now))
                 assert not balancer.is_connected
-                assert balancer.unanswered.isdisjoint(was_asked)
             case "start again" if balancer.open:
                 name = next(iter(balancer.open))
                 self.say(which, Start(id=name, request=GenerateRequest(prompt="x")))
                 assert not balancer.is_connected
 
     @invariant()
-    def slots_are_held_by_unanswered_requests_alone(self) -> None:
+    def slots_are_held_until_they_are_released(self) -> None:
         if not hasattr(self, "balancers"):
             return
         held = sum(balancer.session.num_active for balancer in self.balancers)
         assert held == self.slots.num_busy <= NUM_SLOTS
         for balancer in self.balancers:
             balancer.session.check_integrity()
-            assert balancer.session.num_active == len(balancer.open) + len(balancer.orphans)
-            num_in_engine = len(balancer.preparing) + len(balancer.running)
-            assert num_in_engine + len(balancer.saving) == balancer.session.num_active
+            assert balancer.session.num_active == len(balancer.generated)
+            heard = [each for each in balancer.generated.values() if each.is_heard]
+            assert sorted(each.name for each in heard) == sorted(balancer.open)
             assert balancer.session.is_offline == (not balancer.is_connected)
             if balancer.drained_at is not None:
                 assert balancer.open or balancer.asked or not balancer.is_connected
-            assert len(balancer.consulted) == len(balancer.asked)
+            assert len(balancer.queries) == len(balancer.asked)
 
     def teardown(self) -> None:
         if not hasattr(self, "balancers"):
@@ -447,10 +386,9 @@ class Machine(RuleBasedStateMachine):
         for balancer in self.balancers:
             balancer.lose()
             balancer.carry_out(balancer.session.disconnected())
-            assert not balancer.preparing and not balancer.running and not balancer.consulted
-            for id in sorted(balancer.saving):
-                self.save(balancer, id, None)
-        assert all(self.writers.claim(key) for key in KEYS)
+            assert not balancer.queries
+            for ticket in list(balancer.generated):
+                self.save(balancer, ticket)
         assert self.slots.num_busy == 0
 
 

@@ -2,31 +2,42 @@ from dataclasses import replace
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceEnd
-from arriero.agent.link.active_request import ActiveRequest, Change
-from arriero.agent.link.decisions import Abandon, Drop, Finish, Run, Save
+from arriero.agent.generation.active_request import (
+    Abandon,
+    ActiveRequest,
+    Change,
+    Drop,
+    Finish,
+    LogFailure,
+    Run,
+    Save,
+)
 from arriero.shared.errors import EngineFailed, to_wire
-from arriero.shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
+from arriero.shared.inference import GenerateRequest, Notice, Rates, Usage
 from arriero.shared.messages import Ended, Noticed, Piece, Refused
-from tests.agent.link.sessions import (
+from tests.agent.generation.outputs import (
     ENDED,
     ONE,
     PREPARED,
     REQUEST,
+    SAVED,
     SAVING,
     STATS,
+    Heard,
+    R,
     a_byte,
     gained,
     piece,
     prompt_read,
-    start,
 )
 
-SAVED = StoredPrompt((1, 2, 3), b"state")
-R = RequestId("r")
+
+def new(request: GenerateRequest = REQUEST) -> ActiveRequest:
+    return ActiveRequest(ONE, R, request, Heard())
 
 
 def running(request: GenerateRequest = REQUEST) -> ActiveRequest:
-    active = ActiveRequest(ONE, start("r", request))
+    active = new(request)
     active.prepared(PREPARED, a_byte)
     return active
 
@@ -61,7 +72,7 @@ class TestAnswering:
         assert active.is_over
 
     def test_nothing_comes_of_a_step_before_it_runs(self) -> None:
-        assert ActiveRequest(ONE, start("r")).stepped(gained("a")) == Change()
+        assert new().stepped(gained("a")) == Change()
 
     def test_what_preparation_found_goes_to_the_engine_and_what_it_noticed_to_the_client(
         self,
@@ -69,20 +80,34 @@ class TestAnswering:
         stored = StoredPrompt((1, 2), b"state")
         notice = Notice("prompt_cache", "torn")
         prepared = replace(PREPARED, stored=stored, notices=(notice,))
-        change = ActiveRequest(ONE, start("r")).prepared(prepared, a_byte)
+        change = new().prepared(prepared, a_byte)
         assert change.items == (Noticed(id=R, code="prompt_cache", message="torn"),)
         [run] = change.decisions
         assert isinstance(run, Run)
         assert (run.sequence.stored, run.sequence.save_as) == (stored, None)
 
-    def test_released_it_leaves_preparation_or_the_engine(self) -> None:
-        assert ActiveRequest(ONE, start("r")).release() == Abandon(ONE)
-        assert running().release() == Drop(ONE)
+    def test_discarded_it_leaves_preparation_or_the_engine(self) -> None:
+        for active, decision in ((new(), Abandon(ONE)), (running(), Drop(ONE))):
+            assert active.discard() == Change((), (decision,))
+            assert active.is_over
+
+    def test_cancelled_before_it_ran_it_ends_with_nothing(self) -> None:
+        ended = Ended(id=R, finish_reason="cancelled", usage=Usage(), rates=Rates())
+        assert new().cancel() == Change((ended,), (Abandon(ONE),))
+
+    def test_a_mistake_of_ours_ends_it_with_an_error_that_tells_nothing(self) -> None:
+        active, error = running(), IndexError("a secret")
+        change = active.crashed(error, is_in_engine=True)
+        [refused] = change.items
+        assert isinstance(refused, Refused) and refused.error.code == "internal_error"
+        assert "secret" not in refused.error.message
+        assert change.decisions == (LogFailure(R, error), Drop(ONE))
+        assert active.is_over
 
 
 class TestSaving:
     def test_the_engine_hears_of_the_key(self) -> None:
-        [run] = ActiveRequest(ONE, start("r", SAVING)).prepared(PREPARED, a_byte).decisions
+        [run] = new(SAVING).prepared(PREPARED, a_byte).decisions
         assert isinstance(run, Run) and run.sequence.save_as == "k"
 
     def test_the_end_waits_for_the_save(self) -> None:
@@ -118,4 +143,9 @@ class TestSaving:
         assert active.is_over
 
     def test_a_complete_answer_ends_well_even_when_nothing_can_go_on(self) -> None:
-        assert saving().fail(EngineFailed("gone")) == ENDED
+        active = saving()
+        assert active.fail(EngineFailed("gone")) == Change((ENDED,))
+        assert active.is_discarded and not active.is_over, "the save goes on"
+
+    def test_a_mistake_after_the_answer_is_complete_does_not_take_it_back(self) -> None:
+        assert saving().crashed(ValueError("x"), is_in_engine=False).items == (ENDED,)

@@ -5,13 +5,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from arriero.agent.engine.embedding.embedder import Withdrawn
-from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.preparer import Preparer
+from arriero.agent.generation.query_executor import QueryExecutor
+from arriero.agent.generation.text_length import LONG_TEXT
 from arriero.agent.generation.text_queries import TextQueries
-from arriero.agent.link.query_executor import QueryExecutor
+from arriero.shared.inference import GenerateRequest
 from arriero.shared.queries import (
+    Counted,
+    CountTokens,
     Declined,
     Detokenize,
+    Detokenized,
     Embed,
     Embedded,
     Query,
@@ -21,7 +26,7 @@ from arriero.shared.queries import (
     Tokenized,
     Vector,
 )
-from tests.agent.fakes import byte_model
+from tests.agent.fakes import WAIT, byte_model, soon
 
 EMBED = Embed(inputs=("x",))
 TOKENIZE = Tokenize(text="ab")
@@ -58,7 +63,7 @@ class Room:
 
     def ask(self, query: Query, id: int = 1) -> asyncio.Future[Result]:
         answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.executor.consult(SequenceId(id), query, answered.set_result)
+        self.executor.start(Ticket(id), query, answered.set_result)
         return answered
 
 
@@ -79,26 +84,64 @@ async def test_texts_do_not_wait_for_embeddings(room: Room) -> None:
     assert isinstance(await embedded, Embedded)
 
 
+@pytest.mark.parametrize(
+    "long",
+    [
+        Tokenize(text="x" * (LONG_TEXT + 1)),
+        CountTokens(request=GenerateRequest(prompt="x" * (LONG_TEXT + 1))),
+    ],
+)
+async def test_short_texts_do_not_wait_for_long_ones(long: Query) -> None:
+    may_go_on = threading.Event()
+
+    class SlowTexts(TextQueries):
+        def answer(
+            self, query: Tokenize | Detokenize | CountTokens
+        ) -> Tokenized | Detokenized | Counted:
+            assert query != long or may_go_on.wait(WAIT)
+            return super().answer(query)
+
+    model = byte_model()
+    executor = QueryExecutor(SlowTexts(model.vocab, Preparer(model, 16)), None)
+    answers: asyncio.Queue[Result] = asyncio.Queue()
+    executor.start(Ticket(1), long, answers.put_nowait)
+    executor.start(Ticket(2), TOKENIZE, answers.put_nowait)
+    assert await soon(answers.get()) == Tokenized(tokens=(97, 98))
+    may_go_on.set()
+    assert isinstance(await soon(answers.get()), Tokenized | Counted)
+    executor.close()
+
+
+async def test_one_that_cannot_begin_is_declined(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    room.embedder.may_go_on.set()
+    room.executor.close()  # as when no thread can be started: nothing can be submitted
+    declined = await soon(room.ask(TOKENIZE))
+    assert isinstance(declined, Declined) and declined.error.code == "internal_error"
+    assert "a query could not be answered" in caplog.text
+
+
 async def test_an_error_is_the_answer(room: Room) -> None:
     declined = await room.ask(Detokenize(tokens=(999,)))
     assert isinstance(declined, Declined)
     assert declined.error.field == "tokens[0]"
 
 
-async def test_one_that_was_dismissed_stops_and_is_not_answered(room: Room) -> None:
+async def test_one_that_was_withdrawn_stops_and_is_not_answered(room: Room) -> None:
     answered = room.ask(EMBED)
     await asyncio.to_thread(room.embedder.begun.wait)
-    room.executor.dismiss(SequenceId(1))
+    room.executor.withdraw(Ticket(1))
     room.embedder.may_go_on.set()
     assert isinstance(await room.ask(EMBED, 2), Embedded)
     assert room.embedder.was_withdrawn and not answered.done()
-    room.executor.dismiss(SequenceId(1))
+    room.executor.withdraw(Ticket(1))
 
 
-async def test_one_that_was_dismissed_before_it_began_never_does(room: Room) -> None:
+async def test_one_that_was_withdrawn_before_it_began_never_does(room: Room) -> None:
     first = room.ask(EMBED)
     room.ask(Embed(inputs=("never",)), 2)
-    room.executor.dismiss(SequenceId(2))
+    room.executor.withdraw(Ticket(2))
     room.embedder.may_go_on.set()
     await first
     await room.ask(EMBED, 3)
@@ -109,8 +152,8 @@ async def test_without_an_embedder_there_are_no_vectors() -> None:
     model = byte_model()
     executor = QueryExecutor(TextQueries(model.vocab, Preparer(model, 16)), None)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    executor.consult(SequenceId(1), EMBED, answered.set_result)
-    declined = await answered
+    executor.start(Ticket(1), EMBED, answered.set_result)
+    declined = await soon(answered)
     assert isinstance(declined, Declined) and declined.error.code == "not_supported"
     executor.close()
 

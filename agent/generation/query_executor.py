@@ -1,7 +1,7 @@
-"""Has queries answered, each kind on threads of its own, so that none waits for generation.
+"""Answers queries, each kind on a thread of its own, so that none waits for generation.
 
-What only needs the vocabulary does not wait for embeddings either. Called on the event loop's
-thread only, and replies there; how many may wait is bounded by what sessions take on.
+Tokens do not wait for vectors, nor short texts for long ones. Called on the event loop's thread
+only, and replies there. The sessions bound how many queries may wait.
 """
 
 import asyncio
@@ -24,19 +24,20 @@ from ...shared.queries import (
     Tokenize,
 )
 from ..engine.embedding.embedder import Withdrawn
-from ..engine.sequence import SequenceId
+from .port import Ticket
+from .text_length import LONG_TEXT, is_long
 
 logger = logging.getLogger(__name__)
 
 
 class TextQueries(Protocol):
-    """See `chat.text_desk.TextDesk`."""
+    """See `text_queries.TextQueries`."""
 
     def answer(self, query: Tokenize | Detokenize | CountTokens, /) -> Result: ...
 
 
 class Embedder(Protocol):
-    """See `engine.embedder.Embedder`."""
+    """See `engine.embedding.embedder.Embedder`."""
 
     def answer(self, query: Embed | Rank, is_wanted: Callable[[], bool], /) -> Result: ...
     def free(self) -> None: ...
@@ -49,30 +50,47 @@ class QueryExecutor:
         self._texts = texts
         self._embedder = embedder
         self._text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
+        self._long_text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts-long")
         self._embedding_thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
-        self._withdrawn: dict[SequenceId, Event] = {}
+        self._withdrawn: dict[Ticket, Event] = {}
 
-    def consult(self, id: SequenceId, query: Query, reply: Callable[[Result], None]) -> None:
-        """Have `query` answered; `reply` hears the result, unless it is dismissed."""
-        withdrawn = self._withdrawn[id] = Event()
-        is_text = isinstance(query, Tokenize | Detokenize | CountTokens)
-        thread = self._text_thread if is_text else self._embedding_thread
-        future = thread.submit(self._result, query, lambda: not withdrawn.is_set())
-        asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
+    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+        """See `port.Queries`."""
+        withdrawn = self._withdrawn[ticket] = Event()
+        try:
+            future = self._thread_for(query).submit(
+                self._result, query, lambda: not withdrawn.is_set()
+            )
+        except Exception:  # the boundary of queries, as in `_result`
+            del self._withdrawn[ticket]
+            reply(_failed())
+        else:
+            asyncio.wrap_future(future).add_done_callback(partial(self._finished, ticket, reply))
 
-    def dismiss(self, id: SequenceId) -> None:
-        """Nobody waits for this answer any more."""
-        if (withdrawn := self._withdrawn.pop(id, None)) is not None:
+    def withdraw(self, ticket: Ticket) -> None:
+        """See `port.Queries`."""
+        if (withdrawn := self._withdrawn.pop(ticket, None)) is not None:
             withdrawn.set()
 
     def close(self) -> None:
         """Answer nothing any more; blocks until what is being computed has stopped."""
         for withdrawn in self._withdrawn.values():
             withdrawn.set()
-        self._text_thread.shutdown(cancel_futures=True)
-        self._embedding_thread.shutdown(cancel_futures=True)
+        for thread in (self._text_thread, self._long_text_thread, self._embedding_thread):
+            thread.shutdown(cancel_futures=True)
         if self._embedder is not None:
             self._embedder.free()
+
+    def _thread_for(self, query: Query) -> ThreadPoolExecutor:
+        match query:
+            case CountTokens(request=request) if is_long(request):
+                return self._long_text_thread
+            case Tokenize(text=text) if len(text) > LONG_TEXT:
+                return self._long_text_thread
+            case Tokenize() | Detokenize() | CountTokens():
+                return self._text_thread
+            case _:
+                return self._embedding_thread
 
     def _result(self, query: Query, is_wanted: Callable[[], bool]) -> Result | None:
         """On a thread; `None` when nobody waits for it any more."""
@@ -85,9 +103,7 @@ class QueryExecutor:
         except RequestError as error:
             return Declined(error=to_wire(error))
         except Exception:  # the boundary of queries: everything is logged and the client answered
-            logger.exception("a query could not be answered")
-            failed = InternalError("the agent failed to answer the query; its log has the rest")
-            return Declined(error=to_wire(failed))
+            return _failed()
 
     def _answer(self, query: Query, is_wanted: Callable[[], bool]) -> Result:
         if isinstance(query, Tokenize | Detokenize | CountTokens):
@@ -98,11 +114,18 @@ class QueryExecutor:
 
     def _finished(
         self,
-        id: SequenceId,
+        ticket: Ticket,
         reply: Callable[[Result], None],
         future: "asyncio.Future[Result | None]",
     ) -> None:
-        if self._withdrawn.pop(id, None) is None or future.cancelled():
+        if self._withdrawn.pop(ticket, None) is None or future.cancelled():
             return
         if (result := future.result()) is not None:
             reply(result)
+
+
+def _failed() -> Declined:
+    """While an exception is handled: it is logged."""
+    logger.exception("a query could not be answered")
+    failed = InternalError("the agent failed to answer the query; its log has the rest")
+    return Declined(error=to_wire(failed))

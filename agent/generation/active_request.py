@@ -1,0 +1,227 @@
+"""One request from its preparation to its end and, where it asked for that, its save.
+
+Its methods return decisions for the shell, `local_generation`, to carry out in order.
+
+Invariant: it ends once. A request with `save_cache` ends when its save is written, so that a
+request after it finds what was saved.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...shared.errors import InternalError, RequestError, to_wire
+from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
+from ...shared.messages import Ended, Item, Refused
+from ..engine.prompt_store.stored_prompt import StoredPrompt
+from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .answer import Answer, noticed
+from .port import Listener, Ticket
+from .prepared import Prepared
+
+_NOT_SAVED = Notice("prompt_cache", "the engine failed before the prompt could be saved")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Prepare this request, then report `prepared` under the same id."""
+
+    id: SequenceId
+    request: GenerateRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Nobody waits for this preparation any more; what it reports will be ignored."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Submit this sequence to the engine."""
+
+    sequence: NewSequence
+
+    @property
+    def id(self) -> SequenceId:
+        """The sequence's."""
+        return self.sequence.id
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Let the engine end this sequence well: the answer is complete, the state is to be saved."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Take this sequence out of the engine; what it still yields will be ignored."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Store `prompt` under `key`, then report `saved` under the same id, whatever came of it."""
+
+    id: SequenceId
+    key: str
+    prompt: StoredPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Pass these items and released tickets on to `listener`."""
+
+    listener: Listener
+    items: tuple[Item, ...]
+    released: tuple[Ticket, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailure:
+    """Log that the request `id` ended by a mistake of ours, with the traceback of `error`."""
+
+    id: RequestId
+    error: Exception
+
+
+Decision = Prepare | Abandon | Run | Finish | Drop | Save | Tell | LogFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to tell the listener, and what to do after that."""
+
+    items: tuple[Item, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+class ActiveRequest:
+    """`request`, which its balancer calls `name`, as the sequence `id`.
+
+    Once `is_over`, no further method may be called.
+    """
+
+    def __init__(
+        self, id: SequenceId, name: RequestId, request: GenerateRequest, listener: Listener
+    ) -> None:
+        self.is_over = False
+        self.is_saving = False
+        self.is_discarded = False
+        """Whether nobody hears of it any more."""
+        self.id = id
+        self.name = name
+        self.request = request
+        self.listener = listener
+        self._answer: Answer | None = None
+        self._ended: Ended | None = None
+        """The answer's end, while it waits for the save."""
+
+    @property
+    def is_being_prepared(self) -> bool:
+        """Whether nothing of it is in the engine yet."""
+        return self._answer is None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its answer has ended, and only waits for the save."""
+        return self._ended is not None
+
+    @property
+    def key(self) -> str | None:
+        """Under which key it saves."""
+        return saves_as(self.request)
+
+    def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
+        """It can run. `piece`: a token's bytes."""
+        request = self.request
+        answer = Answer(self.name, prepared, piece)
+        sequence = NewSequence(
+            id=self.id,
+            prompt=prepared.prompt,
+            max_tokens=prepared.max_tokens,
+            sampling=prepared.sampling,
+            priority=request.priority,
+            shift=prepared.shift,
+            prefill_only=request.prefill_only,
+            stored=prepared.stored,
+            save_as=self.key,
+            constraint=prepared.constraint,
+            scores_prompt=prepared.echo is not None,
+        )
+        notices = tuple(noticed(self.name, each) for each in prepared.notices)
+        self._answer = answer
+        return Change(notices, (Run(sequence),))
+
+    def stepped(self, output: SequenceOutput) -> Change:
+        """The engine made a step with it; ignored before it runs and while it saves."""
+        if self._answer is None or self.is_saving:
+            return Change()
+        items = self._answer.take(output) if self._ended is None else []
+        return self._answered(items, output) if self._answer.is_over else Change(tuple(items))
+
+    def saved(self, failure: Notice | None) -> Change:
+        """Its save is written, or failed."""
+        self.is_over = True
+        if self._ended is None:
+            return Change()
+        notices = [] if failure is None else [noticed(self.name, failure)]
+        return Change((*notices, self._ended))
+
+    def cancel(self) -> Change:
+        """Nobody wants the rest of the answer: end it with what was generated."""
+        ended = _never_ran(self.name) if self._answer is None else self._answer.cancel()
+        self.is_over = True
+        return Change((ended,), (self._release(),))
+
+    def fail(self, error: RequestError) -> Change:
+        """End it with `error`, or as complete as it is; a save goes on."""
+        end = self._ended or Refused(id=self.name, error=to_wire(error))
+        return Change((end,), self.discard().decisions)
+
+    def discard(self) -> Change:
+        """Nobody hears of it any more; a save goes on."""
+        self.is_discarded = True
+        self.is_over = not self.is_saving
+        return Change((), () if self.is_saving else (self._release(),))
+
+    def crashed(self, error: Exception, *, is_in_engine: bool) -> Change:
+        """`error` is a mistake of ours, made for this request; it ends this request alone."""
+        self.is_over = True
+        internal = InternalError("the agent failed to answer the request; its log has the rest")
+        end = self._ended or Refused(id=self.name, error=to_wire(internal))
+        release = (Drop(self.id),) if is_in_engine else ()
+        return Change((end,), (LogFailure(self.name, error), *release))
+
+    def _release(self) -> Abandon | Drop:
+        return Abandon(self.id) if self._answer is None else Drop(self.id)
+
+    def _answered(self, items: list[Item], output: SequenceOutput) -> Change:
+        """The answer is complete. From `items` an end is taken that has to wait for a save."""
+        if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
+            self._ended = end
+            items.pop()
+            if output.end is None:
+                return Change(tuple(items), (Finish(self.id),))
+        if self.key is None or self._ended is None:
+            self.is_over = True
+            return Change(tuple(items), () if output.end else (Drop(self.id),))
+        if output.end is None:
+            return Change()  # of what follows a stop string
+        if output.end.saved is not None:
+            self.is_saving = True
+            return Change(tuple(items), (Save(self.id, self.key, output.end.saved),))
+        self.is_over = True
+        return Change((*items, noticed(self.name, _NOT_SAVED), self._ended))
+
+
+def saves_as(request: GenerateRequest) -> str | None:
+    """Under which key `request` saves."""
+    return request.cache_key if request.save_cache else None
+
+
+def _never_ran(name: RequestId) -> Ended:
+    return Ended(id=name, finish_reason="cancelled", usage=Usage(), rates=Rates())

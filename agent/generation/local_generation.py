@@ -1,0 +1,118 @@
+"""Generation by the model in this process: feeds the core events, carries out its decisions.
+
+Called on the event loop's thread only. Preparations and saves run on threads of their own, the
+sequences on the engine's; their results come back to the event loop.
+
+A decision that cannot be carried out ends its request alone, as `active_requests` has it.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, assert_never
+
+from ...shared.errors import RequestError
+from ...shared.inference import GenerateRequest, Notice, RequestId
+from ...shared.log import context
+from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare, Run, Save, Tell
+from .active_requests import ActiveRequests
+from .port import Listener, Ticket
+from .preparation import Preparation
+from .prepared import Outcome
+from .prompt_saver import PromptSaver
+
+logger = logging.getLogger(__name__)
+
+
+class Worker(Protocol):
+    """What is needed of the engine's worker."""
+
+    def add(self, sequence: NewSequence) -> None: ...
+    def finish(self, sequence_id: SequenceId) -> None: ...
+    def drop(self, sequence_id: SequenceId) -> None: ...
+
+
+class LocalGeneration:
+    """`port.Generation` over a preparation, a worker and a saver. `piece`: a token's bytes.
+
+    The daemon passes the worker's steps to `stepped`.
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        worker: Worker,
+        saver: PromptSaver,
+        piece: Callable[[int], bytes],
+    ) -> None:
+        self._preparation = preparation
+        self._worker = worker
+        self._saver = saver
+        self._requests = ActiveRequests(piece)
+
+    def start(
+        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener
+    ) -> None:
+        """See `port.Generation`."""
+        self._carry_out(self._requests.start(ticket, id, request, listener))
+
+    def cancel(self, ticket: Ticket) -> None:
+        """See `port.Generation`."""
+        self._carry_out(self._requests.cancel(ticket))
+
+    def fail(self, ticket: Ticket, error: RequestError) -> None:
+        """See `port.Generation`."""
+        self._carry_out(self._requests.fail(ticket, error))
+
+    def discard(self, ticket: Ticket) -> None:
+        """See `port.Generation`."""
+        self._carry_out(self._requests.discard(ticket))
+
+    def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
+        """The engine made a step."""
+        self._carry_out(self._requests.stepped(outputs))
+
+    def close(self) -> None:
+        """Prepare and save nothing any more; blocks until what is being done has stopped."""
+        self._preparation.close()
+        self._saver.close()
+
+    def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
+        self._carry_out(self._requests.prepared(id, outcome))
+
+    def _saved(self, id: SequenceId, failure: Notice | None) -> None:
+        self._carry_out(self._requests.saved(id, failure))
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            match decision:
+                case Tell(listener, items, released):
+                    listener.produced(items, released)
+                case LogFailure(id, error):
+                    logger.error("a request failed", extra=context(request=id), exc_info=error)
+                case _:
+                    self._act(decision)
+
+    def _act(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
+        try:
+            self._pass_on(decision)
+        except Exception as error:  # the boundary of a request: it is logged and answered
+            self._carry_out(self._requests.crashed(decision.id, error, is_in_engine=False))
+
+    def _pass_on(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
+        match decision:
+            case Prepare(id, request):
+                self._preparation.prepare(id, request, partial(self._prepared, id))
+            case Abandon(id):
+                self._preparation.abandon(id)
+            case Run(sequence):
+                self._worker.add(sequence)
+            case Finish(id):
+                self._worker.finish(id)
+            case Drop(id):
+                self._worker.drop(id)
+            case Save(id, key, prompt):
+                self._saver.save(key, prompt, partial(self._saved, id))
+            case _:
+                assert_never(decision)

@@ -1,0 +1,62 @@
+"""The port: who answers requests, and who hears the answers.
+
+`Generation` takes a neutral request and gives neutral items. Its local side
+(`local_generation`) runs a model in this process; another side could forward to a server.
+
+A ticket is the handle of one request. Whoever starts the request draws it, so that a pure core can
+name a request before its shell starts it. Tickets are unique in one agent process: request ids are
+not, since every balancer has its own and may use one again.
+"""
+
+from collections.abc import Callable
+from typing import NewType, Protocol
+
+from ...shared.errors import RequestError
+from ...shared.inference import GenerateRequest, RequestId
+from ...shared.messages import Item
+from ...shared.queries import Query, Result
+
+Ticket = NewType("Ticket", int)
+"""The handle of one request or query in this agent process."""
+
+
+class Listener(Protocol):
+    """Who hears what is generated: one balancer's connection."""
+
+    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...], /) -> None:
+        """`items` came, all of one event; the resources of the `released` tickets are free.
+
+        The last item of each request is `Ended` or `Refused`. A ticket is released once: with that
+        item, or later if its prompt is still being saved.
+        """
+
+
+class Generation(Protocol):
+    """All methods belong to the event loop's thread. Each may call the listener before it returns.
+
+    Methods other than `start` ignore tickets that have ended.
+    """
+
+    def start(
+        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener, /
+    ) -> None:
+        """Answer `request`; its items carry the balancer's `id`."""
+
+    def cancel(self, ticket: Ticket, /) -> None:
+        """End it early with what was generated. A complete answer ends as it would have."""
+
+    def fail(self, ticket: Ticket, error: RequestError, /) -> None:
+        """End it with `error`. A complete answer ends as it would have, but at once."""
+
+    def discard(self, ticket: Ticket, /) -> None:
+        """End it without any further item; it is still released."""
+
+
+class Queries(Protocol):
+    """Answers queries, which take no slot. All methods belong to the event loop's thread."""
+
+    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None], /) -> None:
+        """Answer `query`; `reply` gets the result, unless it is withdrawn before."""
+
+    def withdraw(self, ticket: Ticket, /) -> None:
+        """Nobody waits for the result any more."""

@@ -1,0 +1,33 @@
+"""Which requests are long, told without rendering or tokenising them."""
+
+from collections.abc import Mapping, Sequence
+
+from ...shared.inference import ChatMessage, GenerateRequest, TextPart
+
+LONG_TEXT = 64 * 1024
+"""Characters from which a request counts as long; up to it, a prompt takes milliseconds."""
+
+
+def is_long(request: GenerateRequest) -> bool:
+    """Whether the prompt of `request` takes long to make. Looks at `LONG_TEXT` values at most."""
+    waiting: list[object] = [
+        *(request.prompt, request.suffix, request.messages),
+        *(request.tools, request.chat_template_kwargs),
+    ]
+    size = 0
+    while waiting:
+        value = waiting.pop()
+        size += 1
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, TextPart):
+            waiting.append(value.text)
+        elif isinstance(value, ChatMessage):
+            waiting += [value.content, value.reasoning_content, value.tool_calls]
+        elif isinstance(value, Mapping | Sequence):
+            size += len(value)
+            if size <= LONG_TEXT:
+                waiting += [*value, *value.values()] if isinstance(value, Mapping) else value
+        if size > LONG_TEXT:
+            return True
+    return False

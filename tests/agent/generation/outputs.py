@@ -1,0 +1,81 @@
+"""Requests, what preparation makes of them, and what the engine gives, to test with."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from arriero.agent.engine.prompt_store.prompt_store import PromptStore
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import (
+    ContextShift,
+    SequenceEnd,
+    SequenceId,
+    SequenceOutput,
+    SequenceStats,
+)
+from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.prepared import Prepared
+from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.messages import Ended, Item, Piece, PromptRead
+
+REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
+SAVING = replace(REQUEST, cache_key="k", save_cache=True)
+PREPARED = Prepared(
+    prompt=(1, 2, 3),
+    sampling=Sampling(seed=1),
+    max_tokens=9,
+    stop=("!",),
+    shift=ContextShift(4, 5),
+)
+SAVED = StoredPrompt((1, 2, 3), b"state")
+STATS = SequenceStats(
+    prompt_tokens=3,
+    cached_tokens=0,
+    completion_tokens=1,
+    prefill_tokens=3,
+    prefill_seconds=1.0,
+    decode_seconds=None,
+)
+USAGE = Usage(prompt_tokens=3, completion_tokens=1)
+R, S = RequestId("r"), RequestId("s")
+ENDED = Ended(id=R, finish_reason="stop", usage=USAGE, rates=Rates(prefill_tokens_per_second=3.0))
+"""How the request `r` ends with `STATS`, after one token."""
+ONE, TWO = SequenceId(1), SequenceId(2)
+FIRST, SECOND = Ticket(1), Ticket(2)
+
+
+def gained(text: str, id: SequenceId = ONE, *, end: SequenceEnd | None = None) -> SequenceOutput:
+    return SequenceOutput(id, tuple(text.encode()), end)
+
+
+def piece(name: str, text: str) -> Piece:
+    return Piece(id=RequestId(name), text=text, tokens=tuple(text.encode()))
+
+
+def prompt_read(name: str) -> PromptRead:
+    """What is told of the prompt of `PREPARED` with `STATS`."""
+    return PromptRead(id=RequestId(name), prompt_tokens=3, cached_tokens=0)
+
+
+def a_byte(token: int) -> bytes:
+    return bytes([token])
+
+
+def a_store(folder: Path, store_type: type[PromptStore] = PromptStore) -> PromptStore:
+    identity = ModelIdentity(architecture="none", parameters=0, size_bytes=0, digest="d")
+    origin = Origin(model=identity, engine="e", cache="c")
+    return store_type(folder, limit_bytes=10_000, origin=origin)
+
+
+@dataclass(eq=False)
+class Heard:
+    """A listener that keeps what it hears."""
+
+    items: list[Item] = field(default_factory=list)
+    released: list[Ticket] = field(default_factory=list)
+    calls: int = 0
+
+    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+        self.calls += 1
+        self.items += items
+        self.released += released

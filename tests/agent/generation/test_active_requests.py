@@ -1,0 +1,223 @@
+from dataclasses import replace
+
+import pytest
+
+from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
+from arriero.agent.generation.active_request import Abandon, Drop, LogFailure, Prepare, Run, Tell
+from arriero.agent.generation.active_requests import ActiveRequests
+from arriero.agent.generation.port import Ticket
+from arriero.shared.errors import EngineFailed, InvalidRequest, to_wire
+from arriero.shared.inference import Rates
+from arriero.shared.messages import Ended, Refused
+from tests.agent.generation.outputs import (
+    ENDED,
+    FIRST,
+    ONE,
+    PREPARED,
+    REQUEST,
+    SAVED,
+    SAVING,
+    SECOND,
+    STATS,
+    TWO,
+    USAGE,
+    Heard,
+    R,
+    S,
+    a_byte,
+    gained,
+    piece,
+    prompt_read,
+)
+
+US = Heard()
+BROKEN = ord("?")
+
+
+def broken_at_a_question_mark(token: int) -> bytes:
+    if token == BROKEN:
+        raise IndexError("a mistake of ours")
+    return a_byte(token)
+
+
+def running(*names: str) -> ActiveRequests:
+    requests = ActiveRequests(broken_at_a_question_mark)
+    for number, name in enumerate(names or ("r",), 1):
+        requests.start(Ticket(number), piece(name, "").id, REQUEST, US)
+        requests.prepared(SequenceId(number), PREPARED)
+    return requests
+
+
+class TestOneRequest:
+    def test_is_prepared_run_and_answered(self) -> None:
+        requests = ActiveRequests(a_byte)
+        assert requests.start(FIRST, R, REQUEST, US) == [Prepare(ONE, REQUEST)]
+        sequence = NewSequence(
+            id=ONE,
+            prompt=(1, 2, 3),
+            max_tokens=9,
+            sampling=PREPARED.sampling,
+            priority=3,
+            shift=PREPARED.shift,
+            prefill_only=True,
+        )
+        assert requests.prepared(ONE, PREPARED) == [Run(sequence)]
+        assert requests.stepped([gained("a")]) == [Tell(US, (piece("r", "a"),))]
+        end = SequenceEnd("stop", STATS)
+        assert requests.stepped([gained("", end=end)]) == [
+            Tell(US, (prompt_read("r"), ENDED), (FIRST,))
+        ]
+        assert len(requests) == 0
+
+    def test_that_cannot_be_prepared_is_refused(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, REQUEST, US)
+        error = InvalidRequest("no")
+        refused = Refused(id=R, error=to_wire(error))
+        assert requests.prepared(ONE, error) == [Tell(US, (refused,), (FIRST,))]
+        assert requests.prepared(ONE, error) == []
+
+    def test_after_a_stop_string_nothing_comes(self) -> None:
+        requests = running()
+        [tell, drop] = requests.stepped([gained("a!b")])
+        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        assert drop == Drop(ONE)
+        assert requests.stepped([gained("more")]) == []
+
+
+class TestManyRequests:
+    def test_a_step_is_told_at_once_whatever_is_in_it(self) -> None:
+        requests = running("r", "s")
+        error = EngineFailed("lost")
+        failed = gained("", TWO, end=SequenceEnd(error, STATS))
+        assert requests.stepped([gained("a"), failed]) == [
+            Tell(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (SECOND,))
+        ]
+
+    def test_each_listener_hears_of_its_own(self) -> None:
+        requests, other = running(), Heard()
+        requests.start(SECOND, R, REQUEST, other)
+        requests.prepared(TWO, PREPARED)
+        assert requests.stepped([gained("a"), gained("b", TWO)]) == [
+            Tell(US, (piece("r", "a"),)),
+            Tell(other, (piece("r", "b"),)),
+        ]
+
+    def test_steps_of_others_are_ignored(self) -> None:
+        assert running().stepped([gained("a", SequenceId(77))]) == []
+
+
+class TestEndedFromOutside:
+    def test_cancelled_while_running(self) -> None:
+        requests = running()
+        requests.stepped([gained("a")])
+        ended = Ended(id=R, finish_reason="cancelled", usage=USAGE, rates=Rates())
+        assert requests.cancel(FIRST) == [Tell(US, (ended,), (FIRST,)), Drop(ONE)]
+        assert requests.cancel(FIRST) == []
+
+    def test_cancelled_while_being_prepared(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, REQUEST, US)
+        assert requests.cancel(FIRST)[1:] == [Abandon(ONE)]
+        assert requests.prepared(ONE, PREPARED) == []
+        assert requests.prepared(ONE, InvalidRequest("no")) == []
+
+    def test_failed(self) -> None:
+        error = EngineFailed("gone")
+        refused = Refused(id=R, error=to_wire(error))
+        assert running().fail(FIRST, error) == [Tell(US, (refused,), (FIRST,)), Drop(ONE)]
+
+    def test_discarded_it_only_releases_its_ticket(self) -> None:
+        assert running().discard(FIRST) == [Tell(US, (), (FIRST,)), Drop(ONE)]
+
+    def test_unknown_tickets_are_ignored(self) -> None:
+        requests = running()
+        assert requests.cancel(SECOND) == requests.discard(SECOND) == []
+        assert requests.fail(SECOND, EngineFailed("x")) == []
+
+
+class TestFailureBoundary:
+    def test_an_answer_that_breaks_ends_alone(self) -> None:
+        requests = running("r", "s")
+        [tell, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)])
+        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        refused, other = tell.items
+        assert isinstance(refused, Refused) and refused.error.code == "internal_error"
+        assert other == piece("s", "b")
+        assert isinstance(log, LogFailure) and log.id == R
+        assert isinstance(log.error, IndexError) and log.error.__traceback__ is not None
+        assert drop == Drop(ONE)
+        assert requests.stepped([gained("more")]) == []
+
+    def test_of_a_sequence_that_has_ended_nothing_is_dropped(self) -> None:
+        decisions = running().stepped([gained("?", end=SequenceEnd("stop", STATS))])
+        assert [type(each) for each in decisions] == [Tell, LogFailure]
+
+    def test_a_preparation_that_nothing_can_be_made_of(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, REQUEST, US)
+        broken = replace(PREPARED, stop=None)  # type: ignore[arg-type]
+        [tell, log] = requests.prepared(ONE, broken)
+        assert isinstance(tell, Tell) and isinstance(tell.items[0], Refused)
+        assert tell.released == (FIRST,)
+        assert isinstance(log, LogFailure)
+
+    def test_a_decision_that_cannot_be_carried_out(self) -> None:
+        requests = running()
+        [tell, log] = requests.crashed(ONE, RuntimeError("no threads"), is_in_engine=False)
+        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        assert isinstance(log, LogFailure)
+        assert requests.crashed(ONE, RuntimeError("again"), is_in_engine=False) == []
+
+
+class TestSaving:
+    def saving(self) -> ActiveRequests:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, SAVING, US)
+        requests.prepared(ONE, PREPARED)
+        requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))])
+        return requests
+
+    def test_the_end_waits_for_it(self) -> None:
+        assert self.saving().saved(ONE, None) == [Tell(US, (ENDED,), (FIRST,))]
+
+    def test_cancelling_what_is_complete_changes_nothing(self) -> None:
+        requests = self.saving()
+        assert requests.cancel(FIRST) == []
+        assert requests.saved(ONE, None) == [Tell(US, (ENDED,), (FIRST,))]
+
+    @pytest.mark.parametrize("discards", [True, False])
+    def test_goes_on_when_nobody_waits_and_is_released_at_its_end(self, discards: bool) -> None:
+        requests = self.saving()
+        if discards:
+            assert requests.discard(FIRST) == []
+        else:
+            assert requests.fail(FIRST, EngineFailed("gone")) == [Tell(US, (ENDED,))]
+        assert len(requests) == 1
+        assert requests.discard(FIRST) == []
+        assert requests.saved(ONE, None) == [Tell(US, (), (FIRST,))]
+
+
+class TestKeys:
+    def test_have_one_writer_at_a_time_whoever_listens(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, SAVING, US)
+        [tell] = requests.start(SECOND, S, SAVING, Heard())
+        assert isinstance(tell, Tell) and tell.released == (SECOND,)
+        [refused] = tell.items
+        assert isinstance(refused, Refused)
+        assert (refused.error.code, refused.error.field) == ("invalid_request", "save_cache")
+        requests.cancel(FIRST)
+        assert requests.start(SECOND, S, SAVING, US) == [Prepare(TWO, SAVING)]
+
+    def test_may_have_several_readers(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, SAVING, US)
+        reading = replace(SAVING, save_cache=False)
+        assert requests.start(SECOND, S, reading, US) == [Prepare(TWO, reading)]
+
+    def test_are_free_after_a_preparation_that_failed(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, SAVING, US)
+        requests.prepared(ONE, InvalidRequest("no"))
+        assert requests.start(SECOND, S, SAVING, US) == [Prepare(TWO, SAVING)]

@@ -1,0 +1,317 @@
+"""Two listeners over one engine, doing whatever they like in any order; and mistakes of ours."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
+from arriero.agent.generation.active_request import (
+    Abandon,
+    Decision,
+    Drop,
+    Finish,
+    LogFailure,
+    Prepare,
+    Run,
+    Save,
+    Tell,
+)
+from arriero.agent.generation.active_requests import ActiveRequests
+from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.prepared import Prepared
+from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.inference import GenerateRequest, Notice, RequestId
+from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+
+STOP, BOOM = "!", "?"
+TEXTS = ("a", "b", STOP, BOOM)
+REASONS: list[Literal["stop", "length"] | EngineFailed | None] = [
+    *(None, None, "stop", "length", EngineFailed("x"))
+]
+PREPARED = Prepared(
+    prompt=(1, 2),
+    sampling=Sampling(seed=1),
+    max_tokens=None,
+    stop=(STOP,),
+    notices=(Notice("prompt_cache", "torn"),),
+)
+BROKEN = Prepared(prompt=(1, 2), sampling=Sampling(seed=1), max_tokens=None, stop=(None,))  # type: ignore[arg-type]
+KEYS = ("k", "l")
+NOT_SAVED = Notice("prompt_cache", "disk full")
+SAVED = StoredPrompt((1, 2), b"state")
+
+
+def piece(token: int) -> bytes:
+    if TEXTS[token] == BOOM:
+        raise IndexError(token)
+    return TEXTS[token].encode()
+
+
+@dataclass
+class Asked:
+    """A request as its listener knows it."""
+
+    name: RequestId
+    key: str | None
+    is_awaited: bool = True
+    is_released: bool = False
+    failed: bool = False
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Listener:
+    """Checks what it hears."""
+
+    asked: dict[Ticket, Asked] = field(default_factory=dict)
+    given: dict[Ticket, list[int]] = field(default_factory=dict)
+
+    def of(self, name: RequestId) -> Asked:
+        [found] = [each for each in self.asked.values() if each.name == name and each.is_awaited]
+        return found
+
+    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+        assert items or released
+        for item in items:
+            self._hear(item, self.of(item.id))
+        for ticket in released:
+            asked = self.asked[ticket]
+            assert not asked.is_released and not asked.is_awaited
+            asked.is_released = True
+
+    def _hear(self, item: Item, asked: Asked) -> None:
+        match item:
+            case Piece(text=text, tokens=tokens):
+                asked.text += text
+                asked.tokens += tokens
+            case Ended(usage=usage, finish_reason=reason):
+                asked.is_awaited = False
+                assert usage.completion_tokens == len(asked.tokens)
+                self._check_answer(asked, reason)
+            case Refused(error=error):
+                asked.is_awaited = False
+                asked.failed = error.code == "internal_error"
+            case _:
+                assert isinstance(item, Noticed | PromptRead)
+
+    def _check_answer(self, asked: Asked, reason: str) -> None:
+        [ticket] = [ticket for ticket, each in self.asked.items() if each is asked]
+        given = self.given.get(ticket, [])
+        stop = TEXTS.index(STOP)
+        taken = given[: given.index(stop) + 1] if stop in given else given
+        assert asked.tokens == taken
+        assert asked.text == "".join(TEXTS[token] for token in taken).removesuffix(STOP)
+        assert reason == "stop" or stop not in taken
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.requests = ActiveRequests(piece)
+        self.listeners = (Listener(), Listener())
+        self.num_started = 0
+        self.preparing: set[SequenceId] = set()
+        self.running: set[SequenceId] = set()
+        self.finishing: set[SequenceId] = set()  # of those that run
+        self.saving: set[SequenceId] = set()
+        self.logged: list[RequestId] = []
+
+    # ---- the shell
+
+    def carry_out(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+        self.requests.check_integrity()
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Tell(listener, items, released):
+                listener.produced(items, released)
+            case LogFailure(id, _):
+                self.logged.append(id)
+            case Prepare(id, _):
+                self.preparing.add(id)
+            case Abandon(id):
+                self.preparing.remove(id)
+            case Run(sequence):
+                assert sequence.save_as == self.asked(sequence.id).key
+                self.running.add(sequence.id)
+            case Finish(id):
+                assert id in self.running - self.finishing and self.asked(id).key
+                self.finishing.add(id)
+            case Drop(id):
+                self.running.remove(id)
+                self.finishing.discard(id)
+            case Save(id, key, prompt):
+                assert id not in self.running | self.saving
+                assert (key, prompt) == (self.asked(id).key, SAVED)
+                self.saving.add(id)
+
+    def asked(self, id: SequenceId) -> Asked:
+        [found] = [each.asked[Ticket(id)] for each in self.listeners if Ticket(id) in each.asked]
+        return found
+
+    def tickets(self) -> st.SearchStrategy[Ticket]:
+        return st.integers(1, max(self.num_started, 1)).map(Ticket)
+
+    # ---- what listeners want
+
+    @rule(which=st.integers(0, 1), key=st.none() | st.sampled_from(KEYS))
+    def start(self, which: int, key: str | None) -> None:
+        self.num_started += 1
+        ticket, name = Ticket(self.num_started), RequestId(f"r{self.num_started}")
+        taken = {
+            each.key
+            for one in self.listeners
+            for each in one.asked.values()
+            if not each.is_released
+        }
+        asked = self.listeners[which].asked[ticket] = Asked(name, key)
+        request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
+        self.carry_out(self.requests.start(ticket, name, request, self.listeners[which]))
+        assert asked.is_awaited == (key is None or key not in taken)
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        if self.num_started:
+            ticket = data.draw(self.tickets())
+            asked = self.asked(SequenceId(ticket))
+            was_awaited = asked.is_awaited
+            is_complete = ticket in self.finishing or ticket in self.saving
+            self.carry_out(self.requests.cancel(ticket))
+            assert asked.is_awaited == (was_awaited and is_complete)
+
+    @rule(data=st.data())
+    def fail(self, data: st.DataObject) -> None:
+        if self.num_started:
+            ticket = data.draw(self.tickets())
+            self.carry_out(self.requests.fail(ticket, EngineFailed("x")))
+            assert not self.asked(SequenceId(ticket)).is_awaited
+
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        if self.num_started:
+            ticket = data.draw(self.tickets())
+            self.asked(SequenceId(ticket)).is_awaited = False
+            self.carry_out(self.requests.discard(ticket))
+
+    # ---- what becomes of requests
+
+    @rule(data=st.data(), outcome=st.sampled_from([PREPARED, PREPARED, InvalidRequest("no")]))
+    def prepared(self, data: st.DataObject, outcome: Prepared | InvalidRequest) -> None:
+        if self.num_started:
+            id = SequenceId(data.draw(self.tickets()))
+            self.preparing.discard(id)
+            self.carry_out(self.requests.prepared(id, outcome))
+
+    @rule(data=st.data())
+    def prepared_but_nothing_can_be_made_of_it(self, data: st.DataObject) -> None:
+        if self.preparing:
+            id = data.draw(st.sampled_from(sorted(self.preparing)))
+            self.preparing.remove(id)
+            self.carry_out(self.requests.prepared(id, BROKEN))
+            assert self.asked(id).failed
+            assert self.logged.count(self.asked(id).name) == 1
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        if not self.num_started:
+            return
+        known = st.sampled_from(sorted(self.running)) if self.running else self.tickets()
+        ids = data.draw(st.lists(known | self.tickets(), unique=True, max_size=4))
+        outputs = [self._output(data, SequenceId(id)) for id in ids]
+        ended = {output.id for output in outputs if output.end is not None}
+        self.running -= ended  # before the core hears of it: it must not drop these
+        self.finishing -= ended
+        broken = [
+            output.id
+            for output in outputs
+            if TEXTS.index(BOOM) in output.tokens and self._is_read(output.id)
+        ]
+        self.carry_out(self.requests.stepped(outputs))
+        for id in broken:
+            assert self.asked(id).failed
+            assert self.logged.count(self.asked(id).name) == 1
+
+    def _is_read(self, id: SequenceId) -> bool:
+        """Whether the answer takes tokens: it is prepared and not complete."""
+        asked = self.asked(id)
+        is_complete = id in self.finishing or id in self.saving
+        return asked.is_awaited and id not in self.preparing and not is_complete
+
+    def _output(self, data: st.DataObject, id: SequenceId) -> SequenceOutput:
+        tokens = data.draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, 3]), max_size=3))
+        if TEXTS.index(BOOM) in tokens:  # what comes after it is never looked at
+            tokens = [each for each in tokens if TEXTS[each] != STOP]
+        reason = data.draw(st.sampled_from(REASONS))
+        if self._is_read(id):
+            for listener in self.listeners:
+                listener.given.setdefault(Ticket(id), []).extend(tokens)
+        if reason is None:
+            return SequenceOutput(id, tuple(tokens))
+        stats = SequenceStats(
+            prompt_tokens=2,
+            cached_tokens=0,
+            completion_tokens=len(tokens),
+            prefill_tokens=2,
+            prefill_seconds=0.1,
+            decode_seconds=0.1,
+        )
+        is_saved = isinstance(reason, str) and self.asked(id).key is not None
+        return SequenceOutput(
+            id, tuple(tokens), SequenceEnd(reason, stats, SAVED if is_saved else None)
+        )
+
+    @rule(data=st.data(), failure=st.sampled_from([None, NOT_SAVED]))
+    def a_save_is_done(self, data: st.DataObject, failure: Notice | None) -> None:
+        if self.saving:
+            id = data.draw(st.sampled_from(sorted(self.saving)))
+            self.saving.remove(id)
+            self.carry_out(self.requests.saved(id, failure))
+            assert self.asked(id).is_released
+
+    @rule(data=st.data())
+    def a_decision_cannot_be_carried_out(self, data: st.DataObject) -> None:
+        """A preparation or a save that could not even begin."""
+        if begun := sorted(self.preparing | self.saving):
+            id = data.draw(st.sampled_from(begun))
+            self.preparing.discard(id)
+            self.saving.discard(id)
+            self.carry_out(self.requests.crashed(id, RuntimeError("x"), is_in_engine=False))
+            assert self.asked(id).is_released
+
+    @invariant()
+    def what_was_not_released_is_somewhere(self) -> None:
+        if not hasattr(self, "requests"):
+            return
+        held = [
+            (each.is_awaited, id)
+            for one in self.listeners
+            for id, each in one.asked.items()
+            if not each.is_released
+        ]
+        assert len(held) == len(self.requests)
+        assert {id for _, id in held} == self.preparing | self.running | self.saving
+        assert all(is_awaited or id in self.saving for is_awaited, id in held)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "requests"):
+            return
+        for listener in self.listeners:
+            for ticket, asked in listener.asked.items():
+                asked.is_awaited = False
+                self.carry_out(self.requests.discard(ticket))
+        assert not self.preparing and not self.running
+        for id in sorted(self.saving):
+            self.carry_out(self.requests.saved(id, None))
+        assert len(self.requests) == 0
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=150, stateful_step_count=40)

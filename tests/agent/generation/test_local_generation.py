@@ -1,0 +1,168 @@
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.generation.local_generation import LocalGeneration
+from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.preparation import Preparation
+from arriero.agent.generation.prepared import Outcome
+from arriero.agent.generation.preparer import Preparer
+from arriero.agent.generation.prompt_saver import PromptSaver
+from arriero.shared.errors import EngineFailed
+from arriero.shared.inference import GenerateRequest, Notice
+from arriero.shared.messages import Ended, Item, Piece, Refused
+from tests.agent.fakes import FakeWorker, byte_model, soon
+from tests.agent.generation.outputs import FIRST, SAVED, SECOND, R, S, a_store
+
+REQUEST = GenerateRequest(prompt="x")
+SAVING = GenerateRequest(prompt="x", cache_key="k", save_cache=True)
+BROKEN = "?"
+
+
+def piece(token: int) -> bytes:
+    if token == ord(BROKEN):
+        raise IndexError("a mistake of ours")
+    return bytes([token])
+
+
+class Listener:
+    """Keeps what it hears; everything comes soon."""
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[tuple[tuple[Item, ...], tuple[Ticket, ...]]] = asyncio.Queue()
+
+    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+        self._heard.put_nowait((items, released))
+
+    async def next(self) -> tuple[tuple[Item, ...], tuple[Ticket, ...]]:
+        return await soon(self._heard.get())
+
+    @property
+    def has_heard_all(self) -> bool:
+        return self._heard.empty()
+
+
+class Room:
+    def __init__(self, saver: PromptSaver, preparer: Preparer) -> None:
+        self.worker = FakeWorker(Path("m.gguf"))
+        self.listener = Listener()
+        self.generation = LocalGeneration(Preparation(preparer), self.worker, saver, piece)
+        self.worker.on_step = self.generation.stepped
+
+    async def started(
+        self, ticket: Ticket = FIRST, request: GenerateRequest = REQUEST
+    ) -> NewSequence:
+        self.generation.start(ticket, R if ticket == FIRST else S, request, self.listener)
+        return await self.worker.added.get()
+
+
+@pytest.fixture
+def preparer(tmp_path: Path) -> Preparer:
+    return Preparer(byte_model(), 16, store=a_store(tmp_path))
+
+
+@pytest.fixture
+def room(tmp_path: Path, preparer: Preparer) -> Iterator[Room]:
+    room = Room(PromptSaver(a_store(tmp_path)), preparer)
+    yield room
+    room.generation.close()
+
+
+async def test_a_request_from_start_to_end(room: Room) -> None:
+    sequence = await room.started()
+    room.worker.say(sequence, "yes")
+    [piece], released = await room.listener.next()
+    assert isinstance(piece, Piece) and piece.text == "yes"
+    assert released == ()
+    room.worker.say(sequence, "", is_last=True)
+    items, released = await room.listener.next()
+    assert isinstance(items[-1], Ended)
+    assert released == (FIRST,)
+
+
+async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:
+    sequence = await room.started(request=SAVING)
+    saved = StoredPrompt(sequence.prompt, b"state")
+    room.worker.say(sequence, "yes!", is_last=True, saved=saved)
+    _, released = await room.listener.next()
+    assert released == ()
+    [ended], released = await room.listener.next()
+    assert isinstance(ended, Ended) and released == (FIRST,)
+    assert preparer.prepare(SAVING).stored == saved
+
+
+async def test_cancelled_failed_and_discarded_sequences_leave_the_engine(room: Room) -> None:
+    generation = room.generation
+    for number, end in enumerate(
+        (
+            generation.cancel,
+            lambda ticket: generation.fail(ticket, EngineFailed("gone")),
+            generation.discard,
+        ),
+        1,
+    ):
+        ticket = Ticket(number)
+        sequence = await room.started(ticket)
+        end(ticket)
+        assert await room.worker.dropped.get() == sequence.id
+        _, released = await room.listener.next()
+        assert released == (ticket,)
+
+
+async def test_an_answer_that_breaks_ends_alone_and_is_logged(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    guilty, other = await room.started(), await room.started(SECOND)
+    room.worker.say(guilty, BROKEN)
+    [refused], released = await room.listener.next()
+    assert isinstance(refused, Refused)
+    assert (refused.id, refused.error.code, released) == (R, "internal_error", (FIRST,))
+    assert await room.worker.dropped.get() == guilty.id
+    assert "a mistake of ours" in caplog.text and "Traceback" in caplog.text
+    room.worker.say(other, "on", is_last=True)
+    items, released = await room.listener.next()
+    assert isinstance(items[-1], Ended) and released == (SECOND,)
+
+
+class NoThreads(Preparation):
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+    ) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+async def test_a_preparation_that_cannot_begin_ends_its_request(
+    tmp_path: Path, preparer: Preparer, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener()
+    worker = FakeWorker(Path("m.gguf"))
+    generation = LocalGeneration(NoThreads(preparer), worker, PromptSaver(), piece)
+    with caplog.at_level(logging.ERROR):
+        generation.start(FIRST, R, REQUEST, listener)
+    [refused], released = await listener.next()
+    assert isinstance(refused, Refused) and released == (FIRST,)
+    assert "can't start new thread" in caplog.text
+
+
+async def test_a_save_that_cannot_begin_does_not_take_the_answer_back(
+    preparer: Preparer, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoThread(PromptSaver):
+        def save(
+            self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]
+        ) -> None:
+            raise RuntimeError("can't start new thread")
+
+    room = Room(NoThread(), preparer)
+    sequence = await room.started(request=SAVING)
+    room.worker.say(sequence, "yes!", is_last=True, saved=SAVED)
+    await room.listener.next()
+    [ended], released = await room.listener.next()
+    assert isinstance(ended, Ended) and released == (FIRST,)
+    assert "can't start new thread" in caplog.text
+    room.generation.close()
