@@ -189,6 +189,10 @@ DECLARATIONS = {
     "agent.engine.embedding.embedding": "protocols; who implements and who uses them is tested",
     "agent.engine.loaded_model": "protocols, and records of what a model is",
     "agent.engine.sequence": "records that go into the engine and come out of it",
+    "agent.generation.prepared": "records between preparation and answer",
+    "agent.link.decisions": "records that a session's tests compare",
+    "balancer.fleet.decisions": "records that the fleet's tests compare",
+    "balancer.fleet.recorder": "a record and a protocol",
 }
 """Modules that hold only declarations, and so need no test module; with what they declare."""
 

@@ -25,22 +25,7 @@ Give = Callable[[], None]
 
 def json_calls(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
     """One object, or several: in a list, or one after the other. False if not even one was read."""
-    is_list = yield from reader.literal(("[",))
-    has_begun = False
-    while True:
-        yield from reader.space()
-        if not (yield from _call(reader, accepts)):
-            break
-        has_begun = True
-        yield from reader.space()
-        yield from reader.literal((",", ";"))
-    if not has_begun:
-        return False
-    reader.back()
-    if is_list:
-        yield from reader.space()
-        yield from reader.literal(("]",))
-    return True
+    return (yield from reader.several(lambda: _call(reader, accepts), (",", ";")))
 
 
 def keyed_calls(reader: Reader) -> Parse[bool]:

@@ -19,22 +19,7 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 def python_calls(reader: Reader) -> Parse[bool]:
     """A list of calls, or calls without brackets around them. False if not even one was read."""
-    is_list = yield from reader.literal(("[",))
-    has_begun = False
-    while True:
-        yield from reader.space()
-        if not (yield from _call(reader)):
-            break
-        has_begun = True
-        yield from reader.space()
-        yield from reader.literal((",",))
-    if not has_begun:
-        return False
-    reader.back()
-    if is_list:
-        yield from reader.space()
-        yield from reader.literal(("]",))
-    return True
+    return (yield from reader.several(lambda: _call(reader)))
 
 
 def _call(reader: Reader) -> Parse[bool]:

@@ -162,6 +162,30 @@ class Reader:
                 return self.held_from(begin)
             yield
 
+    def several(
+        self, one: Callable[[], Parse[bool]], separators: Sequence[str] = (",",)
+    ) -> Parse[bool]:
+        """Read what `one` reads, as often as it comes: in square brackets, or one after the other.
+
+        False if not even one was read. What was read of the next is held again.
+        """
+        is_list = yield from self.literal(("[",))
+        has_begun = False
+        while True:
+            yield from self.space()
+            if not (yield from one()):
+                break
+            has_begun = True
+            yield from self.space()
+            yield from self.literal(separators)
+        if not has_begun:
+            return False
+        self.back()
+        if is_list:
+            yield from self.space()
+            yield from self.literal(("]",))
+        return True
+
     def scan(self, pattern: re.Pattern[str], most_held: int = UNLIMITED) -> str:
         """Read past the next match in what is there and return it; without one, read it all.
 

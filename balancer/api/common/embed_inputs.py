@@ -1,17 +1,17 @@
 """What clients may give to be embedded: a text, a list of texts, token ids, or a list of those."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
 from ....shared.errors import RequestError
 from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling
+from ....shared.strict import STRICT
 from ...fleet.queries.query import QueryRequest
 from ..openapi.bodies import Body
 from .parts import Faulty, in_parts
 
-Inputs = Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
 _one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 
 
@@ -22,20 +22,30 @@ def embed_body(name: str, adapter: TypeAdapter[Any], ignored: frozenset[str] = f
     )
 
 
-def embed_query(
-    inputs: Sequence[EmbedInput],
-    *,
-    model: str | None,
-    pooling: Pooling | None = None,
-    normalize: Norm = "l2",
-    dimensions: Dimensions | None = None,
-) -> QueryRequest:
-    """The question by which an agent, or several, embed `inputs`."""
-    parts = tuple(
-        Embed(inputs=part, pooling=pooling, normalize=normalize, dimensions=dimensions)
-        for part in in_parts(inputs)
-    )
-    return QueryRequest(kind="embed", parts=parts, model=model)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedFields:
+    """What the bodies of all calls that embed have in common."""
+
+    __pydantic_config__ = STRICT
+
+    input: Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    model: str | None = None
+    pooling: Pooling | None = None
+    normalize: Norm = "l2"
+    dimensions: Dimensions | None = None
+
+    def query(self) -> QueryRequest:
+        """The query by which an agent, or several, embed the inputs."""
+        parts = tuple(
+            Embed(
+                inputs=part,
+                pooling=self.pooling,
+                normalize=self.normalize,
+                dimensions=self.dimensions,
+            )
+            for part in in_parts(self.input)
+        )
+        return QueryRequest(kind="embed", parts=parts, model=self.model)
 
 
 def named(fault: Faulty, place: str) -> RequestError:

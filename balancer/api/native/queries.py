@@ -23,10 +23,7 @@ from ....shared.queries import (
     Detokenizable,
     Detokenize,
     Detokenized,
-    Dimensions,
-    Norm,
     PlainText,
-    Pooling,
     Result,
     Tokenize,
     Tokenized,
@@ -35,8 +32,8 @@ from ....shared.queries import (
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
+from ..common import embed_inputs
 from ..common.body_fields import fields_given, listed
-from ..common.embed_inputs import Inputs, embed_body, embed_query
 from ..common.parts import only, vectors_of
 from ..common.vectors import Encoding, encoded
 from ..openapi.bodies import Body
@@ -61,14 +58,7 @@ class QueryCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EmbedBody:
-    __pydantic_config__ = STRICT
-
-    input: Inputs
-    model: str | None = None
-    pooling: Pooling | None = None
-    normalize: Norm = "l2"
-    dimensions: Dimensions | None = None
+class _EmbedBody(embed_inputs.EmbedFields):
     encoding: Encoding = "float"
 
 
@@ -101,13 +91,6 @@ def embed(body: bytes) -> QueryCall:
     if "input" in given:
         given["input"] = listed(given["input"])
     parsed = parse_json(_embed, to_json(given))
-    query_request = embed_query(
-        parsed.input,
-        model=parsed.model,
-        pooling=parsed.pooling,
-        normalize=parsed.normalize,
-        dimensions=parsed.dimensions,
-    )
 
     def answer(results: Sequence[Result]) -> EmbedFields:
         vectors = vectors_of(results)
@@ -116,7 +99,7 @@ def embed(body: bytes) -> QueryCall:
             "usage": {"prompt_tokens": sum(each.num_tokens for each in vectors)},
         }
 
-    return QueryCall(query_request, answer)
+    return QueryCall(parsed.query(), answer)
 
 
 def tokenize(body: bytes) -> QueryCall:
@@ -167,7 +150,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
 """By the names that the paths end with and the WebSocket's methods have."""
 
 BODIES: dict[str, Body] = {
-    "embed": embed_body("EmbedBody", _embed),
+    "embed": embed_inputs.embed_body("EmbedBody", _embed),
     "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
     "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
     "count_tokens": GENERATE_BODY,

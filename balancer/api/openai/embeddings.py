@@ -10,27 +10,19 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.queries import Dimensions, Norm, Pooling, Result
-from ....shared.strict import STRICT
+from ....shared.queries import Result
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import fields_given, listed
-from ..common.embed_inputs import Inputs, embed_body, embed_query, named
+from ..common.embed_inputs import EmbedFields, embed_body, named
 from ..common.parts import first_fault, vectors_of
 from ..common.vectors import Encoding, encoded
 from .answer_types import Embeddings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
-    __pydantic_config__ = STRICT
-
-    input: Inputs
-    model: str | None = None
+class _Body(EmbedFields):
     encoding_format: Encoding = "float"
-    dimensions: Dimensions | None = None
-    pooling: Pooling | None = None
-    normalize: Norm = "l2"
 
 
 _body = TypeAdapter(_Body)
@@ -75,13 +67,6 @@ def parse_embeddings(body: bytes) -> EmbeddingsCall:
     if "input" in given:
         given["input"] = listed(asked)
     parsed = parse_json(_body, to_json(given))
-    query_request = embed_query(
-        parsed.input,
-        model=parsed.model,
-        pooling=parsed.pooling,
-        normalize=parsed.normalize,
-        dimensions=parsed.dimensions,
-    )
     return EmbeddingsCall(
-        query_request, parsed.encoding_format, is_list=given.get("input") is asked
+        parsed.query(), parsed.encoding_format, is_list=given.get("input") is asked
     )

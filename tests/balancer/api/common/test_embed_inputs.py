@@ -1,13 +1,14 @@
-from arriero.balancer.api.common.embed_inputs import embed_query, named
+from arriero.balancer.api.common.embed_inputs import EmbedFields, named
 from arriero.balancer.api.common.parts import MAX_PART_INPUTS, Faulty
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.queries import Embed
 
 
-def test_a_question_in_parts() -> None:
-    query_request = embed_query(
-        ["x"] * (MAX_PART_INPUTS + 1), model="m", pooling="cls", dimensions=3
+def test_a_query_in_parts() -> None:
+    fields = EmbedFields(
+        input=("x",) * (MAX_PART_INPUTS + 1), model="m", pooling="cls", dimensions=3
     )
+    query_request = fields.query()
     assert (query_request.kind, query_request.model) == ("embed", "m")
     first, last = query_request.parts
     assert isinstance(first, Embed) and isinstance(last, Embed)
