@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from aiohttp import web
 
-from ..shared import lifecycle
+from ..shared import lifecycle, log
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
@@ -40,6 +40,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
     metrics.collect_responses(lambda: len(responses), lambda: responses.num_bytes)
+    metrics.collect_log(log.num_dropped)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
         apps = {

@@ -33,26 +33,32 @@ class Daemon:
         self.stdout: list[str] = []
         self.stderr: list[str] = []
         self._readers = [
-            asyncio.create_task(self._collect(process.stdout, self.stdout)),
-            asyncio.create_task(self._collect(process.stderr, self.stderr)),
+            asyncio.create_task(self._collect(reader, lines))
+            for reader, lines in ((process.stdout, self.stdout), (process.stderr, self.stderr))
+            if reader is not None
         ]
         self._news = asyncio.Condition()
 
     @classmethod
-    async def start(cls, *command: str, env: dict[str, str] | None = None) -> Self:
+    async def start(
+        cls,
+        *command: str,
+        env: dict[str, str] | None = None,
+        stderr: int = asyncio.subprocess.PIPE,
+    ) -> Self:
+        """`stderr`: a file of the test's own, of which no lines are collected."""
         program, *arguments = command
         process = await asyncio.create_subprocess_exec(
             BIN / program,
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=stderr,
             env=os.environ | (env or {}),
         )
         return cls(command, process)
 
-    async def _collect(self, reader: asyncio.StreamReader | None, lines: list[str]) -> None:
-        assert reader is not None
+    async def _collect(self, reader: asyncio.StreamReader, lines: list[str]) -> None:
         async for line in reader:
             lines.append(line.decode().rstrip("\n"))
             async with self._news:
@@ -162,14 +168,21 @@ class Fleet:
     def management(self) -> str:
         return f"http://{self.balancer.ready['management']}"
 
-    async def start(self, *command: str, env: dict[str, str] | None = None) -> Daemon:
+    async def start(
+        self,
+        *command: str,
+        env: dict[str, str] | None = None,
+        stderr: int = asyncio.subprocess.PIPE,
+    ) -> Daemon:
         """Starts any command; it is ended with the fleet."""
-        daemon = await Daemon.start(*command, env=env)
+        daemon = await Daemon.start(*command, env=env, stderr=stderr)
         self._stack.push_async_callback(daemon.close)
         return daemon
 
-    async def start_balancer(self, **settings: object) -> Daemon:
-        self.balancer = await self.start("balancer", *_flags(_BALANCER | settings))
+    async def start_balancer(
+        self, *, stderr: int = asyncio.subprocess.PIPE, **settings: object
+    ) -> Daemon:
+        self.balancer = await self.start("balancer", *_flags(_BALANCER | settings), stderr=stderr)
         await self.balancer.until_ready()
         return self.balancer
 
@@ -178,7 +191,9 @@ class Fleet:
         await agent.until_ready()
         return agent
 
-    async def launch_agent(self, **settings: object) -> Daemon:
+    async def launch_agent(
+        self, *, stderr: int = asyncio.subprocess.PIPE, **settings: object
+    ) -> Daemon:
         """Starts an agent without waiting until it is ready."""
         defaults = {
             "balancer": f"ws://{self.balancer.ready['management']}",
@@ -188,7 +203,7 @@ class Fleet:
             "context_size": 1024,
             "threads": 1,
         }
-        agent = await self.start("agent", *_flags(defaults | settings))
+        agent = await self.start("agent", *_flags(defaults | settings), stderr=stderr)
         self.agents.append(agent)
         return agent
 

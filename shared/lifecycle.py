@@ -4,7 +4,7 @@
 | --- | --- |
 | 0 | it stopped because it was asked to |
 | 1 | it could not start; one line on stderr says why |
-| 70 | a mistake of ours; the log has everything |
+| 70 | a mistake of ours; the log has the traceback |
 | 130, 143 | a second SIGINT or SIGTERM, at once |
 """
 
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
+from . import log
 from .log import key_values
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class StartupError(Exception):
 
 
 class Shutdown:
-    """The wish to stop. `requested` is set once and never cleared."""
+    """A request to stop the daemon. `requested` is set once and never cleared."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
@@ -44,10 +45,10 @@ class Shutdown:
 
 
 def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
-    """Run `main` until it returns and answer the process's exit code: what it returned, or 0.
+    """Run `main` until it returns. Returns the process's exit code: what `main` returned, or 0.
 
-    SIGTERM and SIGINT set `shutdown.requested`, upon which `main` should finish in its own time;
-    after that a second signal ends the process on the spot.
+    The first SIGTERM or SIGINT sets `shutdown.requested`: `main` should finish its work and return.
+    A second signal ends the process at once. What was logged is written before this returns.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -56,6 +57,8 @@ def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
         return _signal_code(signal.SIGINT)
     except Exception as error:  # the process's outermost boundary: everything is logged
         return _report(program, error)
+    finally:
+        log.flush()
 
 
 def ready(program: str, **facts: object) -> None:
@@ -106,7 +109,7 @@ def _report(program: str, error: Exception) -> int:
         logger.critical("stopped by an unexpected error", exc_info=error)
         return EXIT_INTERNAL
     for message in reasons(error):
-        sys.stderr.write(f"{program}: {message}\n")
+        log.say(f"{program}: {message}")
     return EXIT_STARTUP
 
 

@@ -2,16 +2,21 @@
 
 What a message is about goes into its context, which both formats show by key:
 `logger.info("agent connected", extra=context(agent=name, slots=4))`. Passwords in URLs are masked
-in whatever is logged; other secrets must not be handed over at all.
+in whatever is logged; other secrets must not be logged at all.
+
+A thread writes the lines: a reader that stops reading delays nobody (see `line_writer`).
 """
 
 import json
 import logging
 import re
 import sys
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
+
+from .line_writer import LineWriter, writes_to
 
 Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -21,14 +26,73 @@ _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
 
 
 def setup(format: Format, level: Level, stream: TextIO | None = None) -> None:
-    """Log what our modules say from `level` on, and others' warnings, to `stream` (stderr)."""
+    """Log what our modules log from `level` on, and others' warnings, to `stream` (stderr)."""
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    handler = LineHandler(stream, TextFormatter() if as_text else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("arriero").setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def say(line: str) -> None:
+    """Write `line` to stderr as it stands, after what was logged before it."""
+    if handler := _line_handler():
+        handler.writer.put(line)
+    else:
+        sys.stderr.write(line + "\n")
+
+
+def flush() -> None:
+    """Wait until what was logged is written, unless nobody reads it."""
+    if handler := _line_handler():
+        handler.flush()
+
+
+def num_dropped() -> int:
+    """How many lines were dropped because nobody read them."""
+    handler = _line_handler()
+    return handler.writer.num_dropped if handler else 0
+
+
+class LineHandler(logging.Handler):
+    """Formats where the record is logged, and has a thread write the line to `stream`."""
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.writer = LineWriter(writes_to(stream), self._notice)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Never blocks, and never raises: the log must not end what it tells of."""
+        try:
+            line = self.format(record)
+        except Exception:  # of the program's arguments or their `str`; it is logged in their place
+            line = f"a log record cannot be written: {traceback.format_exc()}"
+        self.writer.put(line)
+
+    def flush(self) -> None:
+        """Wait until the lines are written; Python calls this at exit."""
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Write what waits, then nothing any more."""
+        self.writer.close()
+        super().close()
+
+    def _notice(self, num_lines: int) -> str:
+        record = logging.LogRecord(
+            *(__name__, logging.WARNING, __file__, 0),
+            "%d lines of the log were dropped: nobody read them",
+            (num_lines,),
+            None,
+        )
+        return self.format(record)
+
+
+def _line_handler() -> LineHandler | None:
+    handlers = logging.getLogger().handlers
+    return next((each for each in handlers if isinstance(each, LineHandler)), None)
 
 
 def context(**values: object) -> dict[str, Any]:

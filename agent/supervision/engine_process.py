@@ -46,9 +46,10 @@ async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: Superviso
 
 
 def _last_words(channel: SupervisorChannel, line: str) -> None:
-    """Native code ends the process."""
-    logger.critical("llama.cpp gives up: %s", line)
+    """Native code ends the process as soon as this returns."""
+    logger.critical("llama.cpp aborts the process: %s", line)
     channel.report(Failed(reason=line))
+    log.flush()
 
 
 def main(serve: Serve = _serve) -> int:

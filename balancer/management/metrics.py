@@ -99,6 +99,15 @@ class Metrics:
             gauge = Gauge(f"arriero_stored_{name}", help_text, registry=self.registry)
             gauge.set_function(value)
 
+    def collect_log(self, num_dropped: Callable[[], int]) -> None:
+        """From now on answer with how many lines of the log nobody read."""
+        gauge = Gauge(
+            "arriero_log_lines_dropped",
+            "Log lines dropped because nobody read standard error, since the start.",
+            registry=self.registry,
+        )
+        gauge.set_function(num_dropped)
+
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""
         encode, content_type = choose_encoder(accept)

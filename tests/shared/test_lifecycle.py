@@ -147,3 +147,32 @@ async def test_asking_twice_is_asking_once(caplog: pytest.LogCaptureFixture) -> 
 def test_the_ready_line(capsys: pytest.CaptureFixture[str]) -> None:
     ready("agent", name="two words", slots=4)
     assert capsys.readouterr().out == 'ready agent name="two words" slots=4\n'
+
+
+TALKATIVE = """
+import logging, sys
+from arriero.shared import lifecycle, log
+
+async def main(shutdown):
+    for number in range({num_lines}):
+        logging.getLogger("arriero.test").info("line %d", number)
+
+log.setup("text", "info")
+sys.exit(lifecycle.run("talkative", main))
+"""
+
+
+def test_nothing_of_the_log_is_lost_at_an_orderly_exit() -> None:
+    program = TALKATIVE.format(num_lines=1000)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=20
+    )
+    lines = done.stderr.splitlines()
+    assert (done.returncode, len(lines)) == (0, 1000)
+    assert lines[-1].endswith("line 999")
+
+
+def test_a_log_that_nobody_reads_does_not_keep_the_process() -> None:
+    program = TALKATIVE.format(num_lines=20_000)
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+        assert process.wait(timeout=20) == 0

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from arriero.shared import log
+from arriero.shared.line_writer import MAX_WAITING
 from arriero.shared.log import context, redact
 
 logger = logging.getLogger("arriero.test")
@@ -26,6 +28,8 @@ def logging_as_it_was() -> Iterator[None]:
     handlers, level, own_level = root.handlers[:], root.level, ours.level
     root.handlers = []  # so that a replaced handler is not closed under the test runner
     yield
+    for handler in root.handlers:
+        handler.close()
     root.handlers = handlers
     root.setLevel(level)
     ours.setLevel(own_level)
@@ -36,6 +40,7 @@ def text_of(say: Callable[[], None]) -> str:
     stream = io.StringIO()
     log.setup("text", "info", stream)
     say()
+    log.flush()
     return stream.getvalue()
 
 
@@ -43,6 +48,7 @@ def json_of(say: Callable[[], None]) -> dict[str, object]:
     stream = io.StringIO()
     log.setup("json", "info", stream)
     say()
+    log.flush()
     (line,) = stream.getvalue().splitlines()
     entry: dict[str, object] = json.loads(line)
     return entry
@@ -113,6 +119,7 @@ def test_auto_is_text_on_a_terminal_and_json_otherwise() -> None:
     logger.info("hello")
     log.setup("auto", "info", file)
     logger.info("hello")
+    log.flush()
     assert not terminal.getvalue().startswith("{")
     assert json.loads(file.getvalue())["message"] == "hello"
 
@@ -123,6 +130,7 @@ def test_the_level_is_for_our_modules_and_others_only_warn() -> None:
     logger.debug("ours")
     logging.getLogger("somebody").info("theirs")
     logging.getLogger("somebody").warning("beware")
+    log.flush()
     assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["ours", "beware"]
 
 
@@ -135,3 +143,45 @@ def test_warnings_are_logged() -> None:
             logging.captureWarnings(False)
 
     assert "UserWarning: old" in text_of(warn)
+
+
+class Unreadable:
+    def __str__(self) -> str:
+        raise ValueError("it has no text")
+
+
+def test_a_record_that_cannot_be_formatted_is_logged_as_such() -> None:
+    text = text_of(lambda: logger.info("here is %s", Unreadable()))
+    assert text.startswith("a log record cannot be written: Traceback")
+    assert "it has no text" in text
+
+
+def test_a_line_as_it_stands_comes_after_what_was_logged() -> None:
+    def say() -> None:
+        logger.info("first")
+        log.say("program: second")
+
+    assert text_of(say).endswith("first\nprogram: second\n")
+
+
+def test_without_a_setup_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log.say("program: alone")
+    log.flush()
+    assert capsys.readouterr().err == "program: alone\n"
+    assert log.num_dropped() == 0
+
+
+def test_lines_that_nobody_reads_are_dropped_and_nobody_waits_for_them() -> None:
+    reading, writing = os.pipe()
+    with open(writing, "w") as stream:  # noqa: PTH123
+        log.setup("json", "info", stream)
+        for _ in range(2 * MAX_WAITING // 100_000):
+            logger.info("x" * 100_000)
+        assert log.num_dropped() > 0
+        with open(reading) as reader:  # noqa: PTH123
+            told = next(line for line in reader if "were dropped" in line)
+            logger.info("and on")
+            assert json.loads(next(reader))["message"] == "and on"
+        assert json.loads(told)["message"] == (
+            f"{log.num_dropped()} lines of the log were dropped: nobody read them"
+        )

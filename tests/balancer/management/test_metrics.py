@@ -108,6 +108,12 @@ def test_kept_answers() -> None:
     assert value(metrics, "arriero_stored_response_bytes") == 1000
 
 
+def test_lines_of_the_log_that_nobody_read() -> None:
+    metrics = Metrics()
+    metrics.collect_log(lambda: 7)
+    assert value(metrics, "arriero_log_lines_dropped") == 7
+
+
 def test_queries_by_kind_and_size() -> None:
     metrics = Metrics()
     metrics.ended(ending("stop", agent="a"))

@@ -1,0 +1,140 @@
+"""Writes lines on a thread of its own, so that whoever logs never waits for a reader.
+
+What waits is bounded. Lines that do not fit are dropped and counted, and a line says how many as
+soon as there is room again.
+"""
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TextIO
+
+MAX_WAITING = 4 * 1024 * 1024
+"""Bytes of lines that may wait."""
+
+FLUSH_TIMEOUT = 2.0
+"""Seconds without any progress after which `flush` gives up: nobody reads."""
+
+
+class LineWriter:
+    """`write` takes the bytes of whole lines and may block. `notice` says how many were dropped.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        notice: Callable[[int], str],
+        *,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self.num_dropped = 0
+        self._write = write
+        self._notice = notice
+        self._max_waiting = max_waiting
+        self._changed = threading.Condition()
+        self._lines: deque[bytes] = deque()
+        self._num_bytes = 0
+        """Of the lines that were not written yet, the one that is being written included."""
+        self._num_written = 0
+        self._num_untold = 0
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def put(self, line: str) -> None:
+        """Write `line`, or drop it where there is no room. Never blocks."""
+        data = _encoded(line)
+        with self._changed:
+            if self._is_closed or self._num_bytes + len(data) > self._max_waiting:
+                self.num_dropped += 1
+                self._num_untold += 1
+                return
+            self._tell_of_dropped()
+            self._append(data)
+
+    def flush(self, timeout: float = FLUSH_TIMEOUT) -> bool:
+        """Wait until everything is written. False: nothing was written for `timeout` seconds."""
+        with self._changed:
+            while self._num_bytes:
+                if not self._is_written_within(timeout):
+                    return False
+        return True
+
+    def close(self) -> None:
+        """Write what waits, then nothing any more."""
+        self.flush()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _is_written_within(self, timeout: float) -> bool:
+        """Whether one more line is written."""
+        seen = self._num_written
+        return self._changed.wait_for(lambda: self._num_written != seen, timeout)
+
+    def _append(self, data: bytes) -> None:
+        self._lines.append(data)
+        self._num_bytes += len(data)
+        self._changed.notify_all()
+
+    def _tell_of_dropped(self) -> None:
+        if self._num_untold:
+            self._append(_encoded(self._notice(self._num_untold)))
+            self._num_untold = 0
+
+    def _run(self) -> None:
+        while (line := self._next()) is not None:
+            try:
+                self._write(line)
+            except (OSError, ValueError):  # the reader is gone for good: there is nobody to tell
+                self._written(line, num_lost=1)
+            else:
+                self._written(line, num_lost=0)
+
+    def _next(self) -> bytes | None:
+        with self._changed:
+            if not self._lines:
+                self._tell_of_dropped()
+            self._changed.wait_for(lambda: self._lines or self._is_closed)
+            return self._lines.popleft() if self._lines else None
+
+    def _written(self, line: bytes, num_lost: int) -> None:
+        with self._changed:
+            self.num_dropped += num_lost
+            self._num_bytes -= len(line)
+            self._num_written += 1
+            self._changed.notify_all()
+
+
+def writes_to(stream: TextIO) -> Callable[[bytes], None]:
+    """Writes to the file below `stream`, where it has one.
+
+    Never through the stream's own buffer: a thread that is stuck in it would hold its lock, for
+    which Python waits at exit.
+    """
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # it is in memory
+
+        def write(data: bytes) -> None:
+            stream.write(data.decode())
+
+        return write
+    return lambda data: _write_all(number, data)
+
+
+def _write_all(number: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(number, rest) :]
+        except BlockingIOError:  # somebody who shares the file made it non-blocking
+            select.select([], [number], [])
+
+
+def _encoded(line: str) -> bytes:
+    return (line + "\n").encode(errors="backslashreplace")
