@@ -20,7 +20,7 @@ from pydantic import (
 
 from .errors import RequestError
 from .sampling import SamplingChoices
-from .strict import STRICT
+from .strict import STRICT, ListOf
 from .template_variables import TemplateVariables
 
 RequestId = NewType("RequestId", str)
@@ -35,12 +35,16 @@ TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 MAX_MESSAGES = 4096
+MAX_PARTS = 4096
+"""Most parts of one message, and most calls."""
 MAX_TOOLS = 1024
 MAX_TOP_LOGPROBS = 20
 MAX_GRAMMAR = 65_536
 """Characters of a grammar or a regular expression."""
+MAX_TOKEN_IDS = 2**20
+"""Most token ids of one prompt or text."""
 
-Prompt = str | tuple[TokenId, ...]
+Prompt = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
@@ -56,6 +60,10 @@ class TextPart:
     text: str
 
 
+TextParts = Annotated[ListOf[TextPart], Field(max_length=MAX_PARTS)]
+ToolCalls = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_PARTS)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
     """One message of a conversation, as chat templates expect it."""
@@ -63,10 +71,10 @@ class ChatMessage:
     __pydantic_config__ = STRICT
 
     role: Role
-    content: str | tuple[TextPart, ...] | None = None
+    content: str | TextParts | None = None
     name: str | None = None
     reasoning_content: str | None = None
-    tool_calls: tuple[dict[str, Any], ...] | None = None
+    tool_calls: ToolCalls | None = None
     tool_call_id: str | None = None
 
     @property
@@ -126,8 +134,8 @@ class NamedTool:
 
 
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
-Messages = Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
-ToolList = Annotated[tuple[dict[str, Any], ...], Field(max_length=MAX_TOOLS)]
+Messages = Annotated[ListOf[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+ToolList = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_TOOLS)]
 
 
 TO_GO_ON = "must have an assistant's message, with content, as the last of `messages`"
@@ -294,7 +302,7 @@ class TokenLogProbs:
     __pydantic_config__ = STRICT
 
     chosen: LogProb
-    top: tuple[LogProb, ...] = ()
+    top: Annotated[ListOf[LogProb], Field(max_length=MAX_TOP_LOGPROBS)] = ()
 
 
 @dataclass(frozen=True, slots=True)

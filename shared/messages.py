@@ -27,7 +27,7 @@ from .inference import (
     Usage,
 )
 from .queries import Query, Result
-from .strict import STRICT
+from .strict import STRICT, ListOf, at_most
 
 PROTOCOL_VERSION = 4
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
@@ -44,6 +44,10 @@ MAX_MODEL_NAME = 300
 """Most characters of a model's name; file systems allow 255 bytes."""
 
 Task = Literal["generate", "embed", "rank"]
+MAX_TASKS = 16
+MAX_ISSUES = 64
+MAX_LABELS = 64
+Labels = Annotated[dict[str, str], Field(max_length=MAX_LABELS), at_most(MAX_LABELS)]
 
 
 # ---- what both sides send
@@ -75,7 +79,7 @@ class ModelInfo:
     parameters: Count
     size_bytes: Count
     context_size: Count
-    tasks: tuple[Task, ...] = ("generate",)
+    tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
     longest_token: Count = 0
 
 
@@ -105,7 +109,7 @@ class Hello:
     slots: Slots
     model: ModelInfo | None = None
     loading: ModelInfo | None = None
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: Labels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ class Status:
     slots: Slots
     accepting: bool
     model: ModelInfo | None = None
-    issues: tuple[Issue, ...] = ()
+    issues: Annotated[ListOf[Issue], Field(max_length=MAX_ISSUES)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +147,8 @@ class Histogram:
     """
 
     __pydantic_config__ = STRICT
-    bounds: Annotated[tuple[Seconds, ...], Field(max_length=MAX_BOUNDS)] = ()
-    counts: Annotated[tuple[Total, ...], Field(max_length=MAX_BOUNDS + 1)] = (0,)
+    bounds: Annotated[ListOf[Seconds], Field(max_length=MAX_BOUNDS)] = ()
+    counts: Annotated[ListOf[Total], Field(max_length=MAX_BOUNDS + 1)] = (0,)
     seconds: Seconds = 0.0
 
     @model_validator(mode="after")
@@ -203,8 +207,8 @@ class Piece:
     id: RequestId
     text: str
     kind: TokenKind = "content"
-    tokens: tuple[Count, ...] = ()
-    log_probs: tuple[TokenLogProbs, ...] | None = None
+    tokens: ListOf[Count] = ()
+    log_probs: ListOf[TokenLogProbs] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +300,7 @@ class Output:
 
     __pydantic_config__ = STRICT
     type: Literal["output"] = "output"
-    items: tuple[Item, ...]
+    items: ListOf[Item]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

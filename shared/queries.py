@@ -10,16 +10,14 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from .errors import WireError
-from .inference import Count, GenerateRequest
-from .strict import STRICT
+from .inference import MAX_TOKEN_IDS, Count, GenerateRequest
+from .strict import STRICT, ListOf
 
 Pooling = Literal["mean", "cls", "last", "rank"]
 Norm = Literal["none", "l2", "rms"]
 
 MAX_INPUTS = 2048
 """Most texts of one call to be embedded, and most documents of one to be ranked."""
-MAX_TOKEN_IDS = 2**20
-"""Most token ids of one input."""
 
 MAX_TEXT = 2**20
 """Most characters of a text to be tokenised, so that its tokens fit into a frame."""
@@ -27,11 +25,11 @@ MAX_DETOKENIZED = 2**16
 """Most tokens to be turned into text, likewise."""
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-TokenIds = Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
+TokenIds = Annotated[ListOf[TokenId], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
 Dimensions = Annotated[int, Field(ge=1, lt=2**20)]
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 PlainText = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
-Detokenizable = Annotated[tuple[TokenId, ...], Field(max_length=MAX_DETOKENIZED)]
+Detokenizable = Annotated[ListOf[TokenId], Field(max_length=MAX_DETOKENIZED)]
 EmbedInput = NonEmpty | TokenIds
 """What becomes one vector: a text, or the ids of its tokens."""
 
@@ -45,7 +43,7 @@ class Embed:
 
     __pydantic_config__ = STRICT
     type: Literal["embed"] = "embed"
-    inputs: Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    inputs: Annotated[ListOf[EmbedInput], Field(min_length=1, max_length=MAX_INPUTS)]
     pooling: Pooling | None = None
     normalize: Norm = "l2"
     dimensions: Dimensions | None = None
@@ -58,7 +56,7 @@ class Rank:
     __pydantic_config__ = STRICT
     type: Literal["rank"] = "rank"
     query: NonEmpty
-    documents: Annotated[tuple[NonEmpty, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    documents: Annotated[ListOf[NonEmpty], Field(min_length=1, max_length=MAX_INPUTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class Embedded:
 
     __pydantic_config__ = STRICT
     type: Literal["embedded"] = "embedded"
-    vectors: tuple[Vector, ...]
+    vectors: Annotated[ListOf[Vector], Field(max_length=MAX_INPUTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +129,7 @@ class Ranked:
 
     __pydantic_config__ = STRICT
     type: Literal["ranked"] = "ranked"
-    scores: tuple[Score, ...]
+    scores: Annotated[ListOf[Score], Field(max_length=MAX_INPUTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,7 @@ class Tokenized:
 
     __pydantic_config__ = STRICT
     type: Literal["tokenized"] = "tokenized"
-    tokens: tuple[TokenId, ...]
+    tokens: ListOf[TokenId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from .strict import STRICT
+from .strict import STRICT, ListOf, at_most
 
 MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIASES = 1024
@@ -22,7 +22,7 @@ def _token_id(key: str) -> str:
 
 
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-StopStrings = Annotated[tuple[StopString, ...], Field(max_length=MAX_STOP_STRINGS)]
+StopStrings = Annotated[ListOf[StopString], Field(max_length=MAX_STOP_STRINGS)]
 Temperature = Annotated[float, Field(ge=0, le=10)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]
@@ -37,6 +37,7 @@ LogitBias = Annotated[
         Annotated[float, Field(ge=-100, le=100)],
     ],
     Field(max_length=MAX_LOGIT_BIASES),
+    at_most(MAX_LOGIT_BIASES),
 ]
 Breaker = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 
@@ -68,9 +69,7 @@ class SamplingChoices:
     dry_base: Annotated[float, Field(ge=1, le=100)] | None = None
     dry_allowed_length: NumTokens | None = None
     dry_penalty_last_n: NumTokens | None = None
-    dry_sequence_breakers: Annotated[tuple[Breaker, ...], Field(max_length=MAX_BREAKERS)] | None = (
-        None
-    )
+    dry_sequence_breakers: Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS)] | None = None
     mirostat: Annotated[int, Field(ge=0, le=2)] | None = None
     mirostat_tau: Annotated[float, Field(ge=0, le=100)] | None = None
     mirostat_eta: Annotated[float, Field(ge=0, le=10)] | None = None

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from .strict import at_most
+
 MAX_VARIABLES = 64
 
 RESERVED = frozenset(
@@ -28,6 +30,8 @@ def _free_name(name: str) -> str:
 
 
 TemplateVariables = Annotated[
-    dict[Annotated[str, AfterValidator(_free_name)], Any], Field(max_length=MAX_VARIABLES)
+    dict[Annotated[str, AfterValidator(_free_name)], Any],
+    Field(max_length=MAX_VARIABLES),
+    at_most(MAX_VARIABLES),
 ]
 """Names to JSON values."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +18,10 @@ Location = tuple[int | str, ...]
 MAX_ECHO = 60
 """Longest part of a bad value that an error repeats, in characters."""
 
+MAX_FINDINGS = 256
+"""Most findings that are looked at. Each takes memory and time, and a sentence names only one."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _QUOTE = "'"
 _ABSENT = ("missing", "missing_argument")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
@@ -81,6 +86,9 @@ def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
 
 def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
     """What `error` found wrong with the JSON `body`, as an `InvalidRequest`."""
+    if (num_findings := error.error_count()) > MAX_FINDINGS:
+        # Only an object with as many members can do that: a list's check ends at its first fault.
+        return InvalidRequest(f"{num_findings} members of the body are unknown or wrong")
     findings = error.errors(include_url=False)
     if findings[0]["type"] == "json_invalid":
         reason = findings[0]["msg"].removeprefix("Invalid JSON: ")
@@ -104,8 +112,10 @@ def requirement(finding: ErrorDetails) -> str:
 
 
 def echo(value: object) -> str:
-    """A bad value as an error repeats it: as JSON, and never long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """A bad value as an error repeats it: as JSON, and never long, whatever its size."""
+    shown = value[:MAX_ECHO] if isinstance(value, str) else value
+    # Piece by piece, each of a character at least: what would be cut off is not written first.
+    text = "".join(islice(_JSON.iterencode(shown), MAX_ECHO + 1))
     return text if len(text) <= MAX_ECHO else text[: MAX_ECHO - 1] + "…"
 
 

@@ -173,6 +173,7 @@ PURE = (
     "shared.errors",
     "shared.framing.frames",
     "shared.inference",
+    "shared.json_size",
     "shared.messages",
     "shared.heartbeat",
     "shared.quantities",

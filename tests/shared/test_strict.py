@@ -1,11 +1,13 @@
-"""What strict means."""
+"""What strict means; of lists and maps, that what is wrong is found early, and once."""
 
+import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from arriero.shared.strict import STRICT
+from arriero.shared.strict import STRICT, ListOf, at_most
 
 
 @dataclass
@@ -29,3 +31,25 @@ def test_what_is_right() -> None:
 def test_what_is_wrong(body: str) -> None:
     with pytest.raises(ValidationError):
         SAMPLE.validate_json(body)
+
+
+@pytest.mark.parametrize("member", ["-1", "{}", '""'])
+def test_a_list_of_faults_is_one_finding(member: str) -> None:
+    adapter = TypeAdapter(Annotated[ListOf[Annotated[int, Field(ge=0)]], Field(max_length=10)])
+    with pytest.raises(ValidationError) as caught:
+        adapter.validate_json(f"[{','.join([member] * 10_000)}]", strict=True)
+    assert caught.value.error_count() == 1
+
+
+def test_only_lists_have_a_first_fault() -> None:
+    with pytest.raises(TypeError, match="only lists"):
+        TypeAdapter(Annotated[int, *ListOf.__metadata__])  # type: ignore[attr-defined]
+
+
+def test_a_map_that_is_too_long_is_refused_before_its_entries_are_checked() -> None:
+    checked = []
+    name = Annotated[str, AfterValidator(checked.append)]
+    adapter = TypeAdapter(Annotated[dict[name, int], at_most(3)], config=STRICT)  # type: ignore[valid-type]
+    with pytest.raises(ValidationError, match="at most 3 items"):
+        adapter.validate_json(json.dumps({str(number): "wrong" for number in range(4)}))
+    assert checked == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.validation import MAX_ECHO, echo, parse_json, requirement
+from arriero.shared.validation import MAX_ECHO, MAX_FINDINGS, echo, parse_json, requirement
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -205,3 +205,18 @@ def test_any_bytes_are_parsed_or_answered(body: bytes) -> None:
         parse_json(DRAWING, body)
     except InvalidRequest as error:
         assert error.message
+
+
+def test_a_large_value_is_not_written_out_for_its_beginning() -> None:
+    class Unwritable:
+        def __str__(self) -> str:
+            raise AssertionError("what is cut off need not be written")
+
+    assert echo([*range(100), Unwritable()]).endswith("…")
+
+
+def test_an_object_with_many_wrong_members_is_answered_without_a_finding_for_each() -> None:
+    body = json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS + 1)})
+    assert complaint(body) == ("257 members of the body are unknown or wrong", None)
+    body = json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS)})
+    assert complaint(body) == ("unknown field `x0`", "x0")

@@ -12,8 +12,8 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
-from ....shared.inference import ChatMessage
-from ....shared.strict import STRICT
+from ....shared.inference import MAX_PARTS, ChatMessage
+from ....shared.strict import STRICT, ListOf
 
 Json = dict[str, Any]
 
@@ -27,6 +27,9 @@ class Text:
     text: str
     citations: list[Any] | None = None
     cache_control: Json | None = None
+
+
+Texts = Annotated[ListOf[Text], Field(max_length=MAX_PARTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class ToolResult:
     __pydantic_config__ = STRICT
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
-    content: str | tuple[Text, ...] | None = None
+    content: str | Texts | None = None
     is_error: bool | None = None
     cache_control: Json | None = None
 
@@ -85,7 +88,7 @@ class SystemMessage:
 
     __pydantic_config__ = STRICT
     role: Literal["system"]
-    content: str | tuple[Text, ...]
+    content: str | Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,7 @@ class UserMessage:
 
     __pydantic_config__ = STRICT
     role: Literal["user"]
-    content: str | tuple[UserBlock, ...]
+    content: str | Annotated[ListOf[UserBlock], Field(max_length=MAX_PARTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class AssistantMessage:
 
     __pydantic_config__ = STRICT
     role: Literal["assistant"]
-    content: str | tuple[AssistantBlock, ...]
+    content: str | Annotated[ListOf[AssistantBlock], Field(max_length=MAX_PARTS)]
 
 
 Message = Annotated[

@@ -27,12 +27,12 @@ from ....shared.inference import (
     can_go_on,
 )
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
-from ....shared.strict import STRICT
+from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.body_fields import fields_given
 from ..common.field_names import FieldNames
 from ..openapi.bodies import Body
-from .blocks import AssistantMessage, Json, Message, Text, to_messages
+from .blocks import AssistantMessage, Json, Message, Texts, to_messages
 
 IGNORED = frozenset(
     {"cache_control", "diagnostics", "inference_geo", "metadata", "service_tier", "speed"}
@@ -132,15 +132,15 @@ class _Body:
 
     model: str | None = None
     max_tokens: MaxTokens | None = None
-    messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=MAX_MESSAGES)]
-    system: str | tuple[Text, ...] | None = None
+    messages: Annotated[ListOf[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: str | Texts | None = None
     stream: bool = False
     stop_sequences: StopStrings = ()
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None
     thinking: _ThinkingOptions | None = None
-    tools: Annotated[tuple[_Tool, ...], Field(max_length=MAX_TOOLS)] = ()
+    tools: Annotated[ListOf[_Tool], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
     output_config: _OutputOptions = _OutputOptions()
 

@@ -7,7 +7,7 @@ from pydantic import Field, TypeAdapter
 
 from ....shared.errors import RequestError
 from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling
-from ....shared.strict import STRICT
+from ....shared.strict import STRICT, ListOf
 from ...fleet.queries.query import QueryRequest
 from ..openapi.bodies import Body
 from .parts import Faulty, in_parts
@@ -28,7 +28,7 @@ class EmbedFields:
 
     __pydantic_config__ = STRICT
 
-    input: Annotated[tuple[EmbedInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    input: Annotated[ListOf[EmbedInput], Field(min_length=1, max_length=MAX_INPUTS)]
     model: str | None = None
     pooling: Pooling | None = None
     normalize: Norm = "l2"

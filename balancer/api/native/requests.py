@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest
+from ....shared.strict import ListOf
 from ....shared.validation import parse_json
 from ..openapi.bodies import Body
 
@@ -33,7 +34,7 @@ class BatchEntry(GenerateRequest):
 class _BatchBody:
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
-    requests: Annotated[tuple[BatchEntry, ...], Field(min_length=1, max_length=MAX_BATCH_REQUESTS)]
+    requests: Annotated[ListOf[BatchEntry], Field(min_length=1, max_length=MAX_BATCH_REQUESTS)]
     stream: bool = True
 
 

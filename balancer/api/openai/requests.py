@@ -32,6 +32,7 @@ from ....shared.inference import (
     can_go_on,
 )
 from ....shared.sampling import SamplingChoices, StopString, sampling_fields
+from ....shared.strict import ListOf
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..common.body_fields import fields_given, listed
@@ -113,7 +114,7 @@ class _ChatBody(_Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
-    prompt: Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=MAX_CHOICES)]
+    prompt: Annotated[ListOf[Prompt], Field(min_length=1, max_length=MAX_CHOICES)]
     max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     logprobs: TopLogprobs | None = None
     echo: bool = False

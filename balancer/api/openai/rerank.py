@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
-from ....shared.strict import STRICT
+from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import fields_given
@@ -33,9 +33,7 @@ class _Body:
     __pydantic_config__ = STRICT
 
     query: NonEmpty
-    documents: Annotated[
-        tuple[NonEmpty | _Document, ...], Field(min_length=1, max_length=MAX_INPUTS)
-    ]
+    documents: Annotated[ListOf[NonEmpty | _Document], Field(min_length=1, max_length=MAX_INPUTS)]
     model: str | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     return_documents: bool = False

@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
-from .....shared.inference import ChatMessage
-from .....shared.strict import STRICT
+from .....shared.inference import MAX_PARTS, ChatMessage
+from .....shared.strict import STRICT, ListOf
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ class Message:
     type: Literal["message"] = "message"
     id: str | None = None
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | tuple[MessagePart, ...]
+    content: str | Annotated[ListOf[MessagePart], Field(max_length=MAX_PARTS)]
     status: Status = "completed"
     phase: str | None = None
 
@@ -86,8 +86,8 @@ class Reasoning:
     __pydantic_config__ = STRICT
     type: Literal["reasoning"] = "reasoning"
     id: str | None = None
-    summary: tuple[SummaryText, ...] = ()
-    content: tuple[ReasoningText, ...] = ()
+    summary: Annotated[ListOf[SummaryText], Field(max_length=MAX_PARTS)] = ()
+    content: Annotated[ListOf[ReasoningText], Field(max_length=MAX_PARTS)] = ()
     encrypted_content: str | None = None
     status: Status = "completed"
 
@@ -118,7 +118,7 @@ class FunctionCallOutput:
     type: Literal["function_call_output"] = "function_call_output"
     id: str | None = None
     call_id: str
-    output: str | tuple[InputText, ...]
+    output: str | Annotated[ListOf[InputText], Field(max_length=MAX_PARTS)]
     status: Status = "completed"
 
     @property

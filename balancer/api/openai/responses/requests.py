@@ -29,7 +29,7 @@ from .....shared.inference import (
     TopLogprobs,
 )
 from .....shared.sampling import SamplingChoices, sampling_fields
-from .....shared.strict import STRICT
+from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.body_fields import fields_given
 from ...common.field_names import FieldNames
@@ -41,6 +41,7 @@ from .answer_types import ResponseEcho
 from .items import Item, Json, plain_items, to_messages
 
 MAX_METADATA = 16
+MAX_INCLUDED = 64
 
 IGNORED = frozenset(
     {
@@ -174,6 +175,7 @@ Metadata = Annotated[
         Annotated[str, StringConstraints(max_length=512)],
     ],
     Field(max_length=MAX_METADATA),
+    at_most(MAX_METADATA),
 ]
 
 
@@ -181,18 +183,18 @@ Metadata = Annotated[
 class _Body(SamplingChoices):
     __pydantic_config__ = STRICT
 
-    input: Annotated[tuple[Item, ...], Field(max_length=MAX_MESSAGES)] = ()
+    input: Annotated[ListOf[Item], Field(max_length=MAX_MESSAGES)] = ()
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool = False
     store: bool = True
-    tools: Annotated[tuple[_FunctionTool, ...], Field(max_length=MAX_TOOLS)] = ()
+    tools: Annotated[ListOf[_FunctionTool], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedFunction = "auto"
     parallel_tool_calls: bool = True
     text: _TextOptions = _TextOptions()
     reasoning: _ReasoningOptions = _ReasoningOptions()
-    include: tuple[_Included, ...] = ()
+    include: Annotated[ListOf[_Included], Field(max_length=MAX_INCLUDED)] = ()
     top_logprobs: TopLogprobs = 0
     metadata: Metadata | None = None
     user: str | None = None
