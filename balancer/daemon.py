@@ -15,6 +15,7 @@ from ..shared.log import context
 from ..shared.quantities import Address
 from .api.app import inference_app
 from .api.openai.responses.store import ResponseStore
+from .api.transport.bodies import Bodies
 from .fleet.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
@@ -42,10 +43,18 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     metrics.collect_responses(lambda: len(responses), lambda: responses.num_bytes)
     metrics.collect_log(log.num_dropped)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
+        bodies = ports.enter_context(Bodies())
+        metrics.collect_bodies(lambda: bodies.num_bytes)
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
         apps = {
-            "inference": (settings.inference_addr, inference_app(runtime, responses)),
-            "management": (settings.management_addr, management_app(runtime, hub, metrics)),
+            "inference": (
+                settings.inference_addr,
+                inference_app(runtime, responses, bodies=bodies),
+            ),
+            "management": (
+                settings.management_addr,
+                management_app(runtime, hub, metrics, bodies=bodies),
+            ),
         }
         addresses = {
             name: await ports.enter_async_context(serve(app, address, f"--{name}-addr"))

@@ -17,6 +17,7 @@
 | `not_supported` | 501 | client | no |
 | `agent_lost` | 502 | agent | yes |
 | `queue_full` | 503 | balancer | yes |
+| `overloaded` | 503 | balancer | yes |
 | `shutting_down` | 503 | balancer | yes |
 | `queue_timeout` | 504 | balancer | yes |
 | `first_token_timeout` | 504 | agent | yes |
@@ -158,6 +159,13 @@ class QueueFull(RequestError):
     """As many requests are waiting as may wait."""
 
     code = "queue_full"
+    status = 503
+
+
+class Overloaded(RequestError):
+    """As many connections are open, or as many bytes of bodies being read, as there may be."""
+
+    code = "overloaded"
     status = 503
 
 

@@ -19,14 +19,21 @@ from .openai.errors import openai_error
 from .openai.responses import routes as responses_routes
 from .openai.responses.store import ResponseStore
 from .openapi.serve import openapi_routes
+from .transport.bodies import BODIES, Bodies
 from .transport.http import ErrorAnswer, error_response, middlewares
 
 
-def inference_app(runtime: FleetRuntime, responses: ResponseStore | None = None) -> web.Application:
+def inference_app(
+    runtime: FleetRuntime,
+    responses: ResponseStore | None = None,
+    *,
+    bodies: Bodies | None = None,
+) -> web.Application:
     """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
 
-    `responses` keeps answers for later ones, with default limits unless one is given. The app's
-    shutdown closes the open WebSockets; requests should have been drained before.
+    `responses` stores results for later requests, and `bodies` bounds what is read; each has
+    default limits unless one is given. The app's shutdown closes the open WebSockets; requests
+    should have been drained before.
     """
     socket = NativeSocket(runtime)
 
@@ -34,6 +41,7 @@ def inference_app(runtime: FleetRuntime, responses: ResponseStore | None = None)
         await socket.close()
 
     app = web.Application(middlewares=middlewares(_error_answer))
+    app[BODIES] = Bodies() if bodies is None else bodies
     app.add_routes(_health_routes(runtime))
     app.add_routes(openapi_routes(inference_json(version("arriero"))))
     app.add_routes(routes.routes(runtime))

@@ -88,16 +88,18 @@ class Metrics:
 
     def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
         """From now on answer with how many answers are kept for later ones, and their size."""
-        for name, help_text, value in (
-            ("responses", "Answers kept for /v1/responses.", num_kept),
-            (
-                "response_bytes",
-                "What the kept answers take, shared parts counted again.",
-                num_bytes,
-            ),
-        ):
-            gauge = Gauge(f"arriero_stored_{name}", help_text, registry=self.registry)
-            gauge.set_function(value)
+        self._gauge("stored_responses", "Answers kept for /v1/responses.", num_kept)
+        self._gauge(
+            "stored_response_bytes",
+            "What the kept answers take, shared parts counted again.",
+            num_bytes,
+        )
+
+    def collect_bodies(self, num_bytes: Callable[[], int]) -> None:
+        """From now on answer with the bytes of request bodies that are being read or parsed."""
+        self._gauge(
+            "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
+        )
 
     def collect_log(self, num_dropped: Callable[[], int]) -> None:
         """From now on answer with how many lines of the log nobody read."""
@@ -135,6 +137,10 @@ class Metrics:
             self._duration.observe(ending.timings.total_ms / 1000)
 
     # ---- inside
+
+    def _gauge(self, name: str, help_text: str, value: Callable[[], int]) -> None:
+        gauge = Gauge(f"arriero_{name}", help_text, registry=self.registry)
+        gauge.set_function(value)
 
     def _histogram(self, name: str, help_text: str) -> Histogram:
         return Histogram(

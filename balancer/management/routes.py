@@ -10,7 +10,8 @@ from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
 from ..api.native import routes
 from ..api.openapi.serve import openapi_routes
-from ..api.transport.http import MAX_BODY_BYTES, middlewares
+from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
+from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView
@@ -25,9 +26,12 @@ PLAYGROUND_PATH = "/api/v1/generate"
 """Of the native door, the path that the dashboard uses; on its own port, so no other origin."""
 
 
-def management_app(runtime: FleetRuntime, hub: EventHub, metrics: Metrics) -> web.Application:
+def management_app(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, *, bodies: Bodies | None = None
+) -> web.Application:
     """Everything that the management port serves."""
     app = web.Application(middlewares=middlewares(), client_max_size=MAX_BODY_BYTES)
+    app[BODIES] = Bodies() if bodies is None else bodies
     app.on_response_prepare.append(_forbid_sniffing)
     app.add_routes(
         [

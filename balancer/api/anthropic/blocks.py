@@ -5,7 +5,8 @@ so is thinking of other services that is hidden.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field
@@ -124,13 +125,14 @@ def to_messages(
     templates want turns. Raises `InvalidRequest` for the result of a call that nobody made.
     """
     text = paragraphs(system)
-    told = [ChatMessage(role="system", content=text)] if text else []
-    for message in _messages(messages):
-        if message.role == "user" and told and told[-1].role == "user":
-            both = f"{told.pop().text}\n\n{message.text}"
-            message = replace(message, content=both)
-        told.append(message)
-    return tuple(told)
+    conversation = [ChatMessage(role="system", content=text)] if text else []
+    for role, in_a_row in groupby(_messages(messages), key=lambda message: message.role):
+        if role == "user":
+            texts = "\n\n".join(message.text for message in in_a_row)
+            conversation.append(ChatMessage(role="user", content=texts))
+        else:
+            conversation += in_a_row
+    return tuple(conversation)
 
 
 def _messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:

@@ -31,6 +31,7 @@ from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.body_fields import fields_given
 from ..common.field_names import FieldNames
+from ..common.readable import check_readable
 from ..openapi.bodies import Body
 from .blocks import AssistantMessage, Json, Message, Texts, to_messages
 
@@ -158,7 +159,7 @@ COUNT_BODY = Body(name="CountMessagesBody", adapter=_count_body, ignored=IGNORED
 
 
 def parse_messages(body: bytes) -> GenerateRequest:
-    """The body of `/v1/messages`. Raises `InvalidRequest`."""
+    """The body of `/v1/messages`. Raises `InvalidRequest` and `RequestTooLarge`."""
     return _neutral(parse_json(_messages_body, _given(body)))
 
 
@@ -184,7 +185,7 @@ def _neutral(parsed: _Body) -> GenerateRequest:
     is_begun = isinstance(parsed.messages[-1], AssistantMessage)
     if is_begun and not can_go_on(messages):
         raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
-    return GenerateRequest(
+    request = GenerateRequest(
         messages=messages,
         model=parsed.model,
         stream=parsed.stream,
@@ -201,6 +202,8 @@ def _neutral(parsed: _Body) -> GenerateRequest:
         chat_template_kwargs=_variables(parsed.output_config),
         continue_final_message=is_begun,
     )
+    check_readable(request)
+    return request
 
 
 def _grammar(options: _OutputOptions) -> Grammar | None:

@@ -12,7 +12,8 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import listen, narrate
-from ..transport.http import error_response, read_json_body
+from ..transport.bodies import parsed
+from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer_types import CountedInput
 from .errors import anthropic_error, anthropic_status
@@ -26,13 +27,13 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     async def create(request: web.Request) -> web.StreamResponse:
         id = new_request_id()
         try:
-            wanted = parse_messages(await read_json_body(request))
+            wanted = await parsed(request, parse_messages)
             return await _answer(runtime, request, wanted, id)
         except RequestError as error:
             return error_answer(error, id)
 
     async def count(request: web.Request) -> web.Response:
-        wanted = parse_count(await read_json_body(request))
+        wanted = await parsed(request, parse_count)
         num_tokens = await count_tokens(runtime, wanted, FIELD_NAMES)
         body: CountedInput = {"input_tokens": num_tokens}
         return json_response(body, headers=_headers(new_request_id()))

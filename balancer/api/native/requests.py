@@ -13,6 +13,7 @@ from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest
 from ....shared.strict import ListOf
 from ....shared.validation import parse_json
+from ..common.readable import check_readable
 from ..openapi.bodies import Body
 
 MAX_BATCH_REQUESTS = 256
@@ -55,8 +56,10 @@ BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
 
 
 def parse_generate(body: bytes) -> GenerateRequest:
-    """The body of `generate`. Raises `InvalidRequest`."""
-    return parse_json(_generate, body)
+    """The body of `generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    request = parse_json(_generate, body)
+    check_readable(request)
+    return request
 
 
 def parse_batch(body: bytes) -> Batch:
@@ -69,6 +72,8 @@ def parse_batch(body: bytes) -> Batch:
                 field=f"requests[{position}].stream",
             )
     _check_writers(parsed.requests)
+    for entry in parsed.requests:
+        check_readable(entry)
     return Batch(
         ids=_unique_ids(parsed.requests),
         requests=tuple(entry.without_id() for entry in parsed.requests),

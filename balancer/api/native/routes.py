@@ -21,7 +21,8 @@ from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
 from ..common.answering import answer, json_response
 from ..common.merge import Merged, open_all, or_refusal
-from ..transport.http import Handler, read_json_body, request_id_key
+from ..transport.bodies import parsed
+from ..transport.http import Handler, request_id_key
 from ..transport.streaming import (
     EVENT_STREAM,
     NDJSON,
@@ -38,7 +39,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     """The native API's routes."""
 
     async def generate(request: web.Request) -> web.StreamResponse:
-        wanted = parse_generate(await read_json_body(request))
+        wanted = await parsed(request, parse_generate)
         with runtime.open(wanted) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:
@@ -46,7 +47,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
             return await _answer_one(stream)
 
     async def generate_batch(request: web.Request) -> web.StreamResponse:
-        batch = parse_batch(await read_json_body(request))
+        batch = await parsed(request, parse_batch)
         streams = open_all(or_refusal(runtime.open), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:
@@ -62,7 +63,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
 def _asking(runtime: FleetRuntime, parse: Callable[[bytes], QueryCall]) -> Handler:
     async def ask(request: web.Request) -> web.StreamResponse:
-        asking = parse(await read_json_body(request))
+        asking = await parsed(request, parse)
         return await answer(
             request,
             runtime,

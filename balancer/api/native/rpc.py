@@ -22,7 +22,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from ....shared.errors import RequestError, public_body
+from ....shared.errors import InvalidRequest, RequestError, public_body
+from ....shared.json_size import check_size
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -65,6 +66,10 @@ class Call:
 
 def parse_frame(frame: bytes) -> Call:
     """The call in `frame`. Raises `RpcError`."""
+    try:
+        check_size(frame)
+    except InvalidRequest as error:
+        raise RpcError(INVALID_REQUEST, error.message) from error
     try:
         value = from_json(frame, allow_inf_nan=False)
     except ValueError as error:

@@ -24,18 +24,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ....shared.errors import InternalError, InvalidRequest, RateLimited, RequestError
-from ....shared.inference import RequestId
+from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.merge import open_all, or_refusal
-from ..transport.http import MAX_BODY_BYTES, body_too_large
+from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, body_too_large
 from .calls import answer_batch, answer_generate, answer_query
 from .queries import CALLS, QueryCall
-from .requests import parse_batch, parse_generate
+from .requests import Batch, parse_batch, parse_generate
 from .rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -67,6 +67,8 @@ _MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
 
 Answer = Callable[[], Awaitable[bytes]]
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 
@@ -96,7 +98,7 @@ class NativeSocket:
         if not socket.can_prepare(request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         await socket.prepare(request)
-        session = _Session(self._runtime, socket)
+        session = _Session(self._runtime, socket, request.app[BODIES])
         self._sessions.add(session)
         try:
             await session.run()
@@ -143,9 +145,12 @@ class _Session:
     A call is in `_live` from before its first event until its answer is in the outbox.
     """
 
-    def __init__(self, runtime: FleetRuntime, socket: web.WebSocketResponse) -> None:
+    def __init__(
+        self, runtime: FleetRuntime, socket: web.WebSocketResponse, bodies: Bodies
+    ) -> None:
         self._runtime = runtime
         self._socket = socket
+        self._bodies = bodies
         self._live: dict[RpcId, _LiveCall] = {}
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING_FRAMES)
         self._tasks = asyncio.TaskGroup()
@@ -181,21 +186,21 @@ class _Session:
         async for message in self._socket:
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return
-            answer = self._take(message.data)
+            answer = await self._take(message.data)
             if answer is not None:
                 await self._outbox.put(answer)
 
-    def _take(self, frame: bytes) -> bytes | None:
+    async def _take(self, frame: bytes) -> bytes | None:
         """What can be answered at once; `None` if the answer comes later or nobody wants it."""
         if len(frame) > MAX_BODY_BYTES:
             return request_error(None, body_too_large())
         try:
-            call = parse_frame(frame)
+            call = await self._bodies.off_loop(len(frame), partial(parse_frame, frame))
             self._check(call)
         except RpcError as error:
             return rpc_error(error)
         try:
-            answer = self._begin(call)
+            answer = await self._begin(call, len(frame))
         except RequestError as error:
             answer = request_error(call.id, error)
         return None if call.is_notification else answer
@@ -211,7 +216,7 @@ class _Session:
         if not call.is_notification and call.id in self._live:
             raise RpcError(INVALID_REQUEST, f"the id {call.id!r} is that of a call that still runs")
 
-    def _begin(self, call: Call) -> bytes | None:
+    async def _begin(self, call: Call, num_bytes: int) -> bytes | None:
         match call.method:
             case "ping":
                 return result(call.id, {"pong": True})
@@ -219,28 +224,28 @@ class _Session:
                 num_cancelled = self._runtime.cancel(self._named(call))
                 return result(call.id, {"cancelled": num_cancelled})
             case "generate":
-                self._generate(call)
+                self._generate(call, await self._parsed(parse_generate, call, num_bytes))
             case "generate_batch":
-                self._generate_batch(call)
+                self._generate_batch(call, await self._parsed(parse_batch, call, num_bytes))
             case name:
-                self._ask(call, CALLS[name])
+                self._ask(call, await self._parsed(CALLS[name], call, num_bytes))
         return None
 
-    def _ask(self, call: Call, parse: Callable[[bytes], QueryCall]) -> None:
-        asking = parse(call.params_json())
+    async def _parsed(self, parse: Callable[[bytes], T], call: Call, num_bytes: int) -> T:
+        return await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
+
+    def _ask(self, call: Call, asking: QueryCall) -> None:
         self._check_room(1)
         handle = self._runtime.ask(asking.query_request)
         self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
 
-    def _generate(self, call: Call) -> None:
-        wanted = parse_generate(call.params_json())
+    def _generate(self, call: Call, wanted: GenerateRequest) -> None:
         self._check_room(1)
         stream = self._runtime.open(wanted)
         answer = partial(answer_generate, call.id, wanted, stream, self._outbox.put)
         self._start(call.id, [stream], answer)
 
-    def _generate_batch(self, call: Call) -> None:
-        batch = parse_batch(call.params_json())
+    def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
         streams = open_all(or_refusal(self._runtime.open), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._outbox.put)

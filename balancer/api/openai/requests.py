@@ -14,6 +14,7 @@ defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -37,6 +38,7 @@ from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
 from ..common.body_fields import fields_given, listed
 from ..common.field_names import SAME_NAMES, FieldNames
+from ..common.readable import check_copies, check_readable
 from ..openapi.bodies import Body
 from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
 from .reasoning import Effort, reasoning_fields
@@ -173,11 +175,13 @@ COMPLETION_BODY = Body(
 
 
 def parse_chat(body: bytes) -> Wanted:
-    """The body of `/v1/chat/completions`. Raises `InvalidRequest`."""
+    """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = _given(body, _REFUSED_IN_CHAT)
     if "messages" in raw:
         raw["messages"] = _plain_messages(raw["messages"])
-    parsed = parse_json(_chat, to_json(raw))
+    plain = to_json(raw)
+    parsed = parse_json(_chat, plain)
+    check_copies(parsed.n * len(plain), field="n")
     if parsed.max_tokens is not None and parsed.max_completion_tokens is not None:
         raise InvalidRequest(
             "give only one of `max_tokens` and `max_completion_tokens`", field="max_tokens"
@@ -216,15 +220,19 @@ def _format_grammar(parsed: _ChatBody) -> Grammar | None:
 
 
 def parse_completion(body: bytes) -> Wanted:
-    """The body of `/v1/completions`. Raises `InvalidRequest`."""
+    """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = _given(body, _REFUSED_IN_COMPLETIONS)
     if "prompt" in raw:
         raw["prompt"] = listed(raw["prompt"])
-    parsed = parse_json(_completion, to_json(raw))
+    prompts = to_json(raw.pop("prompt", None))
+    common_fields = to_json(raw)
+    parsed = parse_json(_completion, _with_prompts(common_fields, prompts))
     if parsed.n * len(parsed.prompt) > MAX_CHOICES:
         raise InvalidRequest(
             f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"
         )
+    num_bytes = len(prompts) + len(parsed.prompt) * len(common_fields)
+    check_copies(parsed.n * num_bytes, field="n")
     _check_completion(parsed)
     is_scored = parsed.echo and parsed.logprobs is not None
     common = {
@@ -240,6 +248,13 @@ def parse_completion(body: bytes) -> Wanted:
     if not parsed.echo or is_scored:
         return wanted
     return replace(wanted, echoes=_texts(wanted.requests))
+
+
+def _with_prompts(fields: bytes, prompts: bytes) -> bytes:
+    """The JSON object `fields` with a member `prompt`, unless that is null."""
+    if prompts == b"null":
+        return fields
+    return b'{"prompt":%b%b' % (prompts, b"," + fields[1:] if len(fields) > 2 else b"}")
 
 
 def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
@@ -302,10 +317,10 @@ def _plain_message(number: int, message: object) -> object:
 def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
+    requests = [[_neutral(parsed, prompt, n) for n in range(parsed.n)] for prompt in prompts]
+    check_readable(requests[0][0])  # the others differ in their seeds and prompts only
     return Wanted(
-        requests=tuple(
-            _neutral(parsed, prompt, choice) for prompt in prompts for choice in range(parsed.n)
-        ),
+        requests=tuple(chain.from_iterable(requests)),
         num_choices=parsed.n,
         model=parsed.model,
         stream=parsed.stream,

@@ -17,6 +17,7 @@ from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import fields_given
 from ..common.embed_inputs import named
 from ..common.parts import first_fault, in_parts, scores_of
+from ..common.readable import check_copies
 from ..openapi.bodies import Body
 from .answer_types import Ranked, Ranking
 
@@ -77,12 +78,14 @@ class RerankCall:
 
 
 def parse_rerank(body: bytes) -> RerankCall:
-    """The body of `/v1/rerank`. Raises `InvalidRequest`."""
+    """The body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = fields_given(body, refused={}, ignored=_IGNORED)
     parsed = parse_json(_body, to_json(given))
     documents = tuple(
         each.text if isinstance(each, _Document) else each for each in parsed.documents
     )
-    parts = tuple(Rank(query=parsed.query, documents=part) for part in in_parts(documents))
+    shares = in_parts(documents)
+    check_copies(len(shares) * len(parsed.query.encode()), field="query")
+    parts = tuple(Rank(query=parsed.query, documents=share) for share in shares)
     query_request = QueryRequest(kind="rank", parts=parts, model=parsed.model)
     return RerankCall(query_request, documents, parsed.top_n, parsed.return_documents)

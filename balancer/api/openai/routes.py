@@ -10,7 +10,8 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.answering import json_response
 from ..common.field_names import FieldNames
 from ..common.merge import Merged, open_all
-from ..transport.http import read_json_body, request_id_key
+from ..transport.bodies import parsed
+from ..transport.http import request_id_key
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
@@ -20,11 +21,11 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     """The routes under `/v1`."""
 
     async def chat(request: web.Request) -> web.StreamResponse:
-        wanted = parse_chat(await read_json_body(request))
+        wanted = await parsed(request, parse_chat)
         return await _answer(runtime, request, wanted, Chat(has_log_probs=wanted.has_log_probs))
 
     async def completions(request: web.Request) -> web.StreamResponse:
-        wanted = parse_completion(await read_json_body(request))
+        wanted = await parsed(request, parse_completion)
         shape = Completion(
             has_log_probs=wanted.has_log_probs, echoes=wanted.echoes, generates=wanted.generates
         )

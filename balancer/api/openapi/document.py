@@ -20,6 +20,7 @@ from ....shared.errors import (
     InvalidRequest,
     ModelNotFound,
     NotSupported,
+    Overloaded,
     PromptTooLong,
     QueueFull,
     QueueTimeout,
@@ -40,7 +41,7 @@ ErrorClass = type[RequestError]
 Json = dict[str, Any]
 
 ALWAYS: tuple[ErrorClass, ...] = (Forbidden, InternalError)
-OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge)
+OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (
     *(PromptTooLong, ModelNotFound, Cancelled, EngineFailed, NotSupported, AgentLost, QueueFull),
     *(ShuttingDown, QueueTimeout, FirstTokenTimeout, TokenTimeout, RequestTimeout),

@@ -1,34 +1,23 @@
 """What every HTTP door shares: reading a body, answering errors, refusing other origins."""
 
-import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
-from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import (
     Forbidden,
     InternalError,
-    InvalidRequest,
     MethodNotAllowed,
     NotFound,
     QueueFull,
     RequestError,
-    RequestTooLarge,
     public_body,
     status_of,
 )
 from .streaming import REQUEST_ID
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Longest request body; a longer one is refused before it is parsed."""
-
-BODY_SILENCE = 30.0
-"""Longest pause within a body, in seconds: who sends no more would hold its memory for ever."""
 
 QUEUE_FULL_RETRY_AFTER = 1.0
 """Seconds a client is asked to wait when the queue was full and the error does not say more."""
@@ -50,11 +39,6 @@ def native_error(error: RequestError) -> dict[str, object]:
     return {"error": public_body(error)}
 
 
-def body_too_large() -> RequestTooLarge:
-    """The error for anything a client sent that is over the limit."""
-    return RequestTooLarge(f"the body may have at most {MAX_BODY_BYTES} bytes")
-
-
 def error_response(
     error: RequestError, body: ErrorBody = native_error, *, status: int | None = None
 ) -> web.Response:
@@ -70,44 +54,6 @@ def error_response(
         # OpenAI's clients repeat every 5xx unless they are told not to.
         response.headers["X-Should-Retry"] = "false"
     return response
-
-
-async def read_json_body(request: web.Request, silence: float = BODY_SILENCE) -> bytes:
-    """The body, not parsed yet. Raises `InvalidRequest` and `RequestTooLarge`.
-
-    `silence` is the longest pause within it, in seconds.
-    """
-    _check_content_type(request)
-    if (request.content_length or 0) > MAX_BODY_BYTES:
-        raise body_too_large()
-    body = bytearray()
-    try:
-        async with asyncio.timeout(silence) as pause:
-            async for chunk in request.content.iter_any():
-                pause.reschedule(asyncio.get_running_loop().time() + silence)
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise body_too_large()
-    except TimeoutError as error:
-        raise InvalidRequest(f"nothing came of the rest of the body for {silence:g} s") from error
-    except (RequestPayloadError, HttpProcessingError) as error:
-        raise InvalidRequest("the body ended early or is not encoded as it says") from error
-    return bytes(body)
-
-
-def _check_content_type(request: web.Request) -> None:
-    """JSON must be called JSON: that keeps pages of other origins from sending it unasked.
-
-    A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so what has neither comes
-    from a program, which may leave the type out.
-    """
-    if hdrs.CONTENT_TYPE in request.headers:
-        if request.content_type != "application/json":
-            raise InvalidRequest(
-                f"the Content-Type must be application/json, not {request.content_type[:60]}"
-            )
-    elif hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers:
-        raise InvalidRequest("the Content-Type is missing; it must be application/json")
 
 
 def middlewares(

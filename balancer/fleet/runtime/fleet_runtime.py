@@ -16,7 +16,6 @@ from typing import Protocol, assert_never
 from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
-from ....shared.queries import CountTokens
 from ..decisions import (
     BetweenTokens,
     Decision,
@@ -35,7 +34,6 @@ from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..view import FleetTotals, FleetView, ModelView
-from .readable import check_readable
 from .stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -100,11 +98,9 @@ class FleetRuntime:
     def open(self, request: GenerateRequest, id: RequestId | None = None) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
 
-        And `RequestTooLarge` or `InvalidRequest` for what agents could not read. An `id` is one
-        of `new_request_id`, for callers that have to know it even if the request is refused.
+        Agents must be able to read it, which the APIs see to (`api/common/readable`). An `id` is
+        one of `new_request_id`, for callers that have to know it even if the request is refused.
         """
-        if self._fleet.refusal(request) is None:
-            check_readable(request)
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
         self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
@@ -112,9 +108,6 @@ class FleetRuntime:
 
     def ask(self, query_request: QueryRequest) -> QueryHandle:
         """Accept `question`. Raises as `open` does, and for what no agent here can answer."""
-        for part in query_request.parts:
-            if isinstance(part, CountTokens):
-                check_readable(part.request)
         handle = QueryHandle(new_request_id(), self._close)
         self._inquiries[handle.id] = handle
         self._accept(handle.id, self._fleet.ask(handle.id, query_request, self._clock()))

@@ -12,9 +12,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from arriero.balancer.api.app import inference_app
-from arriero.shared.inference import Token
+from arriero.shared.inference import GenerateRequest, RequestId, Token
+from arriero.shared.messages import Ask, decode_from_balancer, encode_from_balancer
+from arriero.shared.queries import Counted, CountTokens
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 from tests.balancer.api.json_values import JSON_VALUES, objects_like
 from tests.balancer.api.scripted_fleet import scripted_fleet, until
@@ -309,3 +312,66 @@ async def test_the_official_client_over_the_real_runtime() -> None:
             await anext(aiter(endless))
             await endless.close()
             await until(runtime, lambda view: not view.requests and view.slots_busy == 0)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def tool(depth: int) -> dict[str, Any]:
+    return {"name": "f", "parameters": nested(depth)}
+
+
+NESTING: dict[str, Callable[[int], Any]] = {
+    "/api/v1/generate": lambda depth: {"prompt": "x", "tools": [{"function": tool(depth)}]},
+    "/api/v1/count_tokens": lambda depth: {"prompt": "x", "tools": [{"function": tool(depth)}]},
+    "/api/v1/generate_batch": lambda depth: {
+        "requests": [{"prompt": "x", "tools": [{"function": tool(depth)}]}]
+    },
+    "/v1/chat/completions": lambda depth: CHAT | {"tools": [{"function": tool(depth)}]},
+    "/v1/responses": lambda depth: {"input": "x", "tools": [{"type": "function"} | tool(depth)]},
+    "/v1/responses/input_tokens": lambda depth: {
+        "input": "x",
+        "tools": [{"type": "function"} | tool(depth)],
+    },
+    "/v1/messages": lambda depth: (
+        CHAT | {"max_tokens": 1, "tools": [{"name": "f", "input_schema": nested(depth)}]}
+    ),
+    "/v1/messages/count_tokens": lambda depth: (
+        CHAT | {"tools": [{"name": "f", "input_schema": nested(depth)}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("path", NESTING)
+async def test_whatever_is_accepted_can_be_read_by_agents(
+    runtime: FakeFleetRuntime, client: TestClient, path: str
+) -> None:
+    """At the edge, where a frame nests a request deeper than its body did."""
+    runtime.script = echo
+    runtime.answers = lambda _: [Counted(num_tokens=1)]
+    refusals = set()
+    for depth in range(185, 201):
+        response = await client.post(path, json=NESTING[path](depth))
+        if response.status != 200:
+            refusals.add((await response.json())["error"]["message"].partition(":")[0])
+    accepted = [stream.request for stream in runtime.streams]
+    accepted += [call.parts[0].request for call in runtime.questions]
+    assert len(accepted) >= 2
+    for each in accepted:
+        can_be_read = _can_be_read(each)
+        assert can_be_read  # not the call itself: its arguments nest too deep to be shown
+    # A batch nests its requests deeper than a frame does, so its own limit comes first.
+    assert "no agent could read the request" in refusals or path.endswith("_batch")
+
+
+def _can_be_read(request: GenerateRequest) -> bool:
+    frame = encode_from_balancer(Ask(id=RequestId("0" * 40), query=CountTokens(request=request)))
+    try:
+        decode_from_balancer(frame)
+    except ValidationError:
+        return False
+    return True

@@ -33,6 +33,7 @@ from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.body_fields import fields_given
 from ...common.field_names import FieldNames
+from ...common.readable import check_readable
 from ...openapi.bodies import Body
 from ..formats import JsonObjectFormat, TextFormat
 from ..reasoning import Effort, reasoning_fields
@@ -216,8 +217,10 @@ RESPONSE_BODY = Body(
 class Wanted:
     """What one body asks for."""
 
-    def __init__(self, body: _Body) -> None:
+    def __init__(self, body: _Body, num_bytes: int) -> None:
+        """`num_bytes` is the body's length."""
         self._body = body
+        self.num_bytes = num_bytes
         self.input = body.input
         self.previous_response_id = body.previous_response_id
         self.model = body.model
@@ -225,7 +228,10 @@ class Wanted:
         self.store = body.store
 
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
-        """The request, with the items that came before its own. Raises `InvalidRequest`."""
+        """The request, with the items that came before its own.
+
+        Raises `InvalidRequest` and `RequestTooLarge`.
+        """
         body = self._body
         messages = to_messages(body.instructions, (*history, *body.input))
         if not messages:
@@ -235,7 +241,7 @@ class Wanted:
                 f"the conversation has {len(messages)} messages; at most {MAX_MESSAGES} are taken",
                 field="input",
             )
-        return GenerateRequest(
+        request = GenerateRequest(
             messages=messages,
             model=body.model,
             stream=body.stream,
@@ -250,6 +256,8 @@ class Wanted:
             **reasoning_fields(body.reasoning.effort),
             **sampling_fields(body),
         )
+        check_readable(request)
+        return request
 
     def echo(self, model: str) -> ResponseEcho:
         """What the response repeats of its request; `model` is the one that answers."""
@@ -283,7 +291,7 @@ def parse_response(body: bytes) -> Wanted:
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
-    return Wanted(parsed)
+    return Wanted(parsed, len(body))
 
 
 def _check(body: _Body) -> None:

@@ -5,13 +5,15 @@ import time
 from aiohttp import web
 
 from .....shared.errors import InvalidRequest, NotFound
-from .....shared.inference import Done, Event
+from .....shared.inference import Done, Event, GenerateRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import listen, narrate
-from ...transport.http import read_json_body, request_id_key
+from ...common.readable import check_copies
+from ...transport.bodies import BODIES, parsed
+from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer_types import CountedInput, DeletedResponse, Response
 from .events import ResponseEvents
@@ -42,9 +44,10 @@ class _Door:
         self._store = store
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        wanted = parse_response(await read_json_body(request))
+        wanted = await parsed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
-        with self._runtime.open(wanted.request(previous.history if previous else ())) as stream:
+        neutral = await _neutral(request, wanted, previous)
+        with self._runtime.open(neutral) as stream:
             request[request_id_key] = stream.id
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
@@ -57,10 +60,10 @@ class _Door:
             return json_response(answer.response, headers=headers)
 
     async def count(self, request: web.Request) -> web.Response:
-        wanted = parse_response(await read_json_body(request))
+        wanted = await parsed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
-        asked = wanted.request(previous.history if previous else ())
-        num_tokens = await count_tokens(self._runtime, asked, FIELD_NAMES)
+        neutral = await _neutral(request, wanted, previous)
+        num_tokens = await count_tokens(self._runtime, neutral, FIELD_NAMES)
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return json_response(body)
 
@@ -117,6 +120,16 @@ class _Answer(ResponseEvents):
         given = with_ids(self._wanted.input, self._id)
         entry = stored(response, given, self._previous)
         self._store.keep(response["id"], entry, time.monotonic())
+
+
+async def _neutral(
+    request: web.Request, wanted: Wanted, previous: Stored | None
+) -> GenerateRequest:
+    """The request with all of the conversation. Raises as `Wanted.request` does."""
+    history = () if previous is None else previous.history
+    num_bytes = wanted.num_bytes + (0 if previous is None else previous.history_bytes)
+    check_copies(num_bytes, field="previous_response_id")
+    return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
 
 
 def _previous(store: ResponseStore, id: str | None) -> Stored | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.native import web_socket
-from arriero.balancer.api.transport.http import MAX_BODY_BYTES
+from arriero.balancer.api.transport.bodies import MAX_BODY_BYTES
 from arriero.shared.errors import AgentLost, QueueFull
 from arriero.shared.inference import Failed, Notice, Token
 from arriero.shared.queries import Tokenized

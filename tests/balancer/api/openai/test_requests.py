@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from openai.types import completion_create_params as completion_parameters
 from openai.types.chat import completion_create_params as chat_parameters
 
+from arriero.balancer.api.openai import requests
 from arriero.balancer.api.openai.requests import (
     IGNORED,
     MAX_CHOICES,
@@ -14,7 +15,7 @@ from arriero.balancer.api.openai.requests import (
     parse_chat,
     parse_completion,
 )
-from arriero.shared.errors import InvalidRequest
+from arriero.shared.errors import InvalidRequest, RequestTooLarge
 from arriero.shared.inference import (
     ChatMessage,
     GenerateRequest,
@@ -501,3 +502,33 @@ def test_what_choices_cannot_be(choice: Any, field: str) -> None:
 def test_one_call_at_a_time() -> None:
     (request,) = chat(tools=[{"type": "function"}], parallel_tool_calls=False).requests
     assert not request.parallel_tool_calls
+
+
+# ---- how much one call may come to
+
+
+def test_n_times_the_body_is_bounded() -> None:
+    assert len(completion(prompt="x" * 130_000, n=128).requests) == 128
+    with pytest.raises(RequestTooLarge, match="`n`: the call comes to") as caught:
+        completion(prompt="x" * 132_000, n=128)
+    assert caught.value.field == "n"
+    with pytest.raises(RequestTooLarge, match="`n`"):
+        chat(messages=[{"role": "user", "content": "x" * 132_000}], n=128)
+
+
+def test_what_prompts_share_counts_for_each_of_them() -> None:
+    grammar = {"type": "json_schema", "schema": {"description": "x" * 200_000}}
+    assert len(completion(prompt=["a"] * 80, grammar=grammar).requests) == 80
+    with pytest.raises(RequestTooLarge):
+        completion(prompt=["a"] * 90, grammar=grammar)
+
+
+def test_many_long_prompts_count_once_each() -> None:
+    assert len(completion(prompt=["x" * 120_000] * 128).requests) == 128
+
+
+def test_choices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[GenerateRequest] = []
+    monkeypatch.setattr(requests, "check_readable", looked_at.append)
+    assert len(completion(prompt=["a", "b"], n=60).requests) == 120
+    assert len(looked_at) == 1

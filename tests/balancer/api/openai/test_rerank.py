@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from arriero.balancer.api.openai.rerank import RerankCall, parse_rerank
-from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
+from arriero.shared.errors import InvalidRequest, PromptTooLong, RequestTooLarge, to_wire
 from arriero.shared.queries import Rank, Ranked, Score
 
 SCORES = Ranked(scores=tuple(Score(score=score, num_tokens=2) for score in (0.1, 0.9, -2.0)))
@@ -63,3 +63,12 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parsed(**body)
     assert caught.value.field is not None and caught.value.field.startswith(field)
+
+
+def test_a_query_counts_for_each_part_that_repeats_it() -> None:
+    documents = ["x"] * (16 * 100)
+    body = {"query": "q" * 160_000, "documents": documents}
+    assert len(parse_rerank(json.dumps(body).encode()).query_request.parts) == 100
+    body["query"] = "q" * 170_000
+    with pytest.raises(RequestTooLarge, match="`query`"):
+        parse_rerank(json.dumps(body).encode())

@@ -9,13 +9,11 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.shared.errors import InvalidRequest, QueueFull, ShuttingDown
+from arriero.shared.errors import QueueFull, ShuttingDown
 from arriero.shared.heartbeat import SECOND_LOOK
-from arriero.shared.inference import Done, Event, Failed, GenerateRequest, Token
+from arriero.shared.inference import Done, Event, Failed, Token
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
-from arriero.shared.queries import CountTokens
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
 
@@ -237,19 +235,3 @@ async def test_goodbye_reaches_every_agent_and_newcomers_are_turned_away() -> No
     _, late = dispatcher.join("a2")
     assert [message.type for message in late.sent] == ["reject"]
     assert late.reason is not None
-
-
-async def test_what_no_agent_could_read_is_never_sent_to_one() -> None:
-    dispatcher = QueryDispatcher()
-    _, peer = dispatcher.join()
-    value: object = 1
-    for _ in range(210):
-        value = [value]
-    deep = GenerateRequest(prompt="x", tools=({"parameters": value},))
-    with pytest.raises(InvalidRequest):
-        dispatcher.runtime.open(deep)
-    query_request = QueryRequest(kind="text", parts=(CountTokens(request=deep),))
-    with pytest.raises(InvalidRequest):
-        dispatcher.runtime.ask(query_request)
-    assert len(peer.sent) == 1
-    assert dispatcher.runtime.view().requests == ()

@@ -1,6 +1,7 @@
 """The Responses API over a fake fleet runtime."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.openai.responses.store import ResponseStore
+from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
+from arriero.balancer.api.openai.responses.store import ResponseStore, Stored
 from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
 from arriero.shared.inference import Failed, Token
 from arriero.shared.queries import Counted
@@ -184,3 +186,16 @@ async def test_counting() -> None:
         client.post("/v1/responses/input_tokens", json={"input": "hi"}) as response,
     ):
         assert await response.json() == {"object": "response.input_tokens", "input_tokens": 7}
+
+
+async def test_a_conversation_may_have_so_many_bytes(
+    client: TestClient, store: ResponseStore, runtime: FakeFleetRuntime
+) -> None:
+    for id, num_bytes in (("fits", MAX_TEXT_BYTES - 100), ("full", MAX_TEXT_BYTES)):
+        kept = Stored(response=b"{}", input=(), history=(), history_bytes=num_bytes)
+        store.keep(id, kept, time.monotonic())
+    await create(client, previous_response_id="fits")
+    body = {"input": "hi", "previous_response_id": "full"}
+    status, refusal = await error(client, "POST", "/v1/responses", json=body)
+    assert (status, refusal["param"]) == (413, "previous_response_id")
+    assert len(runtime.streams) == 1

@@ -1,0 +1,80 @@
+"""Whether agents can read a request, which is looked at before one is accepted.
+
+A frame that an agent cannot read costs it its connection and all that it runs, and the request
+would go on to do the same to the next agent. Text and token ids of a body that was read are never
+longer in a frame, and they do not nest. What is free in its form can be: its JSON is nested a
+little deeper in a frame, and its numbers can be written in fewer characters than they have there.
+So that part alone is encoded and read back.
+"""
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from ....shared.errors import InvalidRequest, RequestTooLarge
+from ....shared.framing.frames import MAX_MESSAGE_BYTES
+from ....shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, RequestId
+from ....shared.messages import Ask, decode_from_balancer, encode_from_balancer
+from ....shared.queries import CountTokens
+
+MAX_TEXT_BYTES = MAX_MESSAGE_BYTES // 2
+"""Most bytes that texts and token ids of one request may have, and most that the rest may have."""
+
+_ID = RequestId("0" * 40)
+"""As long as any that the balancer draws."""
+
+
+def check_readable(request: GenerateRequest) -> None:
+    """Raises `RequestTooLarge` or `InvalidRequest` where agents could not read it.
+
+    Its texts and token ids come from one body, or have at most `MAX_TEXT_BYTES` together.
+    """
+    free = _free_form(request)
+    if free is None:
+        return
+    # Of what carries requests to agents, this is the longest and nests them deepest.
+    frame = encode_from_balancer(Ask(id=_ID, query=CountTokens(request=free)))
+    if len(frame) > MAX_TEXT_BYTES:
+        raise RequestTooLarge(
+            "tools, calls, schema and variables of the request are "
+            f"{len(frame)} bytes long for an agent; {MAX_TEXT_BYTES} are allowed"
+        )
+    try:
+        decode_from_balancer(frame)
+    except ValidationError as error:
+        finding = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise InvalidRequest(f"no agent could read the request: {finding}") from error
+
+
+def check_copies(num_bytes: int, *, field: str) -> None:
+    """Raises `RequestTooLarge` where one call comes to requests of too many bytes together.
+
+    `field` is the one that multiplies the body.
+    """
+    if num_bytes > MAX_TEXT_BYTES:
+        raise RequestTooLarge(
+            f"`{field}`: the call comes to {num_bytes} bytes of requests; {MAX_TEXT_BYTES} are "
+            "allowed together",
+            field=field,
+        )
+
+
+def _free_form(request: GenerateRequest) -> GenerateRequest | None:
+    """`request` with nothing but JSON of any form, or `None` where it has none."""
+    messages = tuple(_calls(request))
+    grammar = request.grammar if isinstance(request.grammar, JsonSchemaGrammar) else None
+    if not (messages or request.tools or grammar or request.chat_template_kwargs):
+        return None
+    return GenerateRequest(
+        prompt=None if messages else "",
+        messages=messages or None,
+        tools=request.tools,
+        grammar=grammar,
+        chat_template_kwargs=request.chat_template_kwargs,
+    )
+
+
+def _calls(request: GenerateRequest) -> Iterator[ChatMessage]:
+    for message in request.messages or ():
+        if message.tool_calls:
+            yield ChatMessage(role="assistant", tool_calls=message.tool_calls)

@@ -1,0 +1,157 @@
+"""Request bodies: read within bounds, and parsed where that holds up nobody.
+
+A body is bounded in bytes, in values (`shared/json_size`) and in time, the time between two pieces
+of it as well as that of all. The bytes of all bodies that are being read or parsed are bounded
+together.
+
+Parsing a large body takes up to a few tenths of a second, so it is done on a thread of its own. The
+parser holds the interpreter's lock while it makes or checks one list, so the event loop does not
+run freely meanwhile, but it runs between those steps.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Self, TypeVar
+
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+
+from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
+from ....shared.json_size import JsonCounter
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Longest request body; a longer one is refused before it is parsed."""
+
+BODY_SILENCE = 30.0
+"""Longest pause within a body, in seconds."""
+
+BODY_TIME = 300.0
+"""Longest time for a body as a whole, in seconds: the longest one at half a megabit a second."""
+
+MAX_HELD_BYTES = 16 * MAX_BODY_BYTES
+"""Most bytes of bodies that may be read or parsed at once, those of all connections together."""
+
+LARGE_BYTES = 128 * 1024
+"""From here on parsing takes longer than handing it to a thread."""
+
+T = TypeVar("T")
+
+
+class Bodies:
+    """The bodies that are being read and parsed at this moment. Leave it as a context to close."""
+
+    def __init__(
+        self,
+        *,
+        silence: float = BODY_SILENCE,
+        whole: float = BODY_TIME,
+        max_held_bytes: int = MAX_HELD_BYTES,
+    ) -> None:
+        """`silence` and `whole` are the longest pause and the longest time of a body in seconds."""
+        self.num_bytes = 0
+        self._silence = silence
+        self._whole = whole
+        self._max_held_bytes = max_held_bytes
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="parser")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def parsed(self, request: web.Request, parse: Callable[[bytes], T]) -> T:
+        """What `parse` makes of the body.
+
+        Raises what `parse` raises, and `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
+        """
+        _check_content_type(request)
+        _check_length(request.content_length or 0)
+        with self._held() as hold:
+            body = await self._read(request, hold)
+            return await self.off_loop(len(body), lambda: parse(body))
+
+    async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
+        """What `parse` returns; for `num_bytes` that are many, it runs on the parser's thread."""
+        if num_bytes < LARGE_BYTES:
+            return parse()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
+
+    async def _read(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
+        body = bytearray()
+        counter = JsonCounter()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._whole
+        try:
+            async with asyncio.timeout(min(self._silence, self._whole)) as patience:
+                async for piece in request.content.iter_any():
+                    patience.reschedule(min(loop.time() + self._silence, end))
+                    hold(len(piece))
+                    body += piece
+                    _check_length(len(body))
+                    counter.add(piece)
+        except TimeoutError as error:
+            raise InvalidRequest(self._too_slow()) from error
+        except (RequestPayloadError, HttpProcessingError) as error:
+            raise InvalidRequest("the body ended early or is not encoded as it says") from error
+        return bytes(body)
+
+    def _too_slow(self) -> str:
+        return (
+            "the body did not come in time: it may take "
+            f"{self._whole:g} s as a whole and pause for {self._silence:g} s"
+        )
+
+    @contextmanager
+    def _held(self) -> Iterator[Callable[[int], None]]:
+        """A function that counts further bytes of one body, until this is left."""
+        num_held = 0
+
+        def hold(num_bytes: int) -> None:
+            nonlocal num_held
+            if self.num_bytes + num_bytes > self._max_held_bytes:
+                raise Overloaded("too many bodies are being read at once; try again in a moment")
+            self.num_bytes += num_bytes
+            num_held += num_bytes
+
+        try:
+            yield hold
+        finally:
+            self.num_bytes -= num_held
+
+
+BODIES = web.AppKey("BODIES", Bodies)
+"""Where an app has the bodies that its routes read."""
+
+
+async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
+    """What `parse` makes of the body of `request`; see `Bodies.parsed`."""
+    return await request.app[BODIES].parsed(request, parse)
+
+
+def body_too_large() -> RequestTooLarge:
+    """The error for anything a client sent that is over the limit."""
+    return RequestTooLarge(f"the body may have at most {MAX_BODY_BYTES} bytes")
+
+
+def _check_length(num_bytes: int) -> None:
+    if num_bytes > MAX_BODY_BYTES:
+        raise body_too_large()
+
+
+def _check_content_type(request: web.Request) -> None:
+    """JSON must be called JSON: that keeps pages of other origins from sending it unasked.
+
+    A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so what has neither comes
+    from a program, which may leave the type out.
+    """
+    if hdrs.CONTENT_TYPE in request.headers:
+        if request.content_type != "application/json":
+            raise InvalidRequest(
+                f"the Content-Type must be application/json, not {request.content_type[:60]}"
+            )
+    elif hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers:
+        raise InvalidRequest("the Content-Type is missing; it must be application/json")

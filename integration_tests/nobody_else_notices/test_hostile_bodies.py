@@ -1,0 +1,124 @@
+"""Bodies that cost far more to check than to send: answered at once, and no stream notices.
+
+Each of them stopped the balancer's event loop for seconds or minutes once, which ended streams and
+cost agents their connections.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import pytest
+
+from integration_tests.daemons import Fleet
+from integration_tests.nobody_else_notices.bystander import bystander
+
+JSON = {"Content-Type": "application/json"}
+BYTES = 16 * 2**20 - 1000
+
+MOST_GAP = 1.5
+"""Seconds. What is accepted and large may cost some tenths on a busy machine."""
+
+ANSWER_DEADLINE = 10.0
+
+
+def filled(before: bytes, unit: bytes, after: bytes) -> bytes:
+    return before + unit * ((BYTES - len(before) - len(after)) // len(unit)) + after
+
+
+def names(num: int) -> Iterator[bytes]:
+    return (b'"x%d":1' % number for number in range(num))
+
+
+def messages(num: int, size: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": "x" * size} for _ in range(num)]
+
+
+HOSTILE: dict[str, tuple[str, bytes, int]] = {
+    "wrong ids": ("/api/v1/generate", filled(b'{"prompt":[', b"-1,", b"-1]}"), 400),
+    "wrong ids, as many as may be": (
+        "/v1/completions",
+        b'{"prompt":[' + b"-1," * 2**20 + b"-1]}",
+        400,
+    ),
+    "empty lists": ("/api/v1/generate", filled(b'{"prompt":"x","tools":[', b"[],", b"[]]}"), 400),
+    "strings": ("/api/v1/embed", filled(b'{"input":[', b'"",', b'""]}'), 400),
+    "unknown members": (
+        "/v1/chat/completions",
+        b'{"messages":[],' + b",".join(names(250_000)) + b"}",
+        400,
+    ),
+    "wrong biases": (
+        "/api/v1/generate",
+        b'{"prompt":"x","logit_bias":{' + b",".join(names(250_000)) + b"}}",
+        400,
+    ),
+    "many copies of many ids": (
+        "/v1/completions",
+        b'{"n":128,"prompt":[' + b"1," * 1_000_000 + b"1]}",
+        413,
+    ),
+    "many copies of a long text": (
+        "/v1/chat/completions",
+        json.dumps({"n": 128, "messages": messages(1, 8_000_000)}).encode(),
+        413,
+    ),
+    "a query for each document": (
+        "/v1/rerank",
+        json.dumps({"query": "x" * 8_000_000, "documents": ["d"] * 2048}).encode(),
+        413,
+    ),
+    "a user who says much in a row": (
+        "/v1/messages/count_tokens",
+        json.dumps({"messages": messages(4096, 4000), "tools": [{"name": 1}]}).encode(),
+        400,
+    ),
+    "a frame's worth of brackets": ("/api/v1/generate", filled(b"", b"[", b""), 400),
+    "quotes": ("/api/v1/generate", filled(b"", b'"', b""), 400),
+}
+
+
+async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
+    async with (
+        asyncio.timeout(ANSWER_DEADLINE),
+        fleet.http.post(fleet.inference + path, data=BytesIO(body), headers=JSON) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def test_hostile_bodies_are_refused(serving: Fleet) -> None:
+    async with bystander(serving, most_gap=MOST_GAP) as seen:
+        for name, (path, body, expected) in HOSTILE.items():
+            status, answer = await post(serving, path, body)
+            assert status == expected, (name, answer)
+            message = answer["error"]["message"]
+            assert len(message) < 300, name
+            await seen.until_more(1)
+
+
+async def test_hostile_frames_are_refused(serving: Fleet) -> None:
+    """The same over the WebSocket, which goes on."""
+    async with bystander(serving, most_gap=MOST_GAP) as seen:
+        url = f"{serving.inference}/api/v1/socket"
+        async with serving.http.ws_connect(url, max_msg_size=0) as socket:
+            for unit in (b"-1,", b"[],", b'"",'):
+                before = b'{"jsonrpc":"2.0","id":1,"method":"generate","params":{"prompt":['
+                await socket.send_str(filled(before, unit, b"1]}}").decode())
+                async with asyncio.timeout(ANSWER_DEADLINE):
+                    assert (await socket.receive_json())["error"]["code"] == -32600
+                await seen.until_more(1)
+            await socket.send_json({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+            assert (await socket.receive_json())["result"] == {"pong": True}
+
+
+@pytest.mark.parametrize("frame", ['{"type":"output","items":[%s1]}', '{"type":"hello","x":[%s1]}'])
+async def test_junk_of_a_false_agent(serving: Fleet, frame: str) -> None:
+    async with bystander(serving, most_gap=MOST_GAP):
+        url = f"{serving.management}/api/v1/agent-socket"
+        async with serving.http.ws_connect(url) as socket:
+            await socket.send_str(frame % ("1," * 1_000_000))
+            async with asyncio.timeout(ANSWER_DEADLINE):
+                assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE

@@ -1,0 +1,207 @@
+"""Bodies: bounded in bytes, in values, in time, and all of them together."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.api.transport.bodies import (
+    BODIES,
+    LARGE_BYTES,
+    MAX_BODY_BYTES,
+    Bodies,
+    parsed,
+)
+from arriero.balancer.api.transport.http import middlewares
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.json_size import MAX_VALUES
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def size(request: web.Request) -> web.Response:
+    return web.json_response({"size": await parsed(request, len)})
+
+
+@asynccontextmanager
+async def serving(bodies: Bodies) -> AsyncIterator[TestClient]:
+    app = web.Application(middlewares=middlewares())
+    app[BODIES] = bodies
+    app.add_routes([web.post("/size", size)])
+    with bodies:
+        async with asyncio.timeout(60), TestClient(TestServer(app)) as client:
+            yield client
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[TestClient]:
+    async with serving(Bodies()) as client:
+        yield client
+
+
+async def error_of(response: web.Response) -> str:
+    return (await response.json())["error"]["code"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+
+
+class Pieces:
+    """A body of which the test says what comes when."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def send(self, *pieces: bytes | None) -> None:
+        for piece in pieces:
+            self._pieces.put_nowait(piece)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+
+async def test_a_body_up_to_the_limit_is_read(client: TestClient) -> None:
+    response = await client.post("/size", data=BytesIO(b"x" * MAX_BODY_BYTES), headers=JSON)
+    assert await response.json() == {"size": MAX_BODY_BYTES}
+
+
+async def test_a_body_over_the_limit_is_refused(client: TestClient) -> None:
+    response = await client.post("/size", data=BytesIO(b"x" * (MAX_BODY_BYTES + 1)), headers=JSON)
+    assert (response.status, await error_of(response)) == (413, "request_too_large")
+
+
+async def test_a_chunked_body_over_the_limit_is_refused(client: TestClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(17):
+            yield b"x" * 1024 * 1024
+
+    response = await client.post("/size", data=chunks(), headers=JSON)
+    assert (response.status, await error_of(response)) == (413, "request_too_large")
+
+
+async def test_a_body_of_which_no_more_comes_is_refused() -> None:
+    pieces = Pieces()
+    pieces.send(b"{")
+    async with serving(Bodies(silence=0.05)) as client:
+        response = await client.post("/size", data=pieces, headers=JSON)
+        assert (response.status, await error_of(response)) == (400, "invalid_request")
+
+
+async def test_each_piece_of_a_body_starts_the_longest_pause_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two pauses that are longer together than one may be."""
+    bodies = Bodies(silence=10.0)
+    async with serving(bodies) as client:
+        clock = asyncio.get_running_loop()
+        real_time = clock.time
+        offset = 0.0
+        monkeypatch.setattr(clock, "time", lambda: real_time() + offset)
+        pieces = Pieces()
+        answer = asyncio.create_task(client.post("/size", data=pieces, headers=JSON))
+        for num_bytes in (1, 2, 3):
+            pieces.send(b"x")
+            await until(lambda expected=num_bytes: bodies.num_bytes == expected)
+            offset += 7.0
+        pieces.send(None)
+        assert await (await answer).json() == {"size": 3}
+
+
+async def test_a_body_that_takes_too_long_as_a_whole_is_refused() -> None:
+    """However steadily it comes."""
+    async with serving(Bodies(whole=0.3)) as client:
+
+        async def dripping() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.01)
+
+        response = await client.post("/size", data=dripping(), headers=JSON)
+        assert (response.status, await error_of(response)) == (400, "invalid_request")
+
+
+async def test_the_bytes_of_all_bodies_together_are_bounded() -> None:
+    bodies = Bodies(max_held_bytes=100)
+    async with serving(bodies) as client:
+        held = Pieces()
+        held.send(b"x" * 60)
+        answer = asyncio.create_task(client.post("/size", data=held, headers=JSON))
+        await until(lambda: bodies.num_bytes == 60)
+        response = await client.post("/size", data=b"x" * 41, headers=JSON)
+        assert (response.status, await error_of(response)) == (503, "overloaded")
+        assert (await client.post("/size", data=b"x" * 40, headers=JSON)).status == 200
+        held.send(None)
+        assert (await answer).status == 200
+        assert bodies.num_bytes == 0
+        assert (await client.post("/size", data=b"x" * 100, headers=JSON)).status == 200
+
+
+async def test_a_client_that_leaves_lets_go_of_its_bytes() -> None:
+    bodies = Bodies()
+    async with serving(bodies) as client:
+        held = Pieces()
+        held.send(b"x" * 60)
+        answer = asyncio.create_task(client.post("/size", data=held, headers=JSON))
+        await until(lambda: bodies.num_bytes == 60)
+        answer.cancel()
+        await until(lambda: bodies.num_bytes == 0)
+
+
+async def test_a_body_of_too_many_values_is_refused_before_it_is_there(client: TestClient) -> None:
+    pieces = Pieces()
+    pieces.send(b"[", *[b"1," * 2**16] * (MAX_VALUES // 2**16 + 1))  # and no end
+    response = await client.post("/size", data=pieces, headers=JSON)
+    assert (response.status, await error_of(response)) == (400, "invalid_request")
+    assert "values" in (await response.json())["error"]["message"]
+
+
+async def test_large_bodies_are_parsed_on_a_thread_and_small_ones_are_not() -> None:
+    with Bodies() as bodies:
+        here = threading.get_ident()
+        assert await bodies.off_loop(LARGE_BYTES - 1, threading.get_ident) == here
+        assert await bodies.off_loop(LARGE_BYTES, threading.get_ident) != here
+
+
+async def test_what_is_wrong_with_a_large_body_is_told() -> None:
+    def refuse() -> None:
+        raise InvalidRequest("no")
+
+    with Bodies() as bodies, pytest.raises(InvalidRequest):
+        await bodies.off_loop(LARGE_BYTES, refuse)
+
+
+async def test_a_body_that_is_not_encoded_as_it_says(client: TestClient) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    response = await client.post("/size", data=b"no gzip at all", headers=headers)
+    assert (response.status, await error_of(response)) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "application/json; charset=utf-8"}, 200),
+        ({"Content-Type": "text/plain"}, 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 400),
+        ({"Content-Type": ""}, 400),
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 400),
+    ],
+)
+async def test_json_must_be_called_json(
+    client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    response = await client.post(
+        "/size", data=b"{}", headers=headers, skip_auto_headers=["Content-Type"]
+    )
+    assert response.status == status
