@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import Any
 
 import aiohttp
-import pytest
 
 from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
@@ -36,6 +35,9 @@ def names(num: int) -> Iterator[bytes]:
 def messages(num: int, size: int) -> list[dict[str, str]]:
     return [{"role": "user", "content": "x" * size} for _ in range(num)]
 
+
+NO_CALL = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "none"}]}
+"""The result of a call that nobody made, so that what is right until then is refused as well."""
 
 HOSTILE: dict[str, tuple[str, bytes, int]] = {
     "wrong ids": ("/api/v1/generate", filled(b'{"prompt":[', b"-1,", b"-1]}"), 400),
@@ -73,7 +75,7 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
     ),
     "a user who says much in a row": (
         "/v1/messages/count_tokens",
-        json.dumps({"messages": messages(4096, 4000), "tools": [{"name": 1}]}).encode(),
+        json.dumps({"messages": [*messages(4000, 4000), NO_CALL]}).encode(),
         400,
     ),
     "a frame's worth of brackets": ("/api/v1/generate", filled(b"", b"[", b""), 400),
@@ -114,11 +116,11 @@ async def test_hostile_frames_are_refused(serving: Fleet) -> None:
             assert (await socket.receive_json())["result"] == {"pong": True}
 
 
-@pytest.mark.parametrize("frame", ['{"type":"output","items":[%s1]}', '{"type":"hello","x":[%s1]}'])
-async def test_junk_of_a_false_agent(serving: Fleet, frame: str) -> None:
+async def test_junk_of_a_false_agent(serving: Fleet) -> None:
     async with bystander(serving, most_gap=MOST_GAP):
         url = f"{serving.management}/api/v1/agent-socket"
-        async with serving.http.ws_connect(url) as socket:
-            await socket.send_str(frame % ("1," * 1_000_000))
-            async with asyncio.timeout(ANSWER_DEADLINE):
-                assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        for frame in ('{"type":"output","items":[%s1]}', '{"type":"hello","x":[%s1]}'):
+            async with serving.http.ws_connect(url) as socket:
+                await socket.send_str(frame % ("1," * 1_000_000))
+                async with asyncio.timeout(ANSWER_DEADLINE):
+                    assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
