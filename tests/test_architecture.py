@@ -297,6 +297,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.settings": ("balancer.api.openai.responses", "balancer.fleet"),
     "balancer.daemon": (
         *("balancer.settings", "balancer.api.app", "balancer.management"),
+        "balancer.api.transport",
         "balancer.api.openai.responses",
         *(*RUNTIME, "balancer.fleet.fleet"),
     ),
