@@ -1,6 +1,6 @@
 """Request bodies: read within bounds, and parsed where that holds up nobody.
 
-A body is bounded in bytes, in values (`shared/json_size`) and in time, the time between two pieces
+A body is bounded in bytes, in values (`json_size`) and in time, the time between two pieces
 of it as well as that of all. The bytes of all bodies that are being read or parsed are bounded
 together.
 
@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
-from ....shared.json_size import JsonCounter
+from .json_size import JsonCounter
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""

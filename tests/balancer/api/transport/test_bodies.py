@@ -18,8 +18,8 @@ from arriero.balancer.api.transport.bodies import (
     parsed,
 )
 from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.json_size import MAX_VALUES
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.json_size import MAX_VALUES
 
 JSON = {"Content-Type": "application/json"}
 

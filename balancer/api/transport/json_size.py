@@ -6,7 +6,7 @@ process does nothing else. Counting is cheap, works on a text piece by piece as 
 as soon as there is too much.
 """
 
-from .errors import InvalidRequest
+from ....shared.errors import InvalidRequest
 
 MAX_VALUES = 2**20 + 2**17
 """Most values of one text: a prompt of the most token ids there may be, and as much again as any
