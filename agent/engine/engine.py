@@ -10,7 +10,7 @@ from .step import Outcome, Step
 
 
 class Engine(Protocol):
-    """Belongs to the thread that loaded it."""
+    """Belongs to the thread that loaded it; only `open` and `close` may be called on any."""
 
     @property
     def model(self) -> LoadedModel: ...
@@ -19,16 +19,22 @@ class Engine(Protocol):
     def capacity(self) -> Capacity: ...
 
     def open(self, sequence: NewSequence) -> None:
-        """Prepare to choose tokens for `sequence`, whenever its steps come."""
+        """Prepare to choose tokens for `sequence`, whenever its steps come.
+
+        This may take a while: the whole prompt is read.
+        """
 
     def failure(self, sequence_id: SequenceId) -> str | None:
         """Why what was chosen for an open sequence is no answer, where that is so."""
 
     def close(self, sequence_id: SequenceId) -> None:
-        """Forget what `open` prepared."""
+        """Forget what `open` prepared, if anything."""
 
     def execute(self, step: Step) -> Outcome:
-        """Edit the cells, decode, choose. The worker plans nothing else meanwhile."""
+        """Edit the cells, decode, choose. The worker plans nothing else meanwhile.
+
+        Where nothing can be chosen for a sequence, that is logged and the sequence is `broken`.
+        """
 
     def save(self, slot: int, length: int) -> bytes:
         """The state of the first `length` cells of `slot`, for a later `Load`; the others go.

@@ -139,12 +139,14 @@ class Decoded:
 
     Where that is what the run drafted, the token after it follows, and so on: at least one for each
     run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
-    in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`.
+    in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
+    `broken` sequences nothing could be chosen or told: their runs have no tokens here.
     """
 
     tokens: tuple[int, ...]
     log_probs: Explained = field(default_factory=dict, hash=False)
     prompt_log_probs: Explained = field(default_factory=dict, hash=False)
+    broken: frozenset[SequenceId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

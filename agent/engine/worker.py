@@ -7,7 +7,7 @@ idle engine sleeps on that queue. Nothing here decides anything: that is the sch
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +19,14 @@ from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.engine import load_engine
 from .loaded_model import LoadedModel
+from .opener import Opened, Opener, close
 from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.scheduler import Scheduler
-from .sequence import NewSequence, SequenceId, SequenceOutput
+from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
 from .statistics import EngineStatistics
-from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Save
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Add:
-    sequence: NewSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class _Stop:
     pass
 
 
-_Command = _Add | _Finish | _Drop | _Stop
+_Command = Opened | _Finish | _Drop | _Stop
 
 
 class Worker:
@@ -95,6 +91,7 @@ class Worker:
         self._inbox: SimpleQueue[_Command] = SimpleQueue()
         self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
+        self._opener: Opener | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> LoadedModel:
@@ -103,16 +100,18 @@ class Worker:
         return self._loaded.result()
 
     def add(self, sequence: NewSequence) -> None:
-        """Run `sequence`. From any thread; never blocks."""
-        self._inbox.put(_Add(sequence))
+        """Run `sequence`. After `start`, from any thread; never blocks."""
+        self._opening.add(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:
         """End a sequence well with its next step, and save it if it asked for that. Likewise."""
-        self._inbox.put(_Finish(sequence_id))
+        if not self._opening.finish(sequence_id):
+            self._inbox.put(_Finish(sequence_id))
 
     def drop(self, sequence_id: SequenceId) -> None:
-        """Stop a sequence; its slot serves what is added afterwards. From any thread."""
-        self._inbox.put(_Drop(sequence_id))
+        """Stop a sequence; its slot serves what is added afterwards. Likewise."""
+        if not self._opening.withdraw(sequence_id):
+            self._inbox.put(_Drop(sequence_id))
 
     def stop(self) -> None:
         """End the thread after the step it is in, and wait for that. Sequences are forgotten."""
@@ -123,6 +122,12 @@ class Worker:
     def statistics(self) -> EngineStatistics:
         """What the engine did, as of its last step. From any thread."""
         return self._statistics
+
+    @property
+    def _opening(self) -> Opener:
+        if self._opener is None:
+            raise RuntimeError("the worker was not started")
+        return self._opener
 
     # ---- on the thread
 
@@ -139,6 +144,7 @@ class Worker:
             self._loaded.set_exception(error)
             return
         self._publish(scheduler.statistics())
+        self._opener = opener = Opener(engine, self._inbox.put)
         self._loaded.set_result(engine.model)
         try:
             _Service(engine, scheduler, self.lock, self._inbox, self._on_step, self._publish).run()
@@ -146,6 +152,7 @@ class Worker:
             logger.exception("the engine's thread stops")
             self._on_crash(error)
         finally:
+            opener.close()
             self.lock.close()
             engine.free()
 
@@ -187,14 +194,15 @@ class _Service:
 
     def _obey(self, command: _Command) -> None:
         match command:
-            case _Add(sequence):
-                self._scheduler.add(sequence)
-                self._engine.open(sequence)
+            case Opened(sequence, error, is_finishing):
+                self._scheduler.add(sequence, error)
+                if is_finishing:
+                    self._scheduler.finish(sequence.id)
             case _Finish(sequence_id):
                 self._scheduler.finish(sequence_id)
             case _Drop(sequence_id):
                 self._scheduler.drop(sequence_id)
-                self._engine.close(sequence_id)
+                close(self._engine, sequence_id)
             case _Stop():
                 self._is_stopped = True
 
@@ -208,12 +216,12 @@ class _Service:
             ended = time.perf_counter()
         _report(outcome)
         outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
-        outputs = self._with_failures(self._with_saves(outputs))
+        outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended
         self._publish(self._scheduler.statistics())
         for output in outputs:
             if output.end is not None:
-                self._engine.close(output.id)
+                close(self._engine, output.id)
         if outputs:
             self._on_step(outputs)
 
@@ -221,34 +229,33 @@ class _Service:
         """How long the engine stood still although there was something to do, in seconds."""
         return 0.0 if self._last_end is None else started - self._last_end
 
-    def _with_saves(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
-        """Hand out what ended sequences asked to keep, as long as their cells are there."""
-        if not self._scheduler.saves:
-            return outputs
-        saved = {
-            save.id: StoredPrompt(save.tokens, self._engine.save(save.slot, len(save.tokens)))
-            for save in self._scheduler.saves
-        }
+    def _with_ends(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
+        """`outputs`, and with the ends among them what only the engine knows.
+
+        That is what ended sequences asked to keep, as long as their cells are there, and why an
+        answer ended whose tokens are none.
+        """
+        saves = {save.id: save for save in self._scheduler.saves}
         return tuple(
-            replace(one, end=replace(one.end, saved=saved[one.id]))
-            if one.end is not None and one.id in saved
-            else one
+            one if one.end is None else replace(one, end=self._end(one.id, one.end, saves))
             for one in outputs
         )
 
-    def _with_failures(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
-        """Say so where an answer ended because what was chosen for it is none."""
-        return tuple(self._failed(one) if _is_stopped(one) else one for one in outputs)
+    def _end(
+        self, id: SequenceId, end: SequenceEnd, saves: Mapping[SequenceId, Save]
+    ) -> SequenceEnd:
+        try:
+            failure = self._engine.failure(id) if end.reason == "stop" else None
+            if failure is not None:
+                return replace(end, reason=EngineFailed(failure))
+            return replace(end, saved=self._saved(saves[id])) if id in saves else end
+        except Exception:  # the boundary of a sequence: it has ended, and nobody else notices
+            logger.exception("sequence %d ends: its end could not be completed", id)
+            reason = "the engine failed to complete this answer; the agent's log has the rest"
+            return replace(end, reason=EngineFailed(reason))
 
-    def _failed(self, output: SequenceOutput) -> SequenceOutput:
-        failure = self._engine.failure(output.id)
-        if output.end is None or failure is None:
-            return output
-        return replace(output, end=replace(output.end, reason=EngineFailed(failure), saved=None))
-
-
-def _is_stopped(output: SequenceOutput) -> bool:
-    return output.end is not None and output.end.reason == "stop"
+    def _saved(self, save: Save) -> StoredPrompt:
+        return StoredPrompt(save.tokens, self._engine.save(save.slot, len(save.tokens)))
 
 
 def _report(outcome: Outcome) -> None:

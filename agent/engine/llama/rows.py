@@ -1,7 +1,9 @@
 """Reading a step's rows of logits: tokens chosen, prompts explained."""
 
 import ctypes
+import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -14,6 +16,8 @@ from ..sampling.sampler import Sampler
 from ..sequence import SequenceId
 from ..step import Decoded, Run
 from .context import Context
+
+logger = logging.getLogger(__name__)
 
 
 class RowReader:
@@ -32,41 +36,59 @@ class RowReader:
         self._rows = _Rows(num_rows, vocab_size)
 
     def read(self, runs: tuple[Run, ...]) -> Decoded:
-        """Choose, and explain prompts, once `runs` were decoded."""
+        """Choose, and explain prompts, once `runs` were decoded.
+
+        Whatever goes wrong for one sequence is logged, and breaks no other.
+        """
         runs = tuple(run for run in runs if run.samples or run.scored)
         if not runs:
             return Decoded(())
+        read = _Read()
         rows = self._rows.view(self._context.logits)  # in the order of `Batch.fill`
-        tokens: list[int] = []
-        scores: dict[SequenceId, tuple[LogProbs, ...]] = {}
         end = 0
         # One after the other: what each row needs is over before a thread would have woken up.
         for run in runs:
-            if run.scored:
-                start, end = end, end + len(run.scored)
-                scores[run.id] = self._score(run, rows[start:end])
-            if run.samples:
-                start, end = end, end + 1 + run.num_drafted
-                tokens += self._follow(run, rows[start:end])
-        return Decoded(tuple(tokens), self._take_log_probs(runs), scores)
+            start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
+            try:
+                self._read_one(run, rows[start:end], read)
+            except Exception:  # the boundary of a sequence: it ends, and nobody else notices
+                logger.exception("sequence %d ends: nothing could be chosen for it", run.id)
+                read.broken.add(run.id)
+        return read.outcome()
 
-    def _take_log_probs(self, runs: tuple[Run, ...]) -> dict[SequenceId, tuple[LogProbs, ...]]:
-        """Of what was just chosen, by sequence; of those that ask for them."""
-        taken = {run.id: self._samplers[run.id].take_log_probs() for run in runs if run.samples}
-        return {id: log_probs for id, log_probs in taken.items() if log_probs}
-
-    def _score(self, run: Run, rows: Iterable[Row]) -> tuple[LogProbs, ...]:
-        score = self._samplers[run.id].score
-        return tuple(map(score, rows, run.scored))
-
-    def _follow(self, run: Run, rows: Iterable[Row]) -> Iterator[int]:
-        """Choose along the draft, up to the first token that differs, or the one after it."""
+    def _read_one(self, run: Run, rows: NDArray[np.float32], read: "_Read") -> None:
         sampler = self._samplers[run.id]
-        for row, drafted in zip_longest(rows, run.draft):
-            token = sampler.choose(row)
-            yield token
-            if token != drafted:
-                return
+        num_scored = len(run.scored)
+        scores = tuple(map(sampler.score, rows[:num_scored], run.scored))
+        chosen = tuple(_follow(run, rows[num_scored:], sampler)) if run.samples else ()
+        log_probs = sampler.take_log_probs()
+        read.tokens += chosen
+        if scores:
+            read.scores[run.id] = scores
+        if log_probs:
+            read.log_probs[run.id] = log_probs
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read so far."""
+
+    tokens: list[int] = field(default_factory=list)
+    log_probs: dict[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
+    scores: dict[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
+    broken: set[SequenceId] = field(default_factory=set)
+
+    def outcome(self) -> Decoded:
+        return Decoded(tuple(self.tokens), self.log_probs, self.scores, frozenset(self.broken))
+
+
+def _follow(run: Run, rows: Iterable[Row], sampler: Sampler) -> Iterator[int]:
+    """Choose along the draft, up to the first token that differs, or the one after it."""
+    for row, drafted in zip_longest(rows, run.draft):
+        token = sampler.choose(row)
+        yield token
+        if token != drafted:
+            return
 
 
 class _Rows:

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from typing import Literal
 
+from ....shared.errors import EngineFailed
 from ..kv_cache.memory import Memory
 from ..sequence import SequenceOutput
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
-from ..step import Run, Save, Step
+from ..step import Decoded, Run, Save, Step
 from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
+
+BROKEN = "the engine failed to choose this answer's next token; the agent's log has the rest"
 
 
 class Accounting:
@@ -40,18 +43,21 @@ class Accounting:
         self.saves: list[Save] = []
 
     def account(
-        self, step: Step, tokens: tuple[int, ...], elapsed: float, last: float
+        self, step: Step, outcome: Decoded, elapsed: float, last: float
     ) -> list[SequenceOutput]:
-        """What each sequence gained by `step`, which took `elapsed` seconds; see `Decoded`.
+        """What each sequence gained by `step`, which took `elapsed` seconds.
 
         `last` is when the step before it ended, by the tally's clock.
         """
         if step.runs:
             self._learn(step, elapsed)
         outputs = []
-        sampled = iter(tokens)
+        sampled = iter(outcome.tokens)
         for index, run in enumerate(step.runs):
             one = self._queue.running[run.slot]
+            if run.id in outcome.broken:
+                outputs.append(self.break_off(run.slot, BROKEN))
+                continue
             chosen = _chosen(run, sampled)
             if index < step.num_generating:
                 self._decoded(step, one, elapsed, last)
@@ -69,6 +75,13 @@ class Accounting:
         self._queue.leave(slot)
         self._memory.leave(slot)
         self._memory.trust()
+
+    def break_off(self, slot: int, reason: str) -> SequenceOutput:
+        """Its sequence ends with an error; nothing that it computed is kept."""
+        self._memory.clear(slot)
+        one = self._queue.leave(slot)
+        self._memory.trust()
+        return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
 
     def _learn(self, step: Step, elapsed: float) -> None:
         self._budget.cost.observe(

@@ -14,6 +14,7 @@ Invariants, checked by `check_integrity`:
 from dataclasses import replace
 from typing import assert_never
 
+from ....shared.errors import RequestError
 from ..capacity import Capacity
 from ..kv_cache.memory import Memory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
@@ -109,13 +110,16 @@ class Scheduler:
             parked=self._memory.num_parked,
         )
 
-    def add(self, sequence: NewSequence) -> None:
-        """Let `sequence` wait for a slot. What can never run ends with the next step."""
+    def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
+        """Let `sequence` wait for a slot.
+
+        What can never run ends with the next step, as does one that comes with an `error`.
+        """
         if sequence.id in self._ids:
             raise ValueError(f"sequence {sequence.id} is here already")
         self._ids.add(sequence.id)
         window = None
-        error = refusal(sequence, self._ceiling)
+        error = error or refusal(sequence, self._ceiling)
         if sequence.shift is not None and error is None:
             window, notices = open_window(sequence.shift, self._ceiling, len(sequence.prompt))
             if notices:
@@ -171,10 +175,9 @@ class Scheduler:
         last = self._tally.now
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
-            case Decoded(tokens, log_probs, prompt_log_probs):
-                gained = self._accounting.account(step, tokens, elapsed, last)
-                gained = _explained(gained, log_probs) if log_probs else gained
-                outputs += self._scored(gained, prompt_log_probs) if prompt_log_probs else gained
+            case Decoded():
+                gained = self._accounting.account(step, outcome, elapsed, last)
+                outputs += _explained(gained, outcome)
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():
@@ -207,16 +210,6 @@ class Scheduler:
         for slot, one in self._running.items():
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
 
-    def _scored(
-        self, outputs: list[SequenceOutput], prompt_log_probs: Explained
-    ) -> list[SequenceOutput]:
-        """`outputs`, and what was learnt of prompts."""
-        by_id = {output.id: output for output in outputs}
-        for id, log_probs in prompt_log_probs.items():
-            output = by_id.get(id, SequenceOutput(id))
-            by_id[id] = replace(output, prompt_log_probs=log_probs)
-        return list(by_id.values())
-
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []
         return outputs
@@ -226,12 +219,26 @@ class Scheduler:
             raise RuntimeError("the last step was not committed")
 
 
-def _explained(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:
-    """`outputs` with what is told of their tokens; not all that was chosen was gained."""
-    return [
-        replace(output, log_probs=log_probs.get(output.id, ())[: _num_chosen(output)])
-        for output in outputs
-    ]
+def _explained(outputs: list[SequenceOutput], outcome: Decoded) -> list[SequenceOutput]:
+    """`outputs` with what is told of their tokens and of prompts."""
+    if outcome.log_probs:
+        outputs = [_with_log_probs(output, outcome.log_probs) for output in outputs]
+    if outcome.prompt_log_probs:
+        outputs = _with_prompts(outputs, outcome.prompt_log_probs)
+    return outputs
+
+
+def _with_log_probs(output: SequenceOutput, log_probs: Explained) -> SequenceOutput:
+    """Not all that was chosen was gained."""
+    return replace(output, log_probs=log_probs.get(output.id, ())[: _num_chosen(output)])
+
+
+def _with_prompts(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:
+    """Prompts may be told of without anything gained."""
+    by_id = {output.id: output for output in outputs}
+    for id, told in log_probs.items():
+        by_id[id] = replace(by_id.get(id, SequenceOutput(id)), prompt_log_probs=told)
+    return list(by_id.values())
 
 
 def _num_chosen(output: SequenceOutput) -> int:

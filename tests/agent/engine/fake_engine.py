@@ -129,6 +129,8 @@ def state_of(tokens: Sequence[int]) -> bytes:
 class FakeEngine:
     """`num_cells` bounds all cells together. `fail_next` spoils the step that comes next.
 
+    Nothing can be chosen for the `broken` sequences.
+
     `believed_cells` is what it says that it has, which is the truth unless said otherwise.
     """
 
@@ -168,6 +170,7 @@ class FakeEngine:
         self._following = following
         self.cells: list[Cell] = []
         self.failures: dict[SequenceId, str] = {}
+        self.broken: set[SequenceId] = set()
         self.open_sequences: set[SequenceId] = set()
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
@@ -259,9 +262,11 @@ class FakeEngine:
             return NoRoom()
         for run in step.runs:
             self._write(run, len(run.tokens))
-        tokens = tuple(token for run in step.runs for token in self._choose(run))
-        scores = {run.id: tuple(self._score(run)) for run in step.runs if run.scored}
-        return Decoded(tokens, {}, scores)
+        whole = [run for run in step.runs if run.id not in self.broken]
+        tokens = tuple(token for run in whole for token in self._choose(run))
+        scores = {run.id: tuple(self._score(run)) for run in whole if run.scored}
+        broken = self.broken & {run.id for run in step.runs if run.samples or run.scored}
+        return Decoded(tokens, {}, scores, frozenset(broken))
 
     # ---- cells
 

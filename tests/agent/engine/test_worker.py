@@ -142,12 +142,14 @@ def test_after_a_drop_nothing_comes_and_the_slot_serves_the_next() -> None:
 def test_one_call_a_step_with_all_outputs() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
-        setup.worker.add(new(1, 5, max_tokens=2))
-        assert engine.arrived.acquire(timeout=LONG)
-        setup.worker.add(new(2, 6, max_tokens=2))
+        for number in (1, 2):
+            setup.worker.add(new(number, 5, max_tokens=40))
+        call: tuple[SequenceOutput, ...] = ()
+        while len(call) < 2:
+            engine.gate.release()
+            call = setup.outputs.get(timeout=LONG)
         engine.gate.release(100)
-        calls = [setup.outputs.get(timeout=LONG) for _ in range(3)]
-    assert [[output.id for output in call] for call in calls] == [[1], [1, 2], [2]]
+    assert {output.id for output in call} == {1, 2}
 
 
 @pytest.mark.parametrize("outcome", [NoRoom(), Aborted()])
@@ -256,6 +258,57 @@ def test_a_crash_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
         assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
     assert "the engine's thread stops" in caplog.text
     assert "MemoryError: no more" in caplog.text
+
+
+class Faulty(FakeEngine):
+    """Fails in everything that it does for sequence 2 alone, from `failing` on."""
+
+    def __init__(self, failing: str) -> None:
+        super().__init__()
+        self._failing = failing
+
+    def open(self, sequence: NewSequence) -> None:
+        super().open(sequence)
+        self._trip("open", sequence.id)
+
+    def failure(self, sequence_id: SequenceId) -> str | None:
+        self._trip("failure", sequence_id)
+        return super().failure(sequence_id)
+
+    def close(self, sequence_id: SequenceId) -> None:
+        super().close(sequence_id)
+        self._trip("close", sequence_id)
+
+    def save(self, slot: int, length: int) -> bytes:
+        self._trip("save", next(run.id for run in self.steps[-1].runs if run.slot == slot))
+        return super().save(slot, length)
+
+    def _trip(self, what: str, id: SequenceId) -> None:
+        if what == self._failing and id == 2:
+            raise ZeroDivisionError("no luck")
+
+
+@pytest.mark.parametrize("failing", ["open", "failure", "save", "close"])
+def test_what_fails_for_one_sequence_ends_it_and_no_other(
+    failing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = new(1, 5, max_tokens=30)
+    with started(Faulty(failing)) as setup:
+        setup.worker.add(other)
+        setup.worker.add(replace(new(2, 9, 9, 9), save_as="key"))
+        setup.worker.finish(SequenceId(2))
+        ended = setup.wait_for_ends(2)
+        setup.worker.add(new(3, 6, max_tokens=3))
+        assert setup.wait_for_ends(1) == {3: run_alone(new(3, 6, max_tokens=3), 64)}
+        assert setup.crashes.empty()
+    assert ended[1] == run_alone(other, 64)
+    (_, reason) = ended[2]
+    if failing == "close":
+        assert reason == "stop"
+    else:
+        assert isinstance(reason, EngineFailed)
+        assert "luck" not in str(reason)
+    assert "ZeroDivisionError: no luck" in caplog.text
 
 
 def test_stop_does_not_wait_for_the_sequences() -> None:

@@ -1,7 +1,12 @@
 """What tests of the real engine run on it."""
 
+from dataclasses import replace
+
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Clear, Decoded, Step
 
 TEXTS = (
@@ -33,3 +38,56 @@ def prompt(engine: LlamaEngine, text: str) -> tuple[int, ...]:
 def wipe(engine: LlamaEngine) -> None:
     clears = tuple(Clear(holder) for holder in range(engine.capacity.num_holders))
     assert engine.execute(Step(clears, (), 0, 0)) == Decoded(())
+
+
+Ended = dict[int, tuple[tuple[int, ...], object]]
+
+
+def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
+    return [
+        NewSequence(
+            id=SequenceId(number),
+            prompt=prompt(engine, text),
+            max_tokens=10 + 7 * number,
+            sampling=sampling,
+        )
+        for number, text in enumerate(TEXTS)
+    ]
+
+
+def generate(
+    engine: LlamaEngine,
+    wanted: list[NewSequence],
+    *,
+    slots: int,
+    context_size: int = 256,
+    num_cells: int = 2048,
+    max_draft: int = 0,
+) -> tuple[Ended, EngineStatistics]:
+    """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
+
+    Every step costs the same, so all drafts pay.
+    """
+    wipe(engine)
+    scheduler = Scheduler(
+        slots=slots,
+        context_size=context_size,
+        max_stall=0.5,
+        end_tokens=engine.model.vocab.end_tokens,
+        capacity=replace(engine.capacity, batch_size=60, num_cells=num_cells, max_draft=max_draft),
+    )
+    for sequence in wanted:
+        engine.open(sequence)
+        scheduler.add(sequence)
+    tokens: dict[int, tuple[int, ...]] = {}
+    ended: Ended = {}
+    while (step := scheduler.plan()) is not None:
+        outcome = engine.execute(step)
+        assert isinstance(outcome, Decoded)
+        for output in scheduler.commit(step, outcome, 0.01):
+            tokens[output.id] = tokens.get(output.id, ()) + output.tokens
+            if output.end is not None:
+                engine.close(output.id)
+                ended[output.id] = (tokens[output.id], output.end.reason)
+        scheduler.check_integrity()
+    return ended, scheduler.statistics()

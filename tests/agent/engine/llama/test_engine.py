@@ -9,67 +9,17 @@ import pytest
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
-from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.step import (
-    Decoded,
-)
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
-from tests.agent.engine.llama.running import GREEDY, TEXTS, prompt, tokenize, wipe
-
-Ended = dict[int, tuple[tuple[int, ...], object]]
-
-
-def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
-    return [
-        NewSequence(
-            id=SequenceId(number),
-            prompt=prompt(engine, text),
-            max_tokens=10 + 7 * number,
-            sampling=sampling,
-        )
-        for number, text in enumerate(TEXTS)
-    ]
-
-
-def generate(
-    engine: LlamaEngine,
-    wanted: list[NewSequence],
-    *,
-    slots: int,
-    context_size: int = 256,
-    num_cells: int = 2048,
-    max_draft: int = 0,
-) -> tuple[Ended, EngineStatistics]:
-    """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
-
-    Every step costs the same, so all drafts pay.
-    """
-    wipe(engine)
-    scheduler = Scheduler(
-        slots=slots,
-        context_size=context_size,
-        max_stall=0.5,
-        end_tokens=engine.model.vocab.end_tokens,
-        capacity=replace(engine.capacity, batch_size=60, num_cells=num_cells, max_draft=max_draft),
-    )
-    for sequence in wanted:
-        engine.open(sequence)
-        scheduler.add(sequence)
-    tokens: dict[int, tuple[int, ...]] = {}
-    ended: Ended = {}
-    while (step := scheduler.plan()) is not None:
-        outcome = engine.execute(step)
-        assert isinstance(outcome, Decoded)
-        for output in scheduler.commit(step, outcome, 0.01):
-            tokens[output.id] = tokens.get(output.id, ()) + output.tokens
-            if output.end is not None:
-                engine.close(output.id)
-                ended[output.id] = (tokens[output.id], output.end.reason)
-        scheduler.check_integrity()
-    return ended, scheduler.statistics()
+from tests.agent.engine.llama.running import (
+    GREEDY,
+    Ended,
+    generate,
+    prompt,
+    sequences,
+    tokenize,
+)
 
 
 def test_facts(engine: LlamaEngine) -> None:

@@ -1,12 +1,14 @@
-"""Rows of logits: what is told of a prompt, as llama.cpp computes it."""
+"""Rows of logits: prompts explained as llama.cpp would, and the boundary around each sequence."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from llama_cpp import Llama
 
+from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask, Submit
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -18,7 +20,8 @@ from arriero.agent.engine.step import (
     Run,
     Step,
 )
-from tests.agent.engine.llama.running import TEXTS, prompt, wipe
+from arriero.shared.errors import EngineFailed
+from tests.agent.engine.llama.running import GREEDY, TEXTS, generate, prompt, sequences, wipe
 
 
 def test_a_step_without_logits(engine: LlamaEngine) -> None:
@@ -80,3 +83,42 @@ def test_a_prompts_log_probabilities_are_those_of_llama_cpp(
             assert [value for _, value in each.top] == pytest.approx(
                 sorted(row, reverse=True)[:3], abs=0.02
             )
+
+
+class Faulty:
+    """Stands where a constraint does: all may come, until a third token fails."""
+
+    is_broken = False
+    warnings = ()
+
+    def begin(self, submit: Submit) -> Course:
+        anything = Mask(np.empty(0, np.intp), is_exclusion=True)
+        num_said = 0
+
+        def follow(token: int) -> Mask:
+            nonlocal num_said
+            num_said += 1
+            if num_said == 3:
+                raise IndexError("no candidates")
+            return anything
+
+        return Course(follow, anything, anything, submit)
+
+
+@pytest.mark.parametrize("max_draft", [0, 6])
+def test_a_sampler_that_raises_ends_its_sequence_and_no_other(
+    speculating_engine: LlamaEngine, caplog: pytest.LogCaptureFixture, max_draft: int
+) -> None:
+    engine = speculating_engine
+    wanted = sequences(engine, GREEDY)[:4]
+    expected = generate(engine, wanted, slots=4, context_size=512, max_draft=max_draft)[0]
+    wanted[2] = replace(wanted[2], constraint=cast("Constraint", Faulty()))
+    ended, statistics = generate(engine, wanted, slots=4, context_size=512, max_draft=max_draft)
+    tokens, reason = ended.pop(2)
+    assert tokens == expected.pop(2)[0][: len(tokens)]
+    assert len(tokens) <= 3
+    assert isinstance(reason, EngineFailed)
+    assert "candidates" not in str(reason)
+    assert ended == expected
+    assert "IndexError: no candidates" in caplog.text
+    assert statistics.num_running == 0

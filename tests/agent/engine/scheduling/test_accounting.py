@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import SequenceId, SequenceOutput
-from arriero.agent.engine.step import Clear, Save, Step
+from arriero.agent.engine.step import Clear, Decoded, Save, Step
 from tests.agent.engine.fake_engine import END_TOKEN
 from tests.agent.engine.setting import Setting
 
@@ -12,7 +12,7 @@ from tests.agent.engine.setting import Setting
 def account(setting: Setting, step: Step, *tokens: int) -> list[SequenceOutput]:
     last = setting.tally.now
     setting.tally.passed(0.1, len(setting.queue.running))
-    outputs = setting.accounting.account(step, tokens, 0.1, last)
+    outputs = setting.accounting.account(step, Decoded(tokens), 0.1, last)
     setting.memory.check_integrity()
     return outputs
 

@@ -1,7 +1,7 @@
 """What the next step computes. More of it is in the scheduler's tests."""
 
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Clear, Run, Step
+from arriero.agent.engine.step import Clear, Decoded, Run, Step
 from tests.agent.engine.setting import Setting
 
 
@@ -9,7 +9,7 @@ def step_of(setting: Setting) -> Step:
     """The next step, which works; everybody's next token is 7."""
     step = setting.planner.plan()
     tokens = tuple(7 for run in step.runs if run.samples for _ in (0, *run.draft))
-    setting.accounting.account(step, tokens, 0.1, 0.0)
+    setting.accounting.account(step, Decoded(tokens), 0.1, 0.0)
     return step
 
 

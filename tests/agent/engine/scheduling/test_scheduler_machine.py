@@ -16,7 +16,7 @@ from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId, SequenceOutput
-from arriero.agent.engine.step import Aborted, Failed, NoRoom, NotLoaded
+from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, NotLoaded
 from arriero.shared.errors import EngineFailed, PromptTooLong
 from tests.agent.engine.fake_engine import (
     END_TOKEN,
@@ -161,6 +161,12 @@ class Lives(RuleBasedStateMachine):
         self.step()
         self.engine.fail_no_more()
 
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def break_one(self, data: st.DataObject) -> None:
+        """From now on nothing can be chosen for it."""
+        self.engine.broken.add(SequenceId(data.draw(st.sampled_from(sorted(self.sequences)))))
+
     @rule()
     def lose_parked(self) -> None:
         self.engine.lose_parked()
@@ -173,6 +179,8 @@ class Lives(RuleBasedStateMachine):
         outcome = self.engine.execute(step)
         if not isinstance(outcome, NotLoaded):
             assert self.engine.num_cells_after_edits == num_used, "cells nobody accounts for"
+        if isinstance(outcome, Decoded):
+            self.failed |= outcome.broken
         if isinstance(outcome, Failed) or (isinstance(outcome, NoRoom) and len(step.runs) == 1):
             self.failed |= {run.id for run in step.runs}
         for output in self.scheduler.commit(step, outcome, self.elapsed):

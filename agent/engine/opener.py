@@ -1,0 +1,101 @@
+"""Opens sequences beside the engine's thread, which decodes meanwhile.
+
+Setting up a sampler reads the whole prompt. What goes wrong there ends that sequence only.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ...shared.errors import EngineFailed
+from .engine import Engine
+from .sequence import NewSequence, SequenceId
+
+logger = logging.getLogger(__name__)
+
+NUM_THREADS = 2
+"""One long set-up must not hold up all the others; more would take the engine's cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`sequence` can run, or has to end with `error`; if `is_finishing`, with its next token."""
+
+    sequence: NewSequence
+    error: EngineFailed | None
+    is_finishing: bool
+
+
+class Opener:
+    """`hand_over` is called on one of its own threads and must not block.
+
+    The other methods may be called on any thread. A sequence is handed over at most once, and not
+    after it was withdrawn.
+    """
+
+    def __init__(self, engine: Engine, hand_over: Callable[[Opened], None]) -> None:
+        self._engine = engine
+        self._hand_over = hand_over
+        self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
+        self._lock = threading.Lock()
+        self._is_finishing: dict[SequenceId, bool] = {}  # of those that are being opened
+        self._is_closed = False
+
+    def add(self, sequence: NewSequence) -> None:
+        """Open `sequence` and hand it over."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_finishing[sequence.id] = False
+                self._threads.submit(self._open, sequence)
+
+    def finish(self, sequence_id: SequenceId) -> bool:
+        """Whether it is still being opened; then it is handed over as one that is finishing."""
+        with self._lock:
+            if sequence_id not in self._is_finishing:
+                return False
+            self._is_finishing[sequence_id] = True
+            return True
+
+    def withdraw(self, sequence_id: SequenceId) -> bool:
+        """Whether it was still being opened; then it is never handed over."""
+        with self._lock:
+            return self._is_finishing.pop(sequence_id, None) is not None
+
+    def close(self) -> None:
+        """Open nothing any more; blocks until the threads are done with the engine."""
+        with self._lock:
+            self._is_closed = True
+            self._is_finishing.clear()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _open(self, sequence: NewSequence) -> None:
+        if sequence.id not in self._is_finishing:
+            return
+        error = self._error(sequence)
+        with self._lock:
+            is_finishing = self._is_finishing.pop(sequence.id, None)
+            if is_finishing is not None:
+                self._hand_over(Opened(sequence, error, is_finishing))
+                return
+        close(self._engine, sequence.id)
+
+    def _error(self, sequence: NewSequence) -> EngineFailed | None:
+        """What went wrong when it was opened, if something did."""
+        try:
+            self._engine.open(sequence)
+        except Exception:  # the boundary of a sequence: it ends, and nobody else notices
+            logger.exception("sequence %d ends: it could not be opened", sequence.id)
+            return EngineFailed(
+                "the engine failed to begin this answer; the agent's log has the rest"
+            )
+        return None
+
+
+def close(engine: Engine, sequence_id: SequenceId) -> None:
+    """Close a sequence that is over, whatever comes of it."""
+    try:
+        engine.close(sequence_id)
+    except Exception:  # the boundary of a sequence: it has ended already
+        logger.exception("sequence %d could not be closed", sequence_id)

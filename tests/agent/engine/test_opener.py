@@ -1,0 +1,127 @@
+"""Sequences that are opened on threads beside the engine's, over a fake engine."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from arriero.agent.engine.opener import NUM_THREADS, Opened, Opener
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.shared.errors import EngineFailed
+from tests.agent.engine.fake_engine import FakeEngine
+
+LONG = 5
+"""Seconds until a test that waits for a thread gives up."""
+
+
+class SlowEngine(FakeEngine):
+    """Opens nothing until it may, and the sequence 13 never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: queue.Queue[SequenceId] = queue.Queue()
+        self.may = threading.Semaphore(0)
+        self.closed: queue.Queue[SequenceId] = queue.Queue()
+
+    def open(self, sequence: NewSequence) -> None:
+        self.begun.put(sequence.id)
+        assert self.may.acquire(timeout=LONG)
+        if sequence.id == 13:
+            raise ZeroDivisionError("no luck")
+        super().open(sequence)
+
+    def close(self, sequence_id: SequenceId) -> None:
+        super().close(sequence_id)
+        self.closed.put(sequence_id)
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.engine = SlowEngine()
+        self.opened: queue.Queue[Opened] = queue.Queue()
+        self.opener = Opener(self.engine, self.opened.put)
+
+    def begin(self, number: int) -> NewSequence:
+        """Add a sequence; it is being opened afterwards."""
+        self.opener.add(one := new(number))
+        assert self.engine.begun.get(timeout=LONG) == number
+        return one
+
+
+def new(number: int) -> NewSequence:
+    return NewSequence(
+        id=SequenceId(number), prompt=(5,), max_tokens=None, sampling=Sampling(seed=0)
+    )
+
+
+@contextmanager
+def setup() -> Iterator[Setup]:
+    one = Setup()
+    try:
+        yield one
+    finally:
+        one.engine.may.release(100)
+        one.opener.close()
+
+
+def test_what_is_opened_is_handed_over() -> None:
+    with setup() as one:
+        sequence = one.begin(1)
+        one.engine.may.release()
+        assert one.opened.get(timeout=LONG) == Opened(sequence, None, is_finishing=False)
+        assert not one.opener.finish(sequence.id)
+        assert not one.opener.withdraw(sequence.id)
+
+
+def test_a_long_set_up_does_not_hold_up_the_next() -> None:
+    with setup() as one:
+        one.begin(1)
+        one.begin(2)
+        assert NUM_THREADS == 2
+
+
+def test_what_goes_wrong_is_logged_and_handed_over(caplog: pytest.LogCaptureFixture) -> None:
+    with setup() as one:
+        one.begin(13)
+        one.engine.may.release()
+        opened = one.opened.get(timeout=LONG)
+    assert isinstance(opened.error, EngineFailed)
+    assert "luck" not in str(opened.error)
+    assert "ZeroDivisionError: no luck" in caplog.text
+
+
+def test_one_that_is_to_finish_is_handed_over_so() -> None:
+    with setup() as one:
+        sequence = one.begin(1)
+        assert one.opener.finish(sequence.id)
+        one.engine.may.release()
+        assert one.opened.get(timeout=LONG) == Opened(sequence, None, is_finishing=True)
+
+
+def test_what_is_withdrawn_is_closed_and_never_handed_over() -> None:
+    with setup() as one:
+        assert one.opener.withdraw(one.begin(1).id)
+        one.engine.may.release()
+        assert one.engine.closed.get(timeout=LONG) == 1
+        assert not one.engine.open_sequences
+    assert one.opened.empty()
+
+
+def test_what_is_withdrawn_before_its_turn_is_not_even_opened() -> None:
+    with setup() as one:
+        for number in range(NUM_THREADS):
+            one.begin(number)
+        one.opener.add(new(5))
+        assert one.opener.withdraw(SequenceId(5))
+    assert one.engine.begun.empty()
+
+
+def test_nothing_is_opened_after_the_end() -> None:
+    with setup() as one:
+        one.begin(1)
+    one.opener.add(new(2))
+    assert one.engine.begun.empty()
+    assert one.opened.empty(), "the end came before it was open"
