@@ -2,6 +2,7 @@
 
 `lengths[i]` is how many of the last tokens also stand up to position i of the window. With each
 token all of them either grow by one or fall to nothing, so a token costs one pass over the window.
+Setting up takes time in proportion to the window, too, but in Python: not on the decode thread.
 """
 
 import math
@@ -20,66 +21,125 @@ class DryPenalty:
     """The last tokens of one sequence, and what would repeat them."""
 
     def __init__(self, dry: Dry, prompt: Sequence[int]) -> None:
-        self._dry = dry
-        self._tokens = np.empty(0, np.int64)
-        self._lengths = np.empty(0, np.int64)  # one less: the last position is the end itself
+        self._allowed = dry.allowed_length
+        self._size = dry.penalty_last_n
         self._multiplier = float(np.float32(dry.multiplier))
         self._base = float(np.float32(dry.base))
         growth = math.log(dry.base) if dry.base > 1.000001 else 0.0
         self._most_exponent = int(_LOG_OF_MOST / growth) if growth else None
-        for token in prompt[-dry.penalty_last_n :] if dry.penalty_last_n else ():
-            self.accept(token)
+        window = list(prompt[-self._size :]) if self._size else []
+        self._breaks = LastBreak(dry.breakers, window)
+        self._never = np.array([token for token, tails in dry.breakers.items() if () in tails], int)
+        self._tokens = np.array(window, np.int32)
+        # One less: the last position is the end itself.
+        self._lengths = np.array(repeats(window), np.int32)
 
     def accept(self, token: int) -> None:
         """`token` was said."""
-        size = self._dry.penalty_last_n
-        if not size:
+        if not self._size:
             return
         tokens = self._tokens
-        self._tokens = np.append(tokens, token)[-size:]
+        self._tokens = np.append(tokens, np.int32(token))[-self._size :]
+        self._breaks.accept(token)
         if tokens.size:
-            grown = np.concatenate(([1], self._lengths + 1))
-            lengths = np.where(tokens == token, grown, 0)
+            grown = np.concatenate((np.ones(1, np.int32), self._lengths + np.int32(1)))
+            lengths = np.where(tokens == token, grown, np.int32(0))
             self._lengths = lengths[lengths.size + 1 - self._tokens.size :]
 
     def apply(self, row: NDArray[np.float32]) -> None:
         """Take the penalties off the logits of `row`."""
-        dry = self._dry
-        for token, length in self._continuations().items():
-            if () in dry.breakers.get(token, ()):
-                continue
-            exponent = length - dry.allowed_length
-            if self._most_exponent is not None:
-                exponent = min(exponent, self._most_exponent)
-            row[token] -= np.float32(self._multiplier * self._base**exponent)
+        longest = self._longest(row.size)
+        tokens = np.flatnonzero(longest >= self._allowed)
+        if not tokens.size:
+            return
+        exponents = longest[tokens] - self._allowed
+        if self._most_exponent is not None:
+            exponents = np.minimum(exponents, self._most_exponent)
+        row[tokens] -= (self._multiplier * self._base**exponents).astype(np.float32)
 
-    def _continuations(self) -> dict[int, int]:
-        """Tokens that would go on repeating, and how many tokens they would repeat already."""
-        allowed, size = self._dry.allowed_length, self._tokens.size
-        if size <= allowed:
-            return {}
-        limit = _unbroken(self._tokens.tolist(), self._dry.breakers)
-        if limit < allowed:
-            return {}
-        within = np.minimum(np.arange(1, size), limit)
-        lengths = np.minimum(self._lengths, within)
-        longest: dict[int, int] = {}
-        for place in np.flatnonzero(lengths >= allowed).tolist():
-            token, length = int(self._tokens[place + 1]), int(lengths[place])
-            longest[token] = max(length, longest.get(token, 0))
+    def _longest(self, vocab_size: int) -> NDArray[np.int32]:
+        """How many tokens each token of the vocabulary would go on repeating; -1: none to tell."""
+        longest = np.full(vocab_size, -1, np.int32)
+        size = self._tokens.size
+        limit = self._breaks.num_after(size)
+        if size <= self._allowed or limit < self._allowed:
+            return longest
+        lengths = np.minimum(self._lengths, np.minimum(np.arange(1, size, dtype=np.int32), limit))
+        places = np.flatnonzero(lengths >= self._allowed)
+        np.maximum.at(longest, self._tokens[places + 1], lengths[places])
+        longest[self._never] = -1
         return longest
 
 
-def _unbroken(tokens: list[int], breakers: Breakers) -> int:
-    """How many of the last `tokens` follow the last breaker among them."""
-    if not breakers:
-        return len(tokens)
-    for place in range(len(tokens) - 1, -1, -1):
-        tails = breakers.get(tokens[place])
-        if tails is None:
-            continue
-        after = tokens[place + 1 :]
-        fitting = [len(tail) for tail in tails if tuple(after[: len(tail)]) == tail]
-        if fitting:
-            return len(after) - max(fitting)
-    return len(tokens)
+class LastBreak:
+    """Where the last breaker of a window ends, as tokens are added to the window's end.
+
+    The last place that begins a whole breaker decides, and the longest one that begins there. A
+    place is decided once so many tokens follow it as the longest breaker has.
+    """
+
+    def __init__(self, breakers: Breakers, window: Sequence[int]) -> None:
+        self._tails = {token: _by_length(tails) for token, tails in breakers.items()}
+        self._reach = max((len(tail) for tails in breakers.values() for tail in tails), default=0)
+        self._count = len(window)
+        self._recent = list(window[-self._reach - 1 :])  # what may still become a breaker
+        # By number of the token since the beginning: where it begins, and where it ends.
+        self._decided = self._find(window, 0, len(window) - len(self._recent))
+
+    def accept(self, token: int) -> None:
+        """`token` was added."""
+        if not self._tails:
+            self._count += 1
+            return
+        first = self._count - len(self._recent)
+        if len(self._recent) > self._reach:
+            self._decided = self._find(self._recent, first, 1) or self._decided
+            del self._recent[0]
+        self._recent.append(token)
+        self._count += 1
+
+    def num_after(self, size: int) -> int:
+        """How many of the last `size` tokens follow the last breaker among them; all, if none."""
+        if not self._tails:
+            return size
+        first = self._count - len(self._recent)
+        found = self._find(self._recent, first, len(self._recent)) or self._decided
+        if found is None or found[0] < self._count - size:
+            return size
+        return self._count - found[1]
+
+    def _find(self, tokens: Sequence[int], first: int, most: int) -> tuple[int, int] | None:
+        """The last breaker that begins among the first `most` of `tokens`.
+
+        The number of `tokens[0]` is `first`.
+        """
+        for place in range(most - 1, -1, -1):
+            for length, tails in self._tails.get(tokens[place], ()):
+                if tuple(tokens[place + 1 : place + 1 + length]) in tails:
+                    return first + place, first + place + 1 + length
+        return None
+
+
+def _by_length(tails: Sequence[tuple[int, ...]]) -> list[tuple[int, frozenset[tuple[int, ...]]]]:
+    """The longest first, so that many tails take no longer than one of each length."""
+    lengths = sorted({len(tail) for tail in tails}, reverse=True)
+    return [(each, frozenset(tail for tail in tails if len(tail) == each)) for each in lengths]
+
+
+def repeats(tokens: Sequence[int]) -> list[int]:
+    """For each token but the last, how many of the last tokens also stand up to it.
+
+    Found in one pass from the end (Z-algorithm): what was compared once tells of later places.
+    """
+    said = tokens[::-1]
+    size = len(said)
+    lengths = [0] * size
+    left = right = 0
+    for place in range(1, size):
+        length = min(right - place, lengths[place - left]) if place < right else 0
+        while place + length < size and said[length] == said[place + length]:
+            length += 1
+        lengths[place] = length
+        if place + length > right:
+            left, right = place, place + length
+    return lengths[:0:-1]

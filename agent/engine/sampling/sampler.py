@@ -7,7 +7,6 @@ there. As in llama-server the penalties' history begins with the prompt, so a to
 repeats is penalised in the answer.
 """
 
-from collections import Counter, deque
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from .filters import (
 from .log_probs import LogProbs, RawRow, log_probs_of
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
+from .penalties import Penalties
 from .sampling import Sampling
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
@@ -170,42 +170,10 @@ def _histories(sequence: NewSequence) -> tuple[_History, ...]:
     sampling = sequence.sampling
     histories: list[_History] = []
     if sampling.mirostat == 0 and sampling.has_penalties:
-        histories.append(_Penalties(sequence))
+        histories.append(Penalties(sampling, sequence.prompt))
     if sampling.mirostat == 0 and sampling.dry is not None:
         histories.append(DryPenalty(sampling.dry, sequence.prompt))
     return tuple(histories)
-
-
-class _Penalties:
-    """llama.cpp's `penalties`: for repetition, presence and frequency among the last tokens."""
-
-    def __init__(self, sequence: NewSequence) -> None:
-        self._sampling = sequence.sampling
-        self._last: deque[int] = deque()
-        self._counts: Counter[int] = Counter()
-        for token in sequence.prompt[-sequence.sampling.penalty_last_n :]:
-            self.accept(token)
-
-    def accept(self, token: int) -> None:
-        if len(self._last) == self._sampling.penalty_last_n:
-            oldest = self._last.popleft()
-            self._counts[oldest] -= 1
-            if not self._counts[oldest]:
-                del self._counts[oldest]
-        self._last.append(token)
-        self._counts[token] += 1
-
-    def apply(self, row: Row) -> None:
-        if not self._counts:
-            return
-        size = len(self._counts)
-        tokens = np.fromiter(self._counts.keys(), np.intp, size)
-        counts = np.fromiter(self._counts.values(), np.float32, size)
-        repeat = np.float32(self._sampling.repeat_penalty)
-        logits = row[tokens]
-        logits = np.where(logits <= 0, logits * repeat, logits / repeat)
-        frequency, presence = self._sampling.frequency_penalty, self._sampling.presence_penalty
-        row[tokens] = logits - (counts * np.float32(frequency) + np.float32(presence))
 
 
 def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:

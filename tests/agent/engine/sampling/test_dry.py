@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.sampling.dry import DryPenalty
+from arriero.agent.engine.sampling.dry import DryPenalty, repeats
 from arriero.agent.engine.sampling.sampling import Breakers, Dry
 
 SIZE = 8
@@ -63,7 +63,9 @@ TOKENS = st.lists(st.integers(0, 3), max_size=40)
     num_prompt=st.integers(0, 40),
     allowed_length=st.integers(0, 4),
     penalty_last_n=st.integers(0, 20),
-    breakers=st.sampled_from([{}, {3: ((),)}, {2: ((1,), (1, 0)), 3: ((3,),)}]),
+    breakers=st.sampled_from(
+        [{}, {3: ((),)}, {2: ((1,), (1, 0)), 3: ((3,),)}, {1: ((1, 1, 1), (2,)), 0: ((), (0, 0))}]
+    ),
 )
 def test_repeats_are_those_of_the_whole_window(
     tokens: list[int], num_prompt: int, allowed_length: int, penalty_last_n: int, breakers: Breakers
@@ -95,3 +97,30 @@ def test_a_breaker_ends_a_repeat_and_is_never_penalised() -> None:
 def test_no_repeat_is_too_long(base: float) -> None:
     dry = Dry(multiplier=1.0, base=base, penalty_last_n=1000)
     assert np.isfinite(penalties(dry, [1] * 1000)[1])
+
+
+def test_setting_up_takes_no_longer_for_repeats() -> None:
+    """Counted, not timed: a long prompt that repeats itself is looked at twice, not squared."""
+    num_looks = 0
+
+    class Watched(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal num_looks
+            num_looks += 1
+            return isinstance(other, int) and int(self) - int(other) == 0
+
+        __hash__ = int.__hash__
+
+    size = 2000
+    for tokens in ([Watched(1)] * size, [Watched(n % 3) for n in range(size)]):
+        period = len({*map(int, tokens)})
+        expected = [n + 1 if (size - 1 - n) % period == 0 else 0 for n in range(size - 1)]
+        num_looks = 0
+        assert repeats([*tokens]) == expected
+        assert num_looks <= 2 * size
+
+
+def test_a_long_window_is_penalised_as_the_plain_look_says() -> None:
+    dry = Dry(multiplier=1.0, base=1.0, allowed_length=0, penalty_last_n=2**31 - 1)
+    tokens = [n * n % 5 for n in range(300)]
+    assert penalties(dry, tokens, 250) == plainly(dry, tokens)
