@@ -325,9 +325,9 @@ class Fleet:
                 agent.num_tokens += len(item.tokens)
                 self._tokens_total += len(item.tokens)
                 self._registry.touch(agent.link)
-                return requests.gained(lifecycle, item, now)
+                return requests.received(lifecycle, item, now)
             case CallStarted() | Called() | Noticed() | PromptRead():
-                return (lifecycle.told(item),)
+                return requests.received(lifecycle, item, now)
             case Ended():
                 return requests.done(lifecycle, item, now)
             case Refused() if item.error.code != ShuttingDown.code or lifecycle.has_streamed:

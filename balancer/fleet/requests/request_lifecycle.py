@@ -1,8 +1,10 @@
 """One request's life: queued, assigned, streaming, ended; and how long each may take.
 
-A request may go from assigned back to queued, when its agent would not start it or was lost, but
-never once something of it was delivered. The time it spends with an agent does not count as
-waiting: when it comes back, it has what was left of its time in the queue.
+A request may go from assigned back to queued when its agent would not start it or was lost, but
+never once something of the answer was delivered. Notices, and that the prompt was read, may have
+been delivered before: the next agent's are delivered only where they are new. The time it spends
+with an agent does not count as waiting: when it comes back, it has what was left of its time in the
+queue.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
 whole request never moves.
@@ -21,7 +23,6 @@ from ....shared.inference import (
     AgentId,
     Begun,
     Done,
-    Event,
     Failed,
     GenerateRequest,
     Notice,
@@ -41,6 +42,12 @@ from ..view import RequestState, RequestView
 
 _NO_RATES = Rates()
 
+MAX_NOTICES = 64
+"""Notices that are remembered, in case another agent repeats them."""
+
+Told = Piece | CallStarted | Called | Noticed | PromptRead
+"""What an agent sends of an answer or about it, short of its end."""
+
 
 class RequestLifecycle:
     """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's."""
@@ -48,8 +55,10 @@ class RequestLifecycle:
     __slots__ = (
         "_assigned_at",
         "_first_token_at",
+        "_has_begun",
         "_last_token_at",
         "_limits",
+        "_notices",
         "_queued_at",
         "_waited",
         "accepted_at",
@@ -81,6 +90,8 @@ class RequestLifecycle:
         self._assigned_at = now
         self._first_token_at: float | None = None
         self._last_token_at = now
+        self._has_begun = False
+        self._notices: set[Notice] = set()
 
     @property
     def state(self) -> RequestState:
@@ -91,7 +102,7 @@ class RequestLifecycle:
 
     @property
     def has_streamed(self) -> bool:
-        """Whether anything of it was delivered."""
+        """Whether anything of the answer was delivered: text or a call."""
         return self._first_token_at is not None
 
     @property
@@ -131,14 +142,26 @@ class RequestLifecycle:
         self.link = None
         self._queued_at = now
 
-    def gained(self, piece: Piece, now: float) -> tuple[Decision, Decision]:
-        """The agent made a piece: deliver it."""
+    def received(self, item: Told, now: float) -> tuple[Decision, ...]:
+        """The agent sent something of the answer or about it: deliver it, unless it was before."""
         if self.link is None or self.is_ended:
-            raise ValueError(f"request {self.id} has no agent to gain from")
+            raise ValueError(f"request {self.id} has no agent to receive from")
+        match item:
+            case Piece():
+                return self._piece(item, now)
+            case CallStarted():
+                return self._call(ToolCallStarted(item.call_id, item.name), now)
+            case Called():
+                return self._call(ToolCall(item.call_id, item.name, item.arguments), now)
+            case Noticed():
+                return self._notice(Notice(item.code, item.message))
+            case PromptRead():
+                return self._begin(Begun(item.prompt_tokens, item.cached_tokens))
+
+    def _piece(self, piece: Piece, now: float) -> tuple[Decision, Decision]:
         measured: FirstToken | BetweenTokens
         if self._first_token_at is None:
-            self._first_token_at = now
-            measured = FirstToken(now - self.accepted_at)
+            measured = self._stream(now)
         else:
             measured = BetweenTokens(now - self._last_token_at)
         self._last_token_at = now
@@ -146,19 +169,29 @@ class RequestLifecycle:
         token = Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
         return Deliver(self.id, token), measured
 
-    def told(self, item: CallStarted | Called | Noticed | PromptRead) -> Deliver:
-        """The agent said something about the answer: deliver it."""
-        event: Event
-        match item:
-            case CallStarted():
-                event = ToolCallStarted(item.call_id, item.name)
-            case Called():
-                event = ToolCall(item.call_id, item.name, item.arguments)
-            case Noticed():
-                event = Notice(item.code, item.message)
-            case PromptRead():
-                event = Begun(item.prompt_tokens, item.cached_tokens)
-        return Deliver(self.id, event)
+    def _call(self, event: ToolCallStarted | ToolCall, now: float) -> tuple[Decision, ...]:
+        """A call is a part of the answer, so the request does not move any more."""
+        deliver = Deliver(self.id, event)
+        return (deliver,) if self.has_streamed else (deliver, self._stream(now))
+
+    def _notice(self, notice: Notice) -> tuple[Decision, ...]:
+        if notice in self._notices:
+            return ()
+        if not self.has_streamed and len(self._notices) < MAX_NOTICES:
+            self._notices.add(notice)
+        return (Deliver(self.id, notice),)
+
+    def _begin(self, begun: Begun) -> tuple[Decision, ...]:
+        if self._has_begun:
+            return ()
+        self._has_begun = True
+        return (Deliver(self.id, begun),)
+
+    def _stream(self, now: float) -> FirstToken:
+        """The answer begins. No other agent will repeat a notice, so they need no remembering."""
+        self._first_token_at = self._last_token_at = now
+        self._notices.clear()
+        return FirstToken(now - self.accepted_at)
 
     # ---- the end
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId
-from ....shared.messages import Cancel, Ended, Piece, Start
+from ....shared.messages import Cancel, Ended, Start
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse
@@ -16,7 +16,7 @@ from ..limits import Limits
 from ..registry import Agent, Registry
 from ..view import RequestView
 from .dispatch import Assign, Dispatch
-from .request_lifecycle import RequestLifecycle
+from .request_lifecycle import RequestLifecycle, Told
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
@@ -84,11 +84,11 @@ class Requests:
 
     # ---- as agents say
 
-    def gained(self, lifecycle: RequestLifecycle, piece: Piece, now: float) -> Iterable[Decision]:
-        """A piece came."""
-        is_first = not lifecycle.has_streamed
-        decisions = lifecycle.gained(piece, now)
-        if is_first:
+    def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
+        """Something of the answer, or about it, came."""
+        had_streamed = lifecycle.has_streamed
+        decisions = lifecycle.received(item, now)
+        if not had_streamed and lifecycle.has_streamed:
             self._deadlines.arm(lifecycle.id)
         self._changes.request_changed(lifecycle.id)
         return decisions

@@ -155,6 +155,40 @@ def test_what_a_client_should_know_is_passed_on() -> None:
     ]
 
 
+def test_what_a_client_heard_is_not_told_again_by_the_next_agent() -> None:
+    scene = with_agent()
+    scene.open("r")
+    id = RequestId("r")
+    noticed = Noticed(id=id, code="n_discard_clamped", message="too many")
+    scene.say(A, noticed, PromptRead(id=id, prompt_tokens=7, cached_tokens=3))
+    scene.join(B, hello("a2"))
+    assert sent(scene.leave(A)) == [start("r")]
+    other = replace(noticed, message="far too many")
+    read = PromptRead(id=id, prompt_tokens=7, cached_tokens=0)
+    assert scene.say(B, noticed, other, read) == [
+        Deliver(id, Notice("n_discard_clamped", "far too many"))
+    ]
+    assert len(delivered(scene.say(B, piece("r"), noticed))) == 2
+
+
+def test_an_answer_that_has_begun_with_a_call_does_not_begin_anew() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
+    assert scene.fleet.view(scene.now).requests[0].state == "streaming"
+    scene.join(B, hello("a2"))
+    assert codes(scene.leave(A)) == {"r": "agent_lost"}
+
+
+def test_silence_after_a_call_has_begun_is_measured_from_there() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.now += 15.0
+    scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
+    assert codes(scene.after(9.0)) == {}
+    assert codes(scene.after(1.0)) == {"r": "token_timeout"}
+
+
 def test_what_an_agent_tells_beside_the_text_is_passed_on() -> None:
     scene = with_agent()
     scene.open("r")
@@ -165,6 +199,7 @@ def test_what_an_agent_tells_beside_the_text_is_passed_on() -> None:
     assert scene.say(A, read, started, called) == [
         Deliver(id, Begun(7, 3)),
         Deliver(id, ToolCallStarted("c", "f")),
+        FirstToken(0.0),
         Deliver(id, ToolCall("c", "f", "{}")),
     ]
 

@@ -53,7 +53,7 @@ def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
 def streaming_at(now: float) -> RequestLifecycle:
     lifecycle = lifecycle_at(now)
     lifecycle.assigned(LINK, "host", now)
-    lifecycle.gained(piece("r"), now)
+    lifecycle.received(piece("r"), now)
     return lifecycle
 
 
@@ -67,12 +67,12 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
     assert lifecycle.state == "queued"
     lifecycle.assigned(LINK, "host", 101.0)
     assert lifecycle.state == "assigned"
-    assert lifecycle.gained(piece("r", "Once", num_tokens=2), 103.0) == (
+    assert lifecycle.received(piece("r", "Once", num_tokens=2), 103.0) == (
         Deliver(RequestId("r"), Token("Once", "content", (0, 1))),
         FirstToken(3.0),
     )
     assert lifecycle.state == "streaming"
-    assert lifecycle.gained(piece("r", " more", "reasoning"), 103.5) == (
+    assert lifecycle.received(piece("r", " more", "reasoning"), 103.5) == (
         Deliver(RequestId("r"), Token(" more", "reasoning", (0,))),
         BetweenTokens(0.5),
     )
@@ -125,7 +125,7 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
 
 def test_log_probabilities_are_delivered_with_their_token() -> None:
     log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
-    deliver, _ = streaming_at(0.0).gained(replace(piece("r", "x"), log_probs=log_probs), 1.0)
+    deliver, _ = streaming_at(0.0).received(replace(piece("r", "x"), log_probs=log_probs), 1.0)
     assert isinstance(deliver, Deliver)
     assert isinstance(deliver.event, Token)
     assert deliver.event.log_probs == log_probs
@@ -134,14 +134,14 @@ def test_log_probabilities_are_delivered_with_their_token() -> None:
 def test_each_token_moves_the_deadline_of_the_next() -> None:
     lifecycle = streaming_at(1.0)
     assert lifecycle.deadline == 6.0
-    lifecycle.gained(piece("r"), 4.0)
+    lifecycle.received(piece("r"), 4.0)
     assert lifecycle.deadline == 9.0
     assert lifecycle.overdue(9.0) == TokenTimeout("no further token within 5 s")
 
 
 def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
     lifecycle = streaming_at(0.0)
-    lifecycle.gained(piece("r"), 98.0)
+    lifecycle.received(piece("r"), 98.0)
     assert lifecycle.deadline == 100.0
     assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
 
@@ -166,7 +166,7 @@ def test_what_has_streamed_cannot_come_back() -> None:
 
 def test_nothing_is_gained_without_an_agent() -> None:
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle_at(0.0).gained(piece("r"), 1.0)
+        lifecycle_at(0.0).received(piece("r"), 1.0)
 
 
 def test_it_ends_once() -> None:
@@ -175,13 +175,13 @@ def test_it_ends_once() -> None:
     with pytest.raises(ValueError, match="ended already"):
         lifecycle.failed(Cancelled("late"), 2.0)
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle.gained(piece("r"), 2.0)
+        lifecycle.received(piece("r"), 2.0)
 
 
 def test_its_view_shows_where_it_is() -> None:
     lifecycle = lifecycle_at(10.0)
     lifecycle.assigned(LINK, "host", 12.0)
-    lifecycle.gained(piece("r", num_tokens=3), 13.0)
+    lifecycle.received(piece("r", num_tokens=3), 13.0)
     assert lifecycle.view(AgentId("a1"), 15.0) == RequestView(
         id=RequestId("r"),
         state="streaming",
