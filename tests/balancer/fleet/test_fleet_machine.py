@@ -1,9 +1,10 @@
-"""The composed core against any history: agents that answer, refuse, stall, die or talk junk;
-clients that leave or cancel; time passing; a drain. Watched only through its decisions and views.
+"""The composed core against any history: requests and queries; agents that answer, refuse, stall,
+die, come back or talk junk; clients that leave or cancel; deadlines that fall together; a drain.
+Watched only through its decisions and views.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,16 +20,48 @@ from arriero.balancer.fleet.decisions import (
     LinkId,
     Refuse,
     Send,
+    Settle,
 )
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.shared.errors import EngineFailed, ShuttingDown
-from arriero.shared.inference import AgentId, Done, Failed, RequestId, Token
-from arriero.shared.messages import Cancel, FromAgent, FromBalancer, Item, Start, Statistics
+from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
+from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire
+from arriero.shared.inference import (
+    AgentId,
+    Begun,
+    Done,
+    Event,
+    Failed,
+    Notice,
+    RequestId,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+)
+from arriero.shared.messages import (
+    Ask,
+    Called,
+    CallStarted,
+    Cancel,
+    FromAgent,
+    FromBalancer,
+    Heartbeat,
+    Item,
+    ModelInfo,
+    Noticed,
+    PromptRead,
+    Reply,
+    Start,
+    Statistics,
+    Withdraw,
+)
+from arriero.shared.queries import Declined, Embed, Embedded, Result, Vector
 from tests.balancer.fleet.builders import (
     busy,
     ended,
     hello,
+    model_info,
     output,
     piece,
     refused,
@@ -38,7 +71,9 @@ from tests.balancer.fleet.builders import (
 from tests.balancer.fleet.mirror import Mirror
 
 MODELS = st.sampled_from([None, "m", "n"])
+WANTED = st.sampled_from([None, "m", "m", "n", "x"])
 SLOTS = st.integers(0, 3)
+NUM_PARTS = st.integers(1, 5)
 SECONDS = st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.0])
 AGENT_IDS = st.sampled_from(["a", "b", "c"])
 LIMITS = {
@@ -48,20 +83,39 @@ LIMITS = {
     "request_timeout": 20.0,
     "heartbeat_interval": 1.0,
     "heartbeat_timeout": 4.0,
+    "model_memory": 9.0,
 }
+RESULTS: dict[str, Result] = {
+    "answered": Embedded(vectors=(Vector(vector="AAAA", num_tokens=1),)),
+    "failed": Declined(error=to_wire(EngineFailed("broken"))),
+    "closing": Declined(error=to_wire(ShuttingDown("going"))),
+    "full": Declined(error=to_wire(QueueFull("too much"))),
+}
+ITEMS = (
+    *("piece", "piece", "noticed", "noticed", "prompt_read", "call_started", "called"),
+    *("ended", "refused", "busy", "closing"),
+)
+
+
+def model_of(name: str | None) -> ModelInfo | None:
+    """A model that can be asked for text and for vectors."""
+    return None if name is None else replace(model_info(name), tasks=("generate", "embed"))
 
 
 @dataclass
 class Client:
-    """One request as its client sees it."""
+    """One request as its client sees it, or one query: `todo` are its parts without a result."""
 
     model: str | None
     opened_at: float
-    texts: list[str] = field(default_factory=list)
+    todo: set[str] | None = None
+    answer: list[Event] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    num_begun: int = 0
     num_starts: int = 0
     is_cancelled: bool = False
     is_closed: bool = False
-    end: Done | Failed | None = None
+    end: Done | Failed | tuple[Result, ...] | RequestError | None = None
 
 
 @dataclass
@@ -71,8 +125,15 @@ class Agent:
     id: str
     slots: int
     model: str | None
+    loading: str | None = None
     is_accepting: bool = True
     running: list[RequestId] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+
+    @property
+    def known(self) -> str | None:
+        """The model that it serves or is about to serve."""
+        return self.model or self.loading
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -91,6 +152,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.num_links = 0
         self.drain_deadline: float | None = None
         self.mirror = Mirror()
+        self.gone_at: dict[str | None, float] = {}
 
     # ---- carrying decisions out
 
@@ -100,10 +162,11 @@ class FleetMachine(RuleBasedStateMachine):
                 case Send(link=link, message=message):
                     self.hear(link, message)
                 case Disconnect(link=link):
-                    del self.agents[link]
-                    self.old_links.append(link)
+                    self.lose(link)
                 case Deliver(request=id, event=event):
                     self.receive(id, event)
+                case Settle(query=id, outcome=outcome):
+                    self.settle(id, outcome)
                 case Refuse(request=id):
                     self.refused.add(id)
                 case Finish(ending=ending):
@@ -113,43 +176,100 @@ class FleetMachine(RuleBasedStateMachine):
                 case FirstToken(seconds=seconds) | BetweenTokens(seconds=seconds):
                     assert seconds >= 0
 
+    def lose(self, link: LinkId) -> None:
+        """The link is gone, and with it what the agent had."""
+        agent = self.agents.pop(link)
+        self.gone_at[agent.known] = self.now
+        self.old_links.append(link)
+
     def hear(self, link: LinkId, message: FromBalancer) -> None:
         agent = self.agents[link]
-        if isinstance(message, Start):
-            client = self.clients[message.id]
-            assert agent.is_accepting, "work for one that takes none"
-            assert agent.model is not None
-            assert client.model in (None, agent.model)
-            assert len(agent.running) < agent.slots, "more than the slots"
-            assert not (client.is_cancelled or client.is_closed or client.end)
-            assert not any(message.id in other.running for other in self.agents.values())
-            assert not client.texts, "started again after something was delivered"
-            client.num_starts += 1
-            agent.running.append(message.id)
-        elif isinstance(message, Cancel):
-            assert message.id in agent.running
-            if not self.clients[message.id].is_cancelled:
-                agent.running.remove(message.id)
+        match message:
+            case Start(id=id):
+                self.run(agent, id)
+            case Cancel(id=id):
+                assert id in agent.running
+                if not self.clients[id].is_cancelled:
+                    agent.running.remove(id)
+            case Ask(id=id):
+                self.ask(agent, id)
+            case Withdraw(id=id):
+                agent.parts.remove(id)
+
+    def take_on(self, agent: Agent, client: Client) -> None:
+        assert agent.is_accepting, "work for one that takes none"
+        assert agent.model is not None
+        assert client.model in (None, agent.model)
+        assert not (client.is_cancelled or client.is_closed or client.end)
+
+    def run(self, agent: Agent, id: RequestId) -> None:
+        client = self.clients[id]
+        self.take_on(agent, client)
+        assert len(agent.running) < agent.slots, "more than the slots"
+        assert not any(id in other.running for other in self.agents.values())
+        assert not client.answer, "started again after something was delivered"
+        client.num_starts += 1
+        agent.running.append(id)
+
+    def ask(self, agent: Agent, name: str) -> None:
+        client = self.clients[RequestId(name.partition(".")[0])]
+        self.take_on(agent, client)
+        assert client.todo is not None
+        assert name in client.todo, "asked for what was answered"
+        assert len(agent.parts) < PARTS_PER_AGENT["embed"]
+        assert not any(name in other.parts for other in self.agents.values())
+        agent.parts.add(name)
+
+    def settle(self, id: RequestId, outcome: tuple[Result, ...] | RequestError) -> None:
+        client = self.clients[id]
+        assert not client.is_closed, "settled for one that is gone"
+        assert client.end is None, "settled twice"
+        assert isinstance(outcome, tuple) == (not client.todo)
+        client.end = outcome
 
     def stop_cancelled(self, id: RequestId) -> None:
         """An agent that was told frees the slot before anything that is sent from now on."""
-        if self.clients[id].is_cancelled:
+        if id in self.clients and self.clients[id].is_cancelled:
             for agent in self.agents.values():
                 if id in agent.running:
                     agent.running.remove(id)
 
-    def receive(self, id: RequestId, event: object) -> None:
+    def receive(self, id: RequestId, event: Event) -> None:
         client = self.clients[id]
         assert not client.is_closed, "delivered to one that is gone"
         assert client.end is None, "delivered after the end"
-        if isinstance(event, Done | Failed):
-            client.end = event
-        else:
-            assert isinstance(event, Token)
-            client.texts.append(event.text)
+        match event:
+            case Done() | Failed():
+                client.end = event
+            case Token() | ToolCallStarted() | ToolCall():
+                client.answer.append(event)
+            case Notice():
+                assert client.answer or event not in client.notices, "told again"
+                client.notices.append(event)
+            case Begun():
+                client.num_begun += 1
+                assert client.num_begun == 1, "told again"
 
     def say(self, link: LinkId, message: FromAgent) -> None:
         self.follow(self.fleet.agent_said(link, message, self.now))
+
+    def is_known(self, model: str | None) -> bool:
+        has_it = any(agent.known == model for agent in self.agents.values())
+        memory = self.limits.model_memory
+        return has_it or (model in self.gone_at and self.now - self.gone_at[model] < memory)
+
+    def judge_refusal(self, id: RequestId) -> None:
+        """Where it was refused, for a reason; and only a model that nobody knows is not found."""
+        code = self.codes.get(id) if id in self.refused else None
+        if self.drain_deadline is not None:
+            assert code == "shutting_down"
+        elif code == "model_not_found":
+            assert not self.is_known(self.clients[id].model)
+            assert any(agent.known for agent in self.agents.values())
+        else:
+            assert code in (None, "queue_full")
+        if self.clients[id].model == "x" and any(agent.known for agent in self.agents.values()):
+            assert code in ("model_not_found", "shutting_down")
 
     def live(self) -> list[RequestId]:
         return [
@@ -160,16 +280,40 @@ class FleetMachine(RuleBasedStateMachine):
 
     # ---- clients
 
-    @rule(model=MODELS)
+    @rule(model=WANTED)
     def client_opens(self, model: str | None) -> None:
         id = RequestId(f"r{len(self.clients)}")
         self.clients[id] = Client(model, self.now)
         depth = self.fleet.totals().queue_depth
         self.follow(self.fleet.open(id, request(model), self.now))
-        if self.drain_deadline is not None:
-            assert self.codes[id] == "shutting_down"
+        self.judge_refusal(id)
         now_depth = self.fleet.totals().queue_depth
         assert now_depth <= max(depth, self.limits.max_buffered_requests)
+
+    @rule(model=WANTED, num_parts=NUM_PARTS)
+    def client_asks(self, model: str | None, num_parts: int) -> None:
+        id = RequestId(f"q{len(self.clients)}")
+        todo = {f"{id}.{number}" for number in range(num_parts)}
+        self.clients[id] = Client(model, self.now, todo)
+        parts = tuple(Embed(inputs=("x",)) for _ in range(num_parts))
+        query = QueryRequest(kind="embed", parts=parts, model=model)
+        self.follow(self.fleet.ask(id, query, self.now))
+        self.judge_refusal(id)
+
+    @precondition(lambda self: self.live())
+    @rule(data=st.data(), model=MODELS, num_parts=st.none() | NUM_PARTS)
+    def client_comes_when_deadlines_fall_together(
+        self, data: st.DataObject, model: str | None, num_parts: int | None
+    ) -> None:
+        """Its longest wait ends at the moment at which the time of another is over."""
+        other = self.clients[data.draw(st.sampled_from(self.live()))]
+        ahead = self.limits.request_timeout - self.limits.buffered_request_timeout
+        while self.now < other.opened_at + ahead:
+            self.time_goes_by_while_agents_speak(1)
+        if num_parts is None:
+            self.client_opens(model)
+        else:
+            self.client_asks(model, num_parts)
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -183,7 +327,9 @@ class FleetMachine(RuleBasedStateMachine):
     def client_cancels(self, data: st.DataObject) -> None:
         ids = data.draw(st.lists(st.sampled_from(self.live()), min_size=1))
         self.follow(self.fleet.tick(self.now))
-        waiting = {each.id for each in self.fleet.view(self.now).requests if each.agent is None}
+        ids = [id for id in ids if id in self.live()]
+        views = {each.id: each for each in self.fleet.view(self.now).requests}
+        waiting = {id for id in ids if self.clients[id].todo or views[id].agent is None}
         for id in ids:
             self.clients[id].is_cancelled = True
         self.follow(self.fleet.cancel(ids, self.now))
@@ -192,12 +338,13 @@ class FleetMachine(RuleBasedStateMachine):
 
     # ---- agents
 
-    @rule(id=AGENT_IDS, slots=SLOTS, model=MODELS)
-    def agent_joins(self, id: str, slots: int, model: str | None) -> None:
+    @rule(id=AGENT_IDS, slots=SLOTS, model=MODELS, loading=MODELS)
+    def agent_joins(self, id: str, slots: int, model: str | None, loading: str | None) -> None:
         self.num_links += 1
         link = LinkId(self.num_links)
-        self.agents[link] = Agent(id, slots, model)
-        self.follow(self.fleet.agent_joined(link, hello(id, slots=slots, model=model), self.now))
+        self.agents[link] = Agent(id, slots, model, loading)
+        greeting = replace(hello(id, slots=slots), model=model_of(model), loading=model_of(loading))
+        self.follow(self.fleet.agent_joined(link, greeting, self.now))
         assert [agent.id for agent in self.agents.values()].count(id) == 1
 
     @precondition(lambda self: self.agents)
@@ -209,8 +356,10 @@ class FleetMachine(RuleBasedStateMachine):
         self.follow(self.fleet.tick(self.now))
         if link in self.agents:
             agent = self.agents[link]
+            self.gone_at[agent.known] = self.now
             agent.slots, agent.model, agent.is_accepting = slots, model, is_accepting
-            self.say(link, status(slots, accepting=is_accepting, model=model))
+            said = replace(status(slots, accepting=is_accepting), model=model_of(model))
+            self.say(link, said)
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data(), num_running=st.integers(0, 9))
@@ -224,7 +373,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert views[AgentId(self.agents[link].id)].statistics == said
 
     @precondition(lambda self: any(agent.running for agent in self.agents.values()))
-    @rule(data=st.data(), answer=st.sampled_from(["piece", "ended", "refused", "busy", "closing"]))
+    @rule(data=st.data(), answer=st.sampled_from(ITEMS))
     def agent_answers(self, data: st.DataObject, answer: str) -> None:
         links = sorted(link for link, agent in self.agents.items() if agent.running)
         link = data.draw(st.sampled_from(links))
@@ -234,14 +383,33 @@ class FleetMachine(RuleBasedStateMachine):
         id = data.draw(st.sampled_from(self.agents[link].running))
         items: dict[str, Item] = {
             "piece": piece(id),
+            "noticed": Noticed(id=id, code=data.draw(st.sampled_from("ab")), message="so"),
+            "prompt_read": PromptRead(id=id, prompt_tokens=3, cached_tokens=0),
+            "call_started": CallStarted(id=id, call_id="c", name="f"),
+            "called": Called(id=id, call_id="c", name="f", arguments="{}"),
             "ended": ended(id),
             "refused": refused(id, EngineFailed("broken")),
             "busy": busy(id),
             "closing": refused(id, ShuttingDown("going")),
         }
-        if answer != "piece":
+        if answer in ("ended", "refused", "busy", "closing"):
             self.agents[link].running.remove(id)
         self.say(link, output(items[answer]))
+
+    @precondition(lambda self: any(agent.parts for agent in self.agents.values()))
+    @rule(data=st.data(), kind=st.sampled_from(sorted(RESULTS)))
+    def agent_replies(self, data: st.DataObject, kind: str) -> None:
+        links = sorted(link for link, agent in self.agents.items() if agent.parts)
+        link = data.draw(st.sampled_from(links))
+        self.follow(self.fleet.tick(self.now))
+        if link not in self.agents or not self.agents[link].parts:
+            return
+        name = data.draw(st.sampled_from(sorted(self.agents[link].parts)))
+        self.agents[link].parts.remove(name)
+        client = self.clients[RequestId(name.partition(".")[0])]
+        if kind == "answered" and client.todo is not None:
+            client.todo.remove(name)
+        self.say(link, Reply(id=RequestId(name), result=RESULTS[kind]))
 
     @precondition(lambda self: self.agents and self.clients)
     @rule(data=st.data(), answer=st.sampled_from([piece, ended, busy]))
@@ -275,8 +443,7 @@ class FleetMachine(RuleBasedStateMachine):
                 self.say(link, hello("a"))
                 assert link not in self.agents
             else:
-                del self.agents[link]
-                self.old_links.append(link)
+                self.lose(link)
                 self.follow(self.fleet.agent_left(link, self.now))
 
     def running_on(self, link: LinkId) -> list[RequestId]:
@@ -289,10 +456,19 @@ class FleetMachine(RuleBasedStateMachine):
         self.now += seconds
         self.follow(self.fleet.tick(self.now))
 
+    @rule(seconds=st.sampled_from([1, 2, 6]))
+    def time_goes_by_while_agents_speak(self, seconds: int) -> None:
+        for _ in range(seconds):
+            for link in sorted(self.agents):
+                if link in self.agents:
+                    self.say(link, Heartbeat())
+            self.now += 1.0
+            self.follow(self.fleet.tick(self.now))
+
     @rule(speaking=st.sets(st.integers(0, 20)))
     def the_next_deadline_comes(self, speaking: set[int]) -> None:
         for link in sorted(self.agents):
-            if link in speaking:
+            if link in speaking and link in self.agents:
                 self.say(link, output())
         deadline = self.fleet.next_deadline()
         if deadline is not None:
@@ -318,11 +494,15 @@ class FleetMachine(RuleBasedStateMachine):
         view = self.fleet.view(self.now)
         assert {each.id for each in view.requests} == set(self.live())
         assert {each.id for each in view.agents} == {each.id for each in self.agents.values()}
+        requests = [each for each in view.requests if self.clients[each.id].todo is None]
         on_agents = Counter(each.agent for each in view.requests if each.agent is not None)
         for agent in view.agents:
             assert agent.slots.busy == on_agents[agent.id]
         assert view.slots_busy == sum(on_agents.values())
-        assert view.queue_depth == len(view.requests) - view.slots_busy
+        assert view.queue_depth == len(requests) - view.slots_busy
+        asked = sum(len(agent.parts) for agent in self.agents.values())
+        todo = sum(len(self.clients[id].todo or ()) for id in self.live())
+        assert (view.parts_asked, view.parts_waiting) == (asked, todo - asked)
 
     @invariant()
     def the_deltas_add_up_to_the_view(self) -> None:
