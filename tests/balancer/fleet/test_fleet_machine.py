@@ -70,7 +70,7 @@ from tests.balancer.fleet.builders import (
 )
 from tests.balancer.fleet.mirror import Mirror
 
-MODELS = st.sampled_from([None, "m", "n"])
+MODELS = st.sampled_from([None, "m", "m", "n"])
 WANTED = st.sampled_from([None, "m", "m", "n", "x"])
 SLOTS = st.integers(0, 3)
 NUM_PARTS = st.integers(1, 5)
@@ -153,6 +153,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.drain_deadline: float | None = None
         self.mirror = Mirror()
         self.gone_at: dict[str | None, float] = {}
+        self.agent_joins(id="a", slots=2, model="m", loading=None)
 
     # ---- carrying decisions out
 
@@ -305,7 +306,7 @@ class FleetMachine(RuleBasedStateMachine):
     def client_comes_when_deadlines_fall_together(
         self, data: st.DataObject, model: str | None, num_parts: int | None
     ) -> None:
-        """Its longest wait ends at the moment at which the time of another is over."""
+        """Its longest wait ends at the moment at which the time of another is over, which comes."""
         other = self.clients[data.draw(st.sampled_from(self.live()))]
         ahead = self.limits.request_timeout - self.limits.buffered_request_timeout
         while self.now < other.opened_at + ahead:
@@ -314,6 +315,7 @@ class FleetMachine(RuleBasedStateMachine):
             self.client_opens(model)
         else:
             self.client_asks(model, num_parts)
+        self.time_goes_by_while_agents_speak(int(self.limits.buffered_request_timeout))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -395,6 +397,19 @@ class FleetMachine(RuleBasedStateMachine):
         if answer in ("ended", "refused", "busy", "closing"):
             self.agents[link].running.remove(id)
         self.say(link, output(items[answer]))
+
+    @precondition(lambda self: any(agent.running for agent in self.agents.values()))
+    @rule(kind=st.sampled_from(["noticed", "prompt_read", "call_started"]))
+    def agents_begin_all_answers(self, kind: str) -> None:
+        self.follow(self.fleet.tick(self.now))
+        for link in sorted(self.agents):
+            for id in self.running_on(link):
+                items: dict[str, Item] = {
+                    "noticed": Noticed(id=id, code="a", message="so"),
+                    "prompt_read": PromptRead(id=id, prompt_tokens=3, cached_tokens=0),
+                    "call_started": CallStarted(id=id, call_id="c", name="f"),
+                }
+                self.say(link, output(items[kind]))
 
     @precondition(lambda self: any(agent.parts for agent in self.agents.values()))
     @rule(data=st.data(), kind=st.sampled_from(sorted(RESULTS)))
@@ -549,4 +564,4 @@ class FleetMachine(RuleBasedStateMachine):
 
 
 TestFleetMachine = FleetMachine.TestCase
-TestFleetMachine.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestFleetMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)

@@ -26,8 +26,9 @@ class Agent:
         return serves and self.is_accepting and not self.is_full and len(self.running) < self.slots
 
 
-MODELS = st.sampled_from([None, "m", "n"])
-SLOTS = st.integers(0, 3)
+MODELS = st.sampled_from([None, "m", "m", "m", "n"])
+"""Mostly one model, so that agents have several of its requests and their order shows."""
+SLOTS = st.integers(0, 5)
 
 
 class DispatchMachine(RuleBasedStateMachine):
@@ -58,7 +59,11 @@ class DispatchMachine(RuleBasedStateMachine):
     def wait(self, *ids: RequestId) -> None:
         self.waiting = sorted([*self.waiting, *ids], key=lambda id: int(id))
 
-    @rule(model=MODELS)
+    @rule(model=MODELS, num_requests=st.integers(1, 3))
+    def arrive(self, model: str | None, num_requests: int) -> None:
+        for _ in range(num_requests):
+            self.arrives(model)
+
     def arrives(self, model: str | None) -> None:
         id = RequestId(str(len(self.models)))
         self.models[id] = model
@@ -149,6 +154,12 @@ class DispatchMachine(RuleBasedStateMachine):
         assert dispatch.num_slots == sum(agent.slots for agent in self.agents.values())
         for link, agent in self.agents.items():
             assert set(dispatch.running_on(link)) == agent.running
+
+    @invariant()
+    def what_an_agent_runs_is_listed_first_arrived_first(self) -> None:
+        for link in self.agents:
+            arrivals = [int(id) for id in self.dispatch.running_on(link)]
+            assert arrivals == sorted(arrivals)
 
     def teardown(self) -> None:
         for id in [*self.waiting, *self.running()]:
