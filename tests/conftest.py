@@ -4,7 +4,9 @@ Where the same code is to be judged alike each time they take the same examples 
 ones after every change of a test; `make search` looks among all for what fails.
 """
 
+import inspect
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +15,22 @@ searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 settings.register_profile("searching", searching)
 settings.register_profile("repeatable", searching, derandomize=True)
 settings.load_profile("repeatable")
+
+ASYNCHRONOUS_TIMEOUT = 20
+"""Seconds. These tests wait for what others do; one that hangs is to be seen before long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A tighter limit for asynchronous tests in this folder that have none of their own."""
+    here = Path(__file__).parent
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and inspect.iscoroutinefunction(item.function)
+            and here in item.path.parents
+            and item.get_closest_marker("timeout") is None
+        ):
+            item.add_marker(pytest.mark.timeout(ASYNCHRONOUS_TIMEOUT))
 
 
 @pytest.hookimpl(trylast=True)
