@@ -14,7 +14,7 @@ from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from tests.agent.engine.llama.test_engine import TEXTS, Ended, generate, prompt
+from tests.agent.engine.llama.running import TEXTS, Ended, generate, prompt
 
 
 def test_it_is_the_same_vocabulary(vocab: LlamaVocab) -> None:

@@ -1,0 +1,65 @@
+"""Ways to choose tokens that once broke, or held up, the engine's thread."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.daemons import Fleet, until
+from integration_tests.nobody_else_notices.bystander import bystander
+
+LONGEST = 2**31 - 1
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a tiny temperature and mirostat": {"prompt": "hi", "temperature": 1e-38, "mirostat": 2},
+    "a tiny temperature and mirostat 1": {"prompt": "hi", "temperature": 1e-38, "mirostat": 1},
+    "a tiny repeat penalty": {"prompt": "hi hi", "repeat_penalty": 1e-300, "top_n_sigma": 100},
+    "DRY of what is repeated": {
+        "prompt": [40] * 200,
+        "dry_multiplier": 100,
+        "dry_base": 100,
+        "dry_allowed_length": 0,
+        "dry_penalty_last_n": LONGEST,
+    },
+}
+
+CONTEXT = 65_536
+
+ONE_TOKEN_REPEATED = {
+    "prompt": [40] * (CONTEXT - 1),
+    "dry_multiplier": 1,
+    "dry_penalty_last_n": LONGEST,
+    "dry_sequence_breakers": [],
+}
+"""Looking up its repeats one token after the other takes over ten seconds."""
+
+
+@pytest.fixture
+async def serving(fleet: Fleet) -> Fleet:
+    await fleet.start_balancer()
+    await fleet.start_agent(context_size=CONTEXT, kv_cells=CONTEXT + LONG_CONTEXT, slots=2)
+    return fleet
+
+
+async def test_hostile_sampling_ends_nobody_elses_stream(serving: Fleet) -> None:
+    async with bystander(serving), asyncio.timeout(30):
+        for name, body in HOSTILE.items():
+            answer = await serving.http.post(
+                f"{serving.inference}/api/v1/generate",
+                json={"max_tokens": 20, "ignore_eos": True, "stream": False, **body},
+            )
+            assert answer.status == 200, f"{name}: {await answer.text()}"
+            ended = await answer.json()
+            assert ended["usage"]["completion_tokens"] == 20, name
+        hostile = asyncio.create_task(
+            serving.http.post(f"{serving.inference}/api/v1/generate", json=ONE_TOKEN_REPEATED)
+        )
+        await until(lambda: is_read(serving), deadline=20)
+        hostile.cancel()
+
+
+async def is_read(fleet: Fleet) -> bool:
+    """Whether two sequences run; the statistics come about once a second."""
+    (agent,) = await fleet.view("agents")
+    return bool(agent["statistics"]["sequences"]["running"] == 2)
