@@ -16,7 +16,8 @@ help:
 install:
 	@scripts/install
 
-demo: install
+demo:
+	@scripts/install run
 	@$(python) -m demo.run $(if $(ONCE),--once)
 
 lint: install
