@@ -16,6 +16,7 @@ from ..shared.quantities import Address
 from .api.app import inference_app
 from .api.openai.responses.store import ResponseStore
 from .api.transport.bodies import Bodies
+from .api.transport.hosts import AllowedHosts
 from .fleet.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
@@ -46,14 +47,15 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         bodies = ports.enter_context(Bodies())
         metrics.collect_bodies(lambda: bodies.num_bytes)
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
+        hosts = hosts_of(settings)
         apps = {
             "inference": (
                 settings.inference_addr,
-                inference_app(runtime, responses, bodies=bodies),
+                inference_app(runtime, responses, bodies=bodies, hosts=hosts),
             ),
             "management": (
                 settings.management_addr,
-                management_app(runtime, hub, metrics, bodies=bodies),
+                management_app(runtime, hub, metrics, bodies=bodies, hosts=hosts),
             ),
         }
         addresses = {
@@ -65,6 +67,13 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         await _drain(runtime, hub, settings.drain_timeout)
         for task in running:
             task.cancel()
+
+
+def hosts_of(settings: BalancerSettings) -> AllowedHosts:
+    """What the ports may be called: what was given, and the names they listen on."""
+    listening = (settings.inference_addr.host, settings.management_addr.host)
+    names = [host for host in listening if ":" not in host]  # addresses need not be given
+    return AllowedHosts([*settings.allowed_host, *names])
 
 
 def limits_of(settings: BalancerSettings) -> Limits:

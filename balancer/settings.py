@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .api.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
+from .api.transport.hosts import checked_host
 from .fleet.limits import Limits
 
 _LIMITS = Limits()
@@ -37,6 +38,13 @@ class BalancerSettings(DaemonSettings):
         default=Address("127.0.0.1", 8060),
         description="where agents and operators connect: agents' socket, REST and events, "
         "/metrics, dashboard at /",
+    )
+    allowed_host: Annotated[
+        tuple[Annotated[str, AfterValidator(checked_host)], ...], Shown("NAME", "none")
+    ] = Field(
+        default=(),
+        description="a name by which people or agents call this balancer, with or without a port; "
+        "may be repeated. Addresses, localhost and the names it listens on need not be given",
     )
     state: Annotated[str, AfterValidator(_known_store), Shown("URL")] = Field(
         default="memory://", description="where desired state is kept; so far only in memory"

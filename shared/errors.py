@@ -6,6 +6,7 @@
 | `prompt_too_long` | 400 | client | no |
 | `unauthorized` | 401 | client | no |
 | `forbidden` | 403 | client | no |
+| `forbidden_host` | 403 | client | no |
 | `not_found` | 404 | client | no |
 | `model_not_found` | 404 | client | no |
 | `method_not_allowed` | 405 | client | no |
@@ -103,6 +104,13 @@ class Forbidden(ClientError):
     """Not from there: a page of another origin may not use this one through a browser."""
 
     code = "forbidden"
+    status = 403
+
+
+class ForbiddenHost(ClientError):
+    """The `Host` is no address, not `localhost`, and no name that the balancer was given."""
+
+    code = "forbidden_host"
     status = 403
 
 

@@ -146,6 +146,7 @@ PURE = (
     "balancer.api.common.parts",
     "balancer.api.common.readable",
     "balancer.api.native.rpc",
+    "balancer.api.transport.hosts",
     "balancer.api.transport.json_size",
     "balancer.api.common.vectors",
     "balancer.fleet.model_registry",
@@ -294,7 +295,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document"),
     "balancer.api.document": (*API, *APIS),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
-    "balancer.settings": ("balancer.api.openai.responses", "balancer.fleet"),
+    "balancer.settings": (
+        "balancer.api.openai.responses",
+        "balancer.fleet",
+        "balancer.api.transport",
+    ),
     "balancer.daemon": (
         *("balancer.settings", "balancer.api.app", "balancer.management"),
         "balancer.api.transport",

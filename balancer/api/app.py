@@ -20,6 +20,7 @@ from .openai.responses import routes as responses_routes
 from .openai.responses.store import ResponseStore
 from .openapi.serve import openapi_routes
 from .transport.bodies import BODIES, Bodies
+from .transport.hosts import AllowedHosts
 from .transport.http import ErrorAnswer, error_response, middlewares
 
 
@@ -28,19 +29,20 @@ def inference_app(
     responses: ResponseStore | None = None,
     *,
     bodies: Bodies | None = None,
+    hosts: AllowedHosts | None = None,
 ) -> web.Application:
     """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
 
-    `responses` stores results for later requests, and `bodies` bounds what is read; each has
-    default limits unless one is given. The app's shutdown closes the open WebSockets; requests
-    should have been drained before.
+    `responses` stores results for later requests, `bodies` bounds what is read, and `hosts` says
+    what the port may be called besides addresses; each has defaults. The app's shutdown closes the
+    open WebSockets; requests should have been drained before.
     """
     socket = NativeSocket(runtime)
 
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    app = web.Application(middlewares=middlewares(_error_answer))
+    app = web.Application(middlewares=middlewares(_error_answer, hosts))
     app[BODIES] = Bodies() if bodies is None else bodies
     app.add_routes(_health_routes(runtime))
     app.add_routes(openapi_routes(inference_json(version("arriero"))))

@@ -11,6 +11,7 @@ from ...shared.inference import AgentId, RequestId
 from ..api.native import routes
 from ..api.openapi.serve import openapi_routes
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
+from ..api.transport.hosts import AllowedHosts
 from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
@@ -27,10 +28,15 @@ PLAYGROUND_PATH = "/api/v1/generate"
 
 
 def management_app(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, *, bodies: Bodies | None = None
+    runtime: FleetRuntime,
+    hub: EventHub,
+    metrics: Metrics,
+    *,
+    bodies: Bodies | None = None,
+    hosts: AllowedHosts | None = None,
 ) -> web.Application:
     """Everything that the management port serves."""
-    app = web.Application(middlewares=middlewares(), client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=middlewares(hosts=hosts), client_max_size=MAX_BODY_BYTES)
     app[BODIES] = Bodies() if bodies is None else bodies
     app.on_response_prepare.append(_forbid_sniffing)
     app.add_routes(

@@ -18,6 +18,7 @@ def test_defaults() -> None:
     assert dict(load(BalancerSettings, [], {})) == {
         "inference_addr": Address("127.0.0.1", 8061),
         "management_addr": Address("127.0.0.1", 8060),
+        "allowed_host": (),
         "state": "memory://",
         "max_buffered_requests": 256,
         "buffered_request_timeout": 30.0,
@@ -71,3 +72,10 @@ def test_the_only_store_is_said_to_be_the_only_one() -> None:
     assert refused("--state", "sqlite:///x.db") == (
         "--state: must be memory://, the only store there is so far, not 'sqlite:///x.db'"
     )
+
+
+def test_hosts_may_be_repeated_and_have_to_be_hosts() -> None:
+    argv = ["--allowed-host", "gpu-box", "--allowed-host", "gpu-box.example:8443"]
+    settings = load(BalancerSettings, argv, {})
+    assert settings.allowed_host == ("gpu-box", "gpu-box.example:8443")
+    assert "--allowed-host" in refused("--allowed-host", "http://gpu-box")

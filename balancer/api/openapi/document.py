@@ -16,6 +16,7 @@ from ....shared.errors import (
     EngineFailed,
     FirstTokenTimeout,
     Forbidden,
+    ForbiddenHost,
     InternalError,
     InvalidRequest,
     ModelNotFound,
@@ -40,7 +41,7 @@ JSON = "application/json"
 ErrorClass = type[RequestError]
 Json = dict[str, Any]
 
-ALWAYS: tuple[ErrorClass, ...] = (Forbidden, InternalError)
+ALWAYS: tuple[ErrorClass, ...] = (Forbidden, ForbiddenHost, InternalError)
 OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (
     *(PromptTooLong, ModelNotFound, Cancelled, EngineFailed, NotSupported, AgentLost, QueueFull),

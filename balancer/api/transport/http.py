@@ -8,7 +8,6 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from ....shared.errors import (
-    Forbidden,
     InternalError,
     MethodNotAllowed,
     NotFound,
@@ -17,6 +16,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
+from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
 QUEUE_FULL_RETRY_AFTER = 1.0
@@ -58,9 +58,13 @@ def error_response(
 
 def middlewares(
     answer_for: Callable[[web.Request], ErrorAnswer] = lambda _request: error_response,
+    hosts: AllowedHosts | None = None,
 ) -> list[Middleware]:
-    """Every door's middlewares; `answer_for` says how a request's errors are answered."""
-    return [_answer_errors(answer_for), _refuse_other_origins]
+    """The middlewares of a port.
+
+    `answer_for` says how a request's errors are answered, and `hosts` what it may be called.
+    """
+    return [_answer_errors(answer_for), _refuse_other_hosts(hosts or AllowedHosts())]
 
 
 def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middleware:
@@ -98,13 +102,11 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
     return answer_errors
 
 
-@web.middleware
-async def _refuse_other_origins(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A browser names the page's origin; only pages that came from this very host may go on.
+def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
+    @web.middleware
+    async def refuse_other_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
+        headers = request.headers
+        hosts.check(headers.getall(hdrs.HOST, []), headers.getall(hdrs.ORIGIN, []))
+        return await handler(request)
 
-    The scheme is left out of it, since TLS may end in front of us.
-    """
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is not None and origin.partition("://")[2].lower() != request.host.lower():
-        raise Forbidden(f"pages from {origin[:100]} may not use {request.host[:100]}")
-    return await handler(request)
+    return refuse_other_hosts

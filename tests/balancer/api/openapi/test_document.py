@@ -66,7 +66,8 @@ def test_an_operation() -> None:
             "204": {"description": "Nothing."},
             "403": {
                 "description": "`forbidden`: Not from there: a page of another origin may not use "
-                "this one through a browser.",
+                "this one through a browser.\n`forbidden_host`: The `Host` is no address, not "
+                "`localhost`, and no name that the balancer was given.",
                 "content": error,
             },
             "404": {

@@ -1,0 +1,76 @@
+"""Which hosts and origins a port answers to.
+
+A page elsewhere can have its name resolve to this machine's address. Its requests then come from
+the page's own origin, as the browser sees it, and only their `Host` tells that they were not meant
+for this server. So `Host` must be an address, `localhost`, or a name that was given.
+
+`Origin` must be the host that was asked, or a name that was given: a proxy in front may ask for
+another host than the page came from.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
+
+from ....shared.errors import Forbidden, ForbiddenHost
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII | re.IGNORECASE)
+_SHOWN = 100
+
+
+class AllowedHosts:
+    """The names that were given, `gpu-box` for any port and `gpu-box:8443` for that one."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """Raises `ValueError` for what cannot be a host."""
+        self._names = frozenset(map(_plain, map(checked_host, names)))
+
+    def check(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
+        """Raises `ForbiddenHost` or `Forbidden`; takes all `Host` and `Origin` headers."""
+        if len(hosts) != 1:
+            raise ForbiddenHost(f"there must be one `Host`, not {len(hosts)}")
+        [host] = hosts
+        if not self._answers_to(host):
+            raise ForbiddenHost(
+                f"this is not {host[:_SHOWN]!r}; if people or agents call it so, start the "
+                "balancer with `--allowed-host` and that name"
+            )
+        for origin in origins:
+            self._check_origin(origin, host)
+
+    def _answers_to(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = _plain(found[1])
+        return _is_local(name) or bool({name, _plain(host)} & self._names)
+
+    def _check_origin(self, origin: str, host: str) -> None:
+        # The scheme is left out of it, since TLS may end in front of us.
+        own = origin.partition("://")[2].lower()
+        if not own or (own != host.lower() and own not in self._names):
+            raise Forbidden(
+                f"pages from {origin[:_SHOWN]} may not use {host[:_SHOWN]}; behind a proxy, start "
+                "the balancer with `--allowed-host` and the page's host"
+            )
+
+
+def checked_host(name: str) -> str:
+    """`name` if it can be a host, with or without a port. Raises `ValueError`."""
+    if not _HOST.fullmatch(name):
+        raise ValueError("must be a host such as gpu-box.example or gpu-box.example:8443")
+    return name
+
+
+def _plain(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _is_local(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""A page elsewhere whose name was made to resolve to this machine gets nothing on either port."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from integration_tests.daemons import Fleet
+from integration_tests.nobody_else_notices.bystander import bystander
+
+EVIL = "evil.example"
+
+
+async def raw(address: str, head: str) -> tuple[int, bytes]:
+    """The status and the body of the answer to a request without a body."""
+    host, port = address.split(":")
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode())
+        answer = await reader.read()
+        writer.close()
+    first, _, rest = answer.partition(b"\r\n\r\n")
+    return int(first.split()[1]), rest
+
+
+def code(body: Any) -> object:
+    return body["error"]["code"]
+
+
+async def test_another_host_is_refused_everywhere(serving: Fleet) -> None:
+    ready = serving.balancer.ready
+    async with bystander(serving):
+        for base, paths in (
+            (serving.inference, ["/api/v1/generate", "/health", "/api/v1/socket", "/nowhere"]),
+            (serving.management, ["/", "/api/v1/requests", "/api/v1/agent-socket", "/metrics"]),
+        ):
+            port = base.rpartition(":")[2]
+            headers = {"Host": f"{EVIL}:{port}", "Origin": f"http://{EVIL}:{port}"}
+            for path in paths:
+                async with serving.http.get(base + path, headers=headers) as response:
+                    assert response.status == 403, path
+                    assert code(await response.json()) == "forbidden_host"
+                with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                    await serving.http.ws_connect(base + path, headers=headers)
+                assert caught.value.status == 403
+        for address in (ready["inference"], ready["management"]):
+            for hosts in ("", f"Host: {address}\r\nHost: {EVIL}\r\n"):
+                head = f"GET /health HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"
+                status, _ = await raw(address, head)
+                assert status in (400, 403), hosts
+            status, body = await raw(address, "GET /health HTTP/1.0\r\n\r\n")
+            assert (status, code(json.loads(body))) == (403, "forbidden_host")
+
+
+async def test_names_that_were_given_are_answered(fleet: Fleet) -> None:
+    await fleet.start_balancer(allowed_host="gpu-box")
+    for base in (fleet.inference, fleet.management):
+        port = base.rpartition(":")[2]
+        for host in ("gpu-box", f"gpu-box:{port}", f"localhost:{port}"):
+            async with fleet.http.get(f"{base}/health", headers={"Host": host}) as response:
+                assert response.status == 200, host
+
+
+async def test_an_origin_that_only_ends_like_the_host(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    address = fleet.balancer.ready["inference"]
+    url = f"{fleet.inference}/api/v1/generate"
+    for prefix in ("evil-", "evil", "x."):
+        headers = {"Origin": f"http://{prefix}{address}"}
+        async with fleet.http.post(url, json={"prompt": "x"}, headers=headers) as response:
+            assert (response.status, code(await response.json())) == (403, "forbidden")

@@ -1,0 +1,84 @@
+"""Hosts and origins, as headers have them."""
+
+import pytest
+
+from arriero.balancer.api.transport.hosts import AllowedHosts
+from arriero.shared.errors import Forbidden, ForbiddenHost
+
+HOSTS = AllowedHosts(["gpu-box", "Arriero.Example", "other.example:8443"])
+OWN = "127.0.0.1:8060"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "127.0.0.1:8060", "10.1.2.3:80", "[::1]:8060", "[::1]", "localhost"),
+        *("LOCALHOST:1", "gpu-box", "gpu-box:8060", "GPU-BOX", "gpu-box.", "arriero.example:443"),
+        "other.example:8443",
+    ],
+)
+def test_hosts_that_are_answered(host: str) -> None:
+    HOSTS.check([host], [])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8060", "", " ", "gpu-box.evil.example", "evil-gpu-box"),
+        *("localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.1:8060@evil.example"),
+        *("other.example", "other.example:80", "[::1", "::1", "evil/127.0.0.1", "gpu-box:port"),
+        *("127.0.0.1:8060,evil.example", "xgpu-box", "gpu-boxx", "gpu-box:8060:1"),
+    ],
+)
+def test_hosts_that_are_refused(host: str) -> None:
+    with pytest.raises(ForbiddenHost):
+        HOSTS.check([host], [])
+
+
+@pytest.mark.parametrize("hosts", [[], ["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "evil.example"]])
+def test_there_must_be_one_host(hosts: list[str]) -> None:
+    with pytest.raises(ForbiddenHost, match=f"one `Host`, not {len(hosts)}"):
+        HOSTS.check(hosts, [])
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://127.0.0.1:8060", "https://127.0.0.1:8060", "https://gpu-box"),
+        *("https://arriero.example", "https://other.example:8443", "HTTP://ARRIERO.EXAMPLE"),
+    ],
+)
+def test_origins_that_may_go_on(origin: str) -> None:
+    HOSTS.check([OWN], [origin])
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://evil.example", "null", "", "http://", "http://127.0.0.1", "http://["),
+        *("http://evil-127.0.0.1:8060", "http://evil127.0.0.1:8060", "http://x.127.0.0.1:8060"),
+        *(
+            "http://localhost:3000",
+            "http://10.0.0.1",
+            "https://gpu-box:9999",
+            "http://evil-gpu-box",
+        ),
+        *("http://evil.example://127.0.0.1:8060", "127.0.0.1:8060", "http://127.0.0.1:8060/"),
+        "https://other.example",
+    ],
+)
+def test_origins_that_are_refused(origin: str) -> None:
+    """Also those that end, or begin, like the host that was asked."""
+    with pytest.raises(Forbidden):
+        HOSTS.check([OWN], [origin])
+
+
+def test_every_origin_counts() -> None:
+    with pytest.raises(Forbidden):
+        HOSTS.check([OWN], [f"http://{OWN}", "http://evil.example"])
+
+
+@pytest.mark.parametrize("name", ["", "http://gpu-box", "gpu box", "gpu-box/", "*.example"])
+def test_what_cannot_be_a_host(name: str) -> None:
+    with pytest.raises(ValueError, match="must be a host"):
+        AllowedHosts([name])
