@@ -34,6 +34,7 @@ from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import (
     BYTES_INFO,
     WELCOME,
+    ByteVocab,
     FakeBalancer,
     FakeWorker,
     byte_model,
@@ -202,6 +203,36 @@ async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
         assert isinstance(read, PromptRead)
         assert isinstance(piece, Piece) and isinstance(ended, Ended)
         assert piece.text == "yes"
+
+
+class BrokenVocab(ByteVocab):
+    """A mistake of ours: one token has no piece."""
+
+    def piece(self, token: int) -> bytes:
+        if token == ord("?"):
+            raise IndexError("a mistake of ours")
+        return super().piece(token)
+
+
+async def test_an_answer_that_breaks_ends_alone(
+    balancer: FakeBalancer, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    agent.worker.model = replace(byte_model(), vocab=BrokenVocab())
+    async with agent.running():
+        peer = await balancer.peer()
+        await peer.start("r", "hi")
+        guilty = await agent.worker.added.get()
+        await peer.start("s", "hi")
+        bystander = await agent.worker.added.get()
+        agent.worker.say(guilty, "so?")
+        [refused] = (await peer.output()).items
+        assert isinstance(refused, Refused)
+        assert (refused.id, refused.error.code) == ("r", "internal_error")
+        assert await agent.worker.dropped.get() == guilty.id
+        agent.worker.say(bystander, "yes", is_last=True)
+        assert isinstance((await peer.output()).items[-1], Ended)
+    assert "IndexError: a mistake of ours" in caplog.text
 
 
 async def test_a_prompt_is_saved_before_the_end_is_told(
