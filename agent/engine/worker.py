@@ -99,7 +99,7 @@ class Worker:
         self._thread.start()
         return self._loaded.result()
 
-    def add(self, sequence: NewSequence) -> None:
+    def submit(self, sequence: NewSequence) -> None:
         """Run `sequence`. After `start`, from any thread; never blocks."""
         self._opening.add(sequence)
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Worker(Protocol):
     """What is needed of the engine's worker."""
 
-    def add(self, sequence: NewSequence) -> None: ...
+    def submit(self, sequence: NewSequence) -> None: ...
     def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
 
@@ -107,7 +107,7 @@ class LocalGeneration:
             case Abandon(id):
                 self._preparation.abandon(id)
             case Run(sequence):
-                self._worker.add(sequence)
+                self._worker.submit(sequence)
             case Finish(id):
                 self._worker.finish(id)
             case Drop(id):

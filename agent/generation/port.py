@@ -55,7 +55,7 @@ class Generation(Protocol):
 class Queries(Protocol):
     """Answers queries, which take no slot. All methods belong to the event loop's thread."""
 
-    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None], /) -> None:
+    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None], /) -> None:
         """Answer `query`; `reply` gets the result, unless it is withdrawn before."""
 
     def withdraw(self, ticket: Ticket, /) -> None:

@@ -54,7 +54,7 @@ class QueryExecutor:
         self._embedding_thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
         self._withdrawn: dict[Ticket, Event] = {}
 
-    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
         """See `port.Queries`."""
         withdrawn = self._withdrawn[ticket] = Event()
         try:

@@ -23,6 +23,7 @@ from ...shared.queries import Result
 from ..generation.port import Generation, Queries, Ticket
 from .backoff import Backoff
 from .decisions import (
+    AnswerQuery,
     CancelGeneration,
     Close,
     Decision,
@@ -32,7 +33,6 @@ from .decisions import (
     MarkConnected,
     Send,
     StartGeneration,
-    StartQuery,
     WithdrawQuery,
 )
 from .outbound import Outbound, dial
@@ -181,8 +181,8 @@ class Connection:
                 self._generation.fail(ticket, error)
             case DiscardGeneration(ticket):
                 self._generation.discard(ticket)
-            case StartQuery(ticket, query):
-                self._queries.start(ticket, query, partial(self._answered, ticket))
+            case AnswerQuery(ticket, query):
+                self._queries.answer(ticket, query, partial(self._answered, ticket))
             case WithdrawQuery(ticket):
                 self._queries.withdraw(ticket)
             case Close(reason):

@@ -53,7 +53,7 @@ class DiscardGeneration:
 
 
 @dataclass(frozen=True, slots=True)
-class StartQuery:
+class AnswerQuery:
     """Answer this query, then report `answered` under the same ticket."""
 
     ticket: Ticket
@@ -88,7 +88,7 @@ Decision = (
     | CancelGeneration
     | FailGeneration
     | DiscardGeneration
-    | StartQuery
+    | AnswerQuery
     | WithdrawQuery
     | Close
     | GiveUp

@@ -10,7 +10,7 @@ from ...shared.inference import RequestId
 from ...shared.messages import Ask, Reply
 from ...shared.queries import Declined, Result
 from ..generation.port import Ticket
-from .decisions import StartQuery, WithdrawQuery
+from .decisions import AnswerQuery, WithdrawQuery
 
 MAX_QUERIES = 256
 """Most queries of one balancer at once; a balancer asks for far fewer."""
@@ -30,14 +30,14 @@ class Queries:
     def __contains__(self, id: object) -> bool:
         return id in self._open
 
-    def accept(self, ask: Ask) -> StartQuery | Reply:
+    def accept(self, ask: Ask) -> AnswerQuery | Reply:
         """A query that is not here yet: take it on, or decline it."""
         if len(self._open) >= MAX_QUERIES:
             return declined(ask.id, QueueFull(f"the agent answers {MAX_QUERIES} queries already"))
         ticket = next(self._tickets)
         self._open[ask.id] = ticket
         self._ids[ticket] = ask.id
-        return StartQuery(ticket, ask.query)
+        return AnswerQuery(ticket, ask.query)
 
     def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
         """Nobody waits for it any more."""

@@ -101,7 +101,7 @@ class _NoGeneration:
 class _NoQueries:
     """Without a model there is nothing to answer from; a balancer that asks is declined."""
 
-    def start(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
         reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
 
     def withdraw(self, ticket: Ticket) -> None:

@@ -123,7 +123,7 @@ class FakeWorker:
     def stop(self) -> None:
         self.is_stopped = True
 
-    def add(self, sequence: NewSequence) -> None:
+    def submit(self, sequence: NewSequence) -> None:
         self.added.put_nowait(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:

@@ -99,7 +99,7 @@ def test_every_sequence_gets_its_own_tokens() -> None:
     sequences = [new(n, n, n + 1, max_tokens=10 + n) for n in range(1, 12)]
     with started(FakeEngine(slots=3)) as setup:
         for sequence in sequences:
-            setup.worker.add(sequence)
+            setup.worker.submit(sequence)
         ended = setup.wait_for_ends(len(sequences))
         assert ended == {one.id: run_alone(one, 64) for one in sequences}
     assert not setup.engine.open_sequences
@@ -107,9 +107,9 @@ def test_every_sequence_gets_its_own_tokens() -> None:
 
 def test_an_idle_engine_does_nothing_and_wakes_up_again() -> None:
     with started(FakeEngine()) as setup:
-        setup.worker.add(new(1, 5, max_tokens=3))
+        setup.worker.submit(new(1, 5, max_tokens=3))
         setup.wait_for_ends(1)
-        setup.worker.add(new(2, 6, max_tokens=3))
+        setup.worker.submit(new(2, 6, max_tokens=3))
         assert setup.wait_for_ends(1) == {2: run_alone(new(2, 6, max_tokens=3), 64)}
         # The thread has gone to sleep when stop() returns, whatever it was doing.
         setup.worker.stop()
@@ -119,17 +119,17 @@ def test_an_idle_engine_does_nothing_and_wakes_up_again() -> None:
 
 def test_a_request_with_nothing_to_do_ends() -> None:
     with started(FakeEngine()) as setup:
-        setup.worker.add(new(1, 5, max_tokens=0))
+        setup.worker.submit(new(1, 5, max_tokens=0))
         assert setup.wait_for_ends(1) == {1: ((), "length")}
 
 
 def test_after_a_drop_nothing_comes_and_the_slot_serves_the_next() -> None:
     engine = GatedEngine(slots=1)
     with started(engine) as setup:
-        setup.worker.add(new(1, 5))
+        setup.worker.submit(new(1, 5))
         assert engine.arrived.acquire(timeout=LONG)
         setup.worker.drop(SequenceId(1))
-        setup.worker.add(new(2, 6, max_tokens=1))
+        setup.worker.submit(new(2, 6, max_tokens=1))
         engine.gate.release(100)
         seen = [setup.outputs.get(timeout=LONG)]
         while all(output.end is None for output in seen[-1]):
@@ -143,7 +143,7 @@ def test_one_call_a_step_with_all_outputs() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
         for number in (1, 2):
-            setup.worker.add(new(number, 5, max_tokens=40))
+            setup.worker.submit(new(number, 5, max_tokens=40))
         call: tuple[SequenceOutput, ...] = ()
         while len(call) < 2:
             engine.gate.release()
@@ -157,7 +157,7 @@ def test_a_step_that_did_not_work_is_survived(outcome: NoRoom | Aborted) -> None
     engine = FakeEngine()
     engine.fail_next(outcome)
     with started(engine) as setup:
-        setup.worker.add(new(1, 5, 6, 7, max_tokens=4))
+        setup.worker.submit(new(1, 5, 6, 7, max_tokens=4))
         assert setup.wait_for_ends(1) == {1: run_alone(new(1, 5, 6, 7, max_tokens=4), 64)}
 
 
@@ -165,17 +165,17 @@ def test_a_failed_step_ends_its_sequences_and_the_next_ones_run() -> None:
     engine = FakeEngine()
     engine.fail_next(Failed("the kernel is gone"))
     with started(engine) as setup:
-        setup.worker.add(new(1, 5))
+        setup.worker.submit(new(1, 5))
         ((_, reason),) = setup.wait_for_ends(1).values()
         assert reason == EngineFailed("the engine failed: the kernel is gone")
-        setup.worker.add(new(2, 6, max_tokens=3))
+        setup.worker.submit(new(2, 6, max_tokens=3))
         assert setup.wait_for_ends(1) == {2: run_alone(new(2, 6, max_tokens=3), 64)}
 
 
 def test_what_the_engine_did_can_be_asked() -> None:
     with started(FakeEngine()) as setup:
         assert setup.worker.statistics() == EngineStatistics(num_cells=128)
-        setup.worker.add(new(1, 5, 6, max_tokens=3))
+        setup.worker.submit(new(1, 5, 6, max_tokens=3))
         setup.wait_for_ends(1)
         setup.worker.stop()
         statistics = setup.worker.statistics()
@@ -187,7 +187,7 @@ def test_what_the_engine_did_can_be_asked() -> None:
 
 def test_the_end_brings_what_was_to_be_saved() -> None:
     with started(FakeEngine()) as setup:
-        setup.worker.add(replace(new(1, 9, 9, 9, max_tokens=2), save_as="key"))
+        setup.worker.submit(replace(new(1, 9, 9, 9, max_tokens=2), save_as="key"))
         outputs: list[SequenceOutput] = []
         while not outputs or outputs[-1].end is None:
             outputs += setup.outputs.get(timeout=LONG)
@@ -200,7 +200,7 @@ def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
     engine = GatedEngine()
     engine.failures[SequenceId(1)] = "its grammar takes too much work"
     with started(engine) as setup:
-        setup.worker.add(replace(new(1, 9, 9, 9), save_as="key"))
+        setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
         assert engine.arrived.acquire(timeout=LONG)
         setup.worker.finish(SequenceId(1))
         engine.gate.release(100)
@@ -213,7 +213,7 @@ def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
 def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
     engine = GatedEngine(slots=1)
     with started(engine) as setup:
-        setup.worker.add(new(1, 5))
+        setup.worker.submit(new(1, 5))
         assert engine.arrived.acquire(timeout=LONG)
         setup.worker.drop(SequenceId(1))
         engine.gate.release(100)
@@ -224,7 +224,7 @@ def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
 def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
     engine = GatedEngine()
     with started(engine) as setup:
-        setup.worker.add(replace(new(1, 9, 9, 9), save_as="key"))
+        setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
         assert engine.arrived.acquire(timeout=LONG)
         setup.worker.finish(SequenceId(1))
         engine.gate.release(100)
@@ -254,7 +254,7 @@ def test_a_crash_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
             raise MemoryError("no more")
 
     with started(Crashing()) as setup:
-        setup.worker.add(new(1, 5))
+        setup.worker.submit(new(1, 5))
         assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
     assert "the engine's thread stops" in caplog.text
     assert "MemoryError: no more" in caplog.text
@@ -294,11 +294,11 @@ def test_what_fails_for_one_sequence_ends_it_and_no_other(
 ) -> None:
     other = new(1, 5, max_tokens=30)
     with started(Faulty(failing)) as setup:
-        setup.worker.add(other)
-        setup.worker.add(replace(new(2, 9, 9, 9), save_as="key"))
+        setup.worker.submit(other)
+        setup.worker.submit(replace(new(2, 9, 9, 9), save_as="key"))
         setup.worker.finish(SequenceId(2))
         ended = setup.wait_for_ends(2)
-        setup.worker.add(new(3, 6, max_tokens=3))
+        setup.worker.submit(new(3, 6, max_tokens=3))
         assert setup.wait_for_ends(1) == {3: run_alone(new(3, 6, max_tokens=3), 64)}
         assert setup.crashes.empty()
     assert ended[1] == run_alone(other, 64)
@@ -315,7 +315,7 @@ def test_stop_does_not_wait_for_the_sequences() -> None:
     engine = GatedEngine(context_size=64)
     setup = Setup(engine)
     setup.worker.start()
-    setup.worker.add(new(1, 5))
+    setup.worker.submit(new(1, 5))
     assert engine.arrived.acquire(timeout=LONG)
     engine.gate.release(1)
     stopper = threading.Thread(target=setup.worker.stop)
@@ -353,7 +353,7 @@ def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
 
     def generate(numbers: list[int]) -> dict[int, tuple[int, ...]]:
         for number in numbers:
-            worker.add(new(number, *prompts[number % 100], max_tokens=12 + number % 100))
+            worker.submit(new(number, *prompts[number % 100], max_tokens=12 + number % 100))
         tokens = dict.fromkeys(numbers, ())
         left = len(numbers)
         while left:

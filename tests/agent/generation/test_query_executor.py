@@ -63,7 +63,7 @@ class Room:
 
     def ask(self, query: Query, id: int = 1) -> asyncio.Future[Result]:
         answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.executor.start(Ticket(id), query, answered.set_result)
+        self.executor.answer(Ticket(id), query, answered.set_result)
         return answered
 
 
@@ -104,8 +104,8 @@ async def test_short_texts_do_not_wait_for_long_ones(long: Query) -> None:
     model = byte_model()
     executor = QueryExecutor(SlowTexts(model.vocab, Preparer(model, 16)), None)
     answers: asyncio.Queue[Result] = asyncio.Queue()
-    executor.start(Ticket(1), long, answers.put_nowait)
-    executor.start(Ticket(2), TOKENIZE, answers.put_nowait)
+    executor.answer(Ticket(1), long, answers.put_nowait)
+    executor.answer(Ticket(2), TOKENIZE, answers.put_nowait)
     assert await soon(answers.get()) == Tokenized(tokens=(97, 98))
     may_go_on.set()
     assert isinstance(await soon(answers.get()), Tokenized | Counted)
@@ -152,7 +152,7 @@ async def test_without_an_embedder_there_are_no_vectors() -> None:
     model = byte_model()
     executor = QueryExecutor(TextQueries(model.vocab, Preparer(model, 16)), None)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    executor.start(Ticket(1), EMBED, answered.set_result)
+    executor.answer(Ticket(1), EMBED, answered.set_result)
     declined = await soon(answered)
     assert isinstance(declined, Declined) and declined.error.code == "not_supported"
     executor.close()

@@ -1,5 +1,5 @@
 from arriero.agent.generation.port import Ticket
-from arriero.agent.link.decisions import StartQuery, WithdrawQuery
+from arriero.agent.link.decisions import AnswerQuery, WithdrawQuery
 from arriero.agent.link.queries import MAX_QUERIES, Queries
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import RequestId
@@ -18,7 +18,7 @@ def ask(name: str = "q") -> Ask:
 
 def test_asked_and_answered() -> None:
     queries = Queries(numbers())
-    assert queries.accept(ask()) == StartQuery(ONE, QUERY)
+    assert queries.accept(ask()) == AnswerQuery(ONE, QUERY)
     assert Q in queries
     assert queries.answered(ONE, RESULT) == [Reply(id=Q, result=RESULT)]
     assert Q not in queries and len(queries) == 0
@@ -37,7 +37,7 @@ def test_a_name_may_come_again_and_is_another_query() -> None:
     queries = Queries(numbers())
     queries.accept(ask())
     queries.withdraw(Q)
-    assert queries.accept(ask()) == StartQuery(TWO, QUERY)
+    assert queries.accept(ask()) == AnswerQuery(TWO, QUERY)
     assert queries.answered(ONE, RESULT) == []
     assert queries.answered(TWO, RESULT) == [Reply(id=Q, result=RESULT)]
 
@@ -45,7 +45,7 @@ def test_a_name_may_come_again_and_is_another_query() -> None:
 def test_more_than_there_may_be_are_declined() -> None:
     queries = Queries(numbers())
     for number in range(MAX_QUERIES):
-        assert isinstance(queries.accept(ask(f"q{number}")), StartQuery)
+        assert isinstance(queries.accept(ask(f"q{number}")), AnswerQuery)
     reply = queries.accept(ask("late"))
     assert isinstance(reply, Reply) and isinstance(reply.result, Declined)
     assert reply.result.error.code == "queue_full"

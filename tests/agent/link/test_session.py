@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from arriero.agent.generation.port import Ticket
 from arriero.agent.link.decisions import (
+    AnswerQuery,
     CancelGeneration,
     Close,
     Decision,
@@ -17,7 +18,6 @@ from arriero.agent.link.decisions import (
     MarkConnected,
     Send,
     StartGeneration,
-    StartQuery,
     WithdrawQuery,
 )
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
@@ -386,7 +386,7 @@ class TestQueries:
 
     def asked(self) -> Session:
         session = live(Slots(1))
-        assert session.received(self.ASK, 0.0) == [StartQuery(self.TICKET, self.ASK.query)]
+        assert session.received(self.ASK, 0.0) == [AnswerQuery(self.TICKET, self.ASK.query)]
         return session
 
     def test_are_answered_without_a_slot(self) -> None:

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
 
 from arriero.agent.generation.port import Ticket
 from arriero.agent.link.decisions import (
+    AnswerQuery,
     CancelGeneration,
     Close,
     Decision,
@@ -23,7 +24,6 @@ from arriero.agent.link.decisions import (
     MarkConnected,
     Send,
     StartGeneration,
-    StartQuery,
     WithdrawQuery,
 )
 from arriero.agent.link.slots import Slots
@@ -134,7 +134,7 @@ class Balancer:
                 self.fail(ticket, error)
             case DiscardGeneration(ticket):
                 self.discard(ticket)
-            case StartQuery(ticket, query):
+            case AnswerQuery(ticket, query):
                 assert query == QUERY and ticket not in self.queries
                 self.queries.add(ticket)
             case WithdrawQuery(ticket):
