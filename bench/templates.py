@@ -105,7 +105,7 @@ def _ours(source: str, conversation: Conversation) -> str | None:
             options=conversation.options,
             add_generation_prompt=conversation.add_generation_prompt,
             goes_on=conversation.goes_on,
-        )
+        ).text
     except InvalidRequest:
         return RAISED
 

@@ -35,6 +35,7 @@ PURE = (
     "agent.chat.grammar.grammar",
     "agent.chat.grammar.lark",
     "agent.chat.templates.message_form",
+    "agent.chat.templates.user_text",
     "agent.chat.families.notations",
     "agent.chat.parsing.marker_parser",
     "agent.chat.grammar.unenforced",

@@ -27,7 +27,7 @@ class Vocab(Protocol):
 
     `size` counts token ids. `end_tokens` end a generation. `bos_text` and `eos_text` are what
     chat templates write for them, empty where the model has none. `fill_in` is for models that
-    learnt to fill in the middle.
+    learnt to fill in the middle. `control_texts` are what `parse_special` makes control tokens of.
     """
 
     @property
@@ -44,6 +44,9 @@ class Vocab(Protocol):
 
     @property
     def fill_in(self) -> FillIn | None: ...
+
+    @property
+    def control_texts(self) -> tuple[str, ...]: ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         """Token ids of `text`.

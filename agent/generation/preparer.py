@@ -7,7 +7,7 @@ the event loop, never on the decode thread. A `Preparer` changes nothing after i
 import secrets
 from collections.abc import Callable
 from datetime import datetime
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
@@ -19,6 +19,7 @@ from ..chat.families.recognition import family_of
 from ..chat.grammar.constrain import Hold, hold_of
 from ..chat.grammar.grammar import Voice, must_call
 from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
+from ..chat.templates.user_text import RenderedText
 from ..engine.grammar.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
@@ -79,8 +80,9 @@ class Preparer:
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
                 field="cache_key",
             )
-        text = self._text(request)
-        prompt = self._prompt(request, text)
+        rendered = self._rendered(request)
+        text = rendered.text
+        prompt = self._prompt(request, rendered)
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
         held = hold_of(request, self._voice(request, text), self._grammars)
@@ -99,7 +101,7 @@ class Preparer:
 
     def num_tokens(self, request: GenerateRequest) -> int:
         """How long its prompt is, whether it fits or not. Raises as `prepare` does."""
-        return len(self._tokens(self._text(request)))
+        return len(self._tokens(self._rendered(request)))
 
     def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
         if key is None or self._store is None:
@@ -163,9 +165,9 @@ class Preparer:
                 shown[tokens[0]] = marker.encode()
         return shown
 
-    def _prompt(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+    def _prompt(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
         field = "messages" if request.prompt is None else "prompt"
-        tokens = self._prompt_tokens(request, text)
+        tokens = self._prompt_tokens(request, rendered)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
         self._check_length(request, f"{len(tokens)}", len(tokens))
@@ -188,9 +190,9 @@ class Preparer:
             field=field,
         )
 
-    def _text(self, request: GenerateRequest) -> str:
+    def _rendered(self, request: GenerateRequest) -> RenderedText:
         if request.prompt is not None:
-            return self._raw(request, request.prompt)
+            return RenderedText(self._raw(request, request.prompt))
         return self._templates.render(
             request,
             messages=request.messages or (),
@@ -206,16 +208,16 @@ class Preparer:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
         return prompt if isinstance(prompt, str) else ""
 
-    def _prompt_tokens(self, request: GenerateRequest, text: str) -> tuple[int, ...]:
+    def _prompt_tokens(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
         if isinstance(request.prompt, tuple):
             self._check_length(request, f"{len(request.prompt)}", len(request.prompt))
         if request.suffix is not None:
-            self._check_text(request, text + request.suffix)
+            self._check_text(request, rendered.text + request.suffix)
             return self._between(request.prompt or "", request.suffix)
         if isinstance(request.prompt, tuple):
             return self._given(request.prompt)
-        self._check_text(request, text)
-        return self._tokens(text)
+        self._check_text(request, rendered.text)
+        return self._tokens(rendered)
 
     def _given(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         for place, token in enumerate(tokens):
@@ -244,10 +246,19 @@ class Preparer:
         first = self._vocab.tokenize("", add_special=True, parse_special=False)
         return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)
 
-    def _tokens(self, text: str) -> tuple[int, ...]:
+    def _tokens(self, rendered: RenderedText) -> tuple[int, ...]:
+        """Control tokens are those that the template wrote, or a raw `prompt` has.
+
+        Between two pieces stands what a client wrote like a control token.
+        """
+        first, *others = rendered.pieces
         # Many templates write the beginning-of-sequence token themselves; twice confuses models.
-        begins = bool(self._vocab.bos_text) and text.startswith(self._vocab.bos_text)
-        return self._vocab.tokenize(text, add_special=not begins, parse_special=True)
+        begins = bool(self._vocab.bos_text) and first.startswith(self._vocab.bos_text)
+        tokens = self._vocab.tokenize(first, add_special=not begins, parse_special=True)
+        rest = (
+            self._vocab.tokenize(each, add_special=False, parse_special=True) for each in others
+        )
+        return (*tokens, *chain.from_iterable(rest))
 
     def _shift(self, request: GenerateRequest, prompt: tuple[int, ...]) -> ContextShift | None:
         if request.n_discard is None:
@@ -261,7 +272,7 @@ class Preparer:
         if not system:
             return 0
         try:
-            text = self._templates.render(
+            rendered = self._templates.render(
                 request,
                 messages=system,
                 tools=_tools(request),
@@ -270,7 +281,7 @@ class Preparer:
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0
-        pairs = zip(self._tokens(text), prompt, strict=False)
+        pairs = zip(self._tokens(rendered), prompt, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 

@@ -50,6 +50,7 @@ class ByteVocab:
     end_tokens = frozenset({EOS})
     bos_text = "<s>"
     eos_text = "</s>"
+    control_texts = ("<s>", "</s>")
 
     fill_in: FillIn | None = None
 

@@ -12,6 +12,7 @@ from ....shared.errors import InvalidRequest
 from ....shared.inference import ChatMessage
 from .message_form import PlainMessage, form_wanted, ignores_tools
 from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
+from .user_text import ControlTexts, MixedUpError, RenderedText, Variables
 
 _MISTAKES = (
     jinja2.TemplateError,
@@ -26,6 +27,8 @@ _MISTAKES = (
 """What a template's own mistakes raise; anything else is a mistake of ours."""
 
 _GREETING = (ChatMessage(role="user", content="Hi."),)
+
+_NO_CONTROL = ControlTexts(())
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 """Stands where an answer goes on; the same as Hugging Face's, which some templates look for."""
@@ -80,21 +83,34 @@ class ChatTemplate:
         options: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
         goes_on: bool = False,
-    ) -> str:
-        """The conversation as text. Raises `InvalidRequest`.
+        control: ControlTexts = _NO_CONTROL,
+    ) -> RenderedText:
+        """The conversation as text, cut where a client wrote what `control` has.
 
         `options` are more variables for the template. If the answer `goes_on`, the text ends where
-        the last message does.
+        the last message does. Raises `InvalidRequest`.
         """
         options = options or {}
         is_on = options.get("enable_thinking") if thinking is None else thinking
         if isinstance(is_on, bool):
             options = {**_switches(is_on), **options}
-        plain = self._form.plain([self._known(message) for message in messages])
-        try:
+        known = [self._known(message) for message in messages]
+
+        def variables() -> Variables:
+            given = None if tools is None else deepcopy(list(tools))
+            return Variables(self._form.plain(known), given, deepcopy(dict(options)))
+
+        def text_of(given: Variables) -> str:
             if goes_on:
-                return self._up_to_end(plain, tools, options)
-            return self._rendered(plain, tools, options, add_generation_prompt)
+                return self._up_to_end(given)
+            return self._rendered(given, add_generation_prompt)
+
+        try:
+            return control.tell_apart(variables, text_of)
+        except MixedUpError as error:
+            raise InvalidRequest(
+                f"{self.origin} cannot show the messages: {error}", field="messages"
+            ) from error
         except _MISTAKES as error:
             raise InvalidRequest(self._sentence(error), field="messages") from error
 
@@ -104,41 +120,30 @@ class ChatTemplate:
             return replace(message, role="system")
         return message
 
-    def _rendered(
-        self,
-        messages: list[PlainMessage],
-        tools: Sequence[dict[str, Any]] | None,
-        options: Mapping[str, Any] | None = None,
-        add_generation_prompt: bool = True,
-    ) -> str:
+    def _rendered(self, given: Variables, add_generation_prompt: bool = True) -> str:
         variables: dict[str, Any] = {
             **self._constants,
-            **deepcopy(dict(options or {})),
-            **({"tools": deepcopy(list(tools))} if tools is not None else self._no_tools),
-            "messages": messages,
+            **given.options,
+            **({"tools": given.tools} if given.tools is not None else self._no_tools),
+            "messages": given.messages,
             "add_generation_prompt": add_generation_prompt,
         }
         return rendered(self._template, variables, self._timer)
 
     def _attempt(self, messages: list[PlainMessage], tools: list[dict[str, Any]] | None) -> str:
         try:
-            return self._rendered(messages, tools)
+            return self._rendered(Variables(messages, deepcopy(tools), {}))
         except _MISTAKES:
             return ""
 
-    def _up_to_end(
-        self,
-        messages: list[PlainMessage],
-        tools: Sequence[dict[str, Any]] | None,
-        options: Mapping[str, Any] | None,
-    ) -> str:
-        last = messages[-1]
+    def _up_to_end(self, given: Variables) -> str:
+        last = given.messages[-1]
         content = last["content"] or ""
         if isinstance(content, str):
             last["content"] = content + _TAG
         else:
             content[-1]["text"] += _TAG
-        text = self._rendered(messages, tools, options, add_generation_prompt=False)
+        text = self._rendered(given, add_generation_prompt=False)
         before, tag, after = text.rpartition(_TAG.strip())
         if not tag:
             raise Refusal("it does not show the last message, which was to be continued")

@@ -10,6 +10,7 @@ from ....shared.inference import ChatMessage, GenerateRequest, Notice
 from ...engine.loaded_model import LoadedModel
 from .chat_template import ChatTemplate, TemplateError
 from .sandbox import Clock
+from .user_text import ControlTexts, RenderedText
 
 _FLAG = "--chat-template"
 _MAX_BYTES = 4 * 1024 * 1024
@@ -49,6 +50,7 @@ class ChatTemplates:
         """Raises `TemplateError` if the template that is `given` does not compile."""
         self._model = model
         self._clock = clock
+        self._control = ControlTexts(model.vocab.control_texts)
         self._general: ChatTemplate | None = None
         self._for_tools: ChatTemplate | None = None
         self.issue: str | None = None
@@ -75,7 +77,7 @@ class ChatTemplates:
         tools: tuple[dict[str, Any], ...] | None,
         add_generation_prompt: bool,
         goes_on: bool,
-    ) -> str:
+    ) -> RenderedText:
         """`messages` as text, in the way that `request` asks for. Raises `RequestError`."""
         template = self._for_tools if tools else self._general
         if template is None:
@@ -88,6 +90,7 @@ class ChatTemplates:
             options=request.chat_template_kwargs,
             add_generation_prompt=add_generation_prompt,
             goes_on=goes_on,
+            control=self._control,
         )
 
     @property

@@ -34,6 +34,7 @@ class LlamaVocab:
         self.bos_text = self._text_of(llama_cpp.llama_vocab_bos(handle))
         self.eos_text = self._text_of(llama_cpp.llama_vocab_eos(handle))
         self.fill_in = self._fill_in()
+        self.control_texts = self._control_texts()
         self._pieces: list[bytes | None] = [None] * self.size
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
@@ -106,6 +107,16 @@ class LlamaVocab:
         if token == llama_cpp.LLAMA_TOKEN_NULL:
             return ""
         return self.name(token).decode("utf-8", "replace")
+
+    def _control_texts(self) -> tuple[str, ...]:
+        """Tokens that the model's author defined as text (`<think>` of some) are not among them."""
+        wanted = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        found = (
+            token
+            for token in range(self.size)
+            if llama_cpp.llama_vocab_get_attr(self.handle, token) & wanted
+        )
+        return tuple(filter(None, map(self._text_of, found)))
 
     def _fill_in(self) -> FillIn | None:
         before, after, between = (

@@ -49,6 +49,7 @@ class FakeVocab:
     end_tokens = frozenset({END_TOKEN})
     bos_text = ""
     eos_text = "<end>"
+    control_texts: tuple[str, ...] = ()
     fill_in = None
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ def render(
     tools: list[dict[str, Any]] | None = None,
     thinking: bool | None = None,
 ) -> str:
-    return make(source).render(messages or (USER,), tools=tools, thinking=thinking)
+    return make(source).render(messages or (USER,), tools=tools, thinking=thinking).text
 
 
 class TestWhatRealTemplatesUse:
@@ -170,7 +170,7 @@ class TestOptions:
             thinking=True,
             options={"effort": "high", "thinking": "a lot", "documents": [{"text": "x"}]},
         )
-        assert text == "high a lot x"
+        assert text.text == "high a lot x"
 
     def test_what_a_template_does_to_its_variables_stays_with_it(self) -> None:
         source = "{{ messages.append(1) }}{{ seen.append(1) }}{{ tools[0].a.pop() }}"
@@ -191,7 +191,7 @@ class TestGoingOn:
     def test_the_prompt_ends_where_the_last_message_does(self, change: str, end: str) -> None:
         compiled = make(self.SOURCE.replace("CHANGE", change))
         text = compiled.render(self.MESSAGES, tools=None, thinking=None, goes_on=True)
-        assert text == f"[user]{USER.content}[end][assistant]{end}"
+        assert text.text == f"[user]{USER.content}[end][assistant]{end}"
 
     def test_a_template_that_does_not_show_the_last_message_is_refused(self) -> None:
         with pytest.raises(InvalidRequest, match="does not show the last message"):

@@ -44,7 +44,7 @@ def render(
         tools=tools,
         add_generation_prompt=add_generation_prompt,
         goes_on=fields.get("continue_final_message", False),
-    )
+    ).text
 
 
 class TestWhichOne:

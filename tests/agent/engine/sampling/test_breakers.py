@@ -7,6 +7,7 @@ class WordVocab:
 
     end_tokens: frozenset[int] = frozenset()
     bos_text = eos_text = ""
+    control_texts: tuple[str, ...] = ()
     fill_in: FillIn | None = None
 
     def __init__(self, *words: bytes) -> None:

@@ -1,0 +1,258 @@
+"""Tells what a client wrote from what a template wrote, so that nobody can forge control tokens.
+
+A tokenizer makes `<|im_start|>` one control token wherever it stands. That must happen where the
+template wrote it, and not where a message, a tool or a variable holds the same characters.
+
+So a conversation in whose strings a control token begins is rendered twice. The second time the
+first character of each such place is a *mark*: a character of a private use area that occurs
+nowhere else. Marks go through whatever a template does with text: it is as long as before, and
+trimmed, split, joined, cut and written as JSON in the same way. With the marks undone both texts
+have to be equal, character by character; then the marks show the places in the text. There the text
+is *cut* after the first character, and the tokenizer is given the pieces. A text without such
+places is rendered and tokenised as a whole.
+
+A template may look for control tokens in messages: some search an assistant's message for the end
+of its reasoning. The two texts differ then. What a template looks for in an assistant's message is
+its notation for such messages and keeps its meaning; in any other place the request is refused.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+_MARKS = range(0xE000, 0xF8FF)
+_LEAST_BEGUN = 3
+"""Characters of a control token that are marked even where the rest does not follow: a template
+that takes something out of a text may bring the two ends together."""
+
+MOST_SEARCHED = 4
+"""Control tokens that a template is asked about, each with one more render."""
+
+_OWN = ("content", "reasoning_content", "thinking")
+"""Members of an assistant's message that a model wrote."""
+
+
+class MixedUpError(Exception):
+    """The template looks for a control token where a client wrote one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """`cuts` are positions of which a tokenizer must not see both sides at once."""
+
+    text: str
+    cuts: tuple[int, ...] = ()
+
+    @property
+    def pieces(self) -> Iterator[str]:
+        """The text, cut."""
+        return (self.text[a:b] for a, b in pairwise((0, *self.cuts, len(self.text))))
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What a client says to a template: plain values."""
+
+    messages: list[dict[str, Any]]
+    tools: list[Any] | None
+    options: Mapping[str, Any]
+
+
+Render = Callable[[Variables], str]
+"""Renders variables, and may change them."""
+
+
+class ControlTexts:
+    """The texts that a tokenizer takes for control tokens."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._whole = _beginning({text for text in texts if text})
+        self._begun = _beginning({text[:_LEAST_BEGUN] for text in texts if text})
+
+    def tell_apart(self, variables: Callable[[], Variables], render: Render) -> RenderedText:
+        """What `render` makes of `variables`, which gives them anew for each render.
+
+        Raises `MixedUpError`, and what `render` raises.
+        """
+        text = render(variables())
+        if not any(map(self._begun.search, _strings(variables()))):
+            return RenderedText(text)
+        found = self._attempts(text, variables, render, ()) or self._attempts(
+            text, variables, render, self._searched(text, variables, render)
+        )
+        if found is None:
+            written = next(filter(None, map(self._whole.search, _strings(variables()))), None)
+            named = repr(_whole_of(written)) if written else "what is written there"
+            raise MixedUpError(f"it takes {named} for its own markup; leave that out")
+        return found
+
+    def _attempts(
+        self,
+        text: str,
+        variables: Callable[[], Variables],
+        render: Render,
+        kept: tuple[str, ...],
+    ) -> RenderedText | None:
+        markings = (_Marking(each, text, kept=kept) for each in (self._begun, self._whole))
+        return next(
+            filter(None, (self._marked(each, variables, render) for each in markings)), None
+        )
+
+    def _marked(
+        self, marking: "_Marking", variables: Callable[[], Variables], render: Render
+    ) -> RenderedText | None:
+        """`None` if marks change what the template writes."""
+        marked = marking.variables(variables())
+        places = marking.places(render(marked))
+        if places is None:
+            return None
+        found = (place for place in places if self._whole.match(marking.text, place))
+        return RenderedText(marking.text, tuple(place + 1 for place in found))
+
+    def _searched(
+        self, text: str, variables: Callable[[], Variables], render: Render
+    ) -> tuple[str, ...]:
+        """The control tokens that the template looks for in assistants' messages."""
+        found: dict[str, None] = {}
+        for own in _own_strings(variables().messages):
+            found |= dict.fromkeys(_whole_of(match) for match in self._whole.finditer(own))
+            if len(found) > MOST_SEARCHED:
+                break
+        return tuple(
+            each
+            for each in [*found][:MOST_SEARCHED]
+            if not self._marked(
+                _Marking(_beginning({each}), text, only_own=True), variables, render
+            )
+        )
+
+
+class _Marking:
+    """Marks where `pattern` begins, for a template that writes `text` without marks.
+
+    What an assistant's message has of `kept` is not marked; with `only_own` nothing else is.
+    """
+
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        text: str,
+        *,
+        kept: tuple[str, ...] = (),
+        only_own: bool = False,
+    ) -> None:
+        self._pattern = pattern
+        self.text = text
+        self._kept = kept
+        self._only_own = only_own
+        used = set(text)
+        self._free = (
+            mark for mark in map(chr, _MARKS) if mark not in used and _escaped(mark) not in text
+        )
+        self._marks: dict[str, str] = {}
+
+    def variables(self, given: Variables) -> Variables:
+        """`given`, with marks."""
+        messages = [self._message(message) for message in given.messages]
+        if self._only_own:
+            return Variables(messages, given.tools, given.options)
+        return Variables(messages, self._value(given.tools), self._value(given.options))
+
+    def places(self, marked: str) -> list[int] | None:
+        """Where marks are in the text; `None` if it is not the same with marks undone."""
+        firsts: dict[str, str] = {}
+        for first, mark in self._marks.items():
+            firsts |= {mark: first, _escaped(mark): first}
+        places, parts, length, start = [], [], 0, 0
+        for found in re.finditer(_any_of(firsts), marked):
+            parts += [marked[start : found.start()], firsts[found[0]]]
+            length += found.start() - start
+            places.append(length)
+            length += 1
+            start = found.end()
+        parts.append(marked[start:])
+        return places if "".join(parts) == self.text else None
+
+    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
+        def is_own(key: str) -> bool:
+            return message.get("role") == "assistant" and key in _OWN
+
+        return {
+            key: self._value(value, self._kept if is_own(key) else ())
+            if is_own(key) or not self._only_own
+            else value
+            for key, value in message.items()
+        }
+
+    def _value(self, value: Any, kept: tuple[str, ...] = ()) -> Any:
+        match value:
+            case str():
+                return self._string(value, kept)
+            case list() | tuple():
+                return [self._value(each, kept) for each in value]
+            case dict():
+                return {
+                    self._string(key, ()): self._value(each, kept) for key, each in value.items()
+                }
+            case _:
+                return value
+
+    def _string(self, text: str, kept: tuple[str, ...]) -> str:
+        def mark(found: re.Match[str]) -> str:
+            first = text[found.start()]
+            if kept and text.startswith(kept, found.start()):
+                return first
+            if first not in self._marks:
+                self._marks[first] = next(self._free)
+            return self._marks[first]
+
+        return self._pattern.sub(mark, text)
+
+
+def _beginning(texts: Iterable[str]) -> re.Pattern[str]:
+    """Matches the one character with which one of `texts` begins; its last group is the rest."""
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[0], []).append(text[1:])
+    # An alternative for each first character: these are what the long text is searched for.
+    found = (f"{re.escape(first)}(?=({_any_of(each)}))" for first, each in rests.items())
+    return re.compile("|".join(found) or "(?!)")
+
+
+def _whole_of(found: re.Match[str]) -> str:
+    return f"{found[0]}{found[found.lastindex or 0]}"
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
+
+
+def _escaped(mark: str) -> str:
+    """As JSON in ASCII has it, and Python's notation of a string."""
+    return f"\\u{ord(mark):04x}"
+
+
+def _strings(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Variables():
+            for part in (value.messages, value.tools, value.options):
+                yield from _strings(part)
+        case list() | tuple():
+            for each in value:
+                yield from _strings(each)
+        case Mapping():
+            for key, each in value.items():
+                yield key
+                yield from _strings(each)
+        case _:
+            return
+
+
+def _own_strings(messages: list[dict[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        if message.get("role") == "assistant":
+            yield from _strings([message.get(key) for key in _OWN])
