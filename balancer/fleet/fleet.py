@@ -52,6 +52,7 @@ from ...shared.messages import (
     Task,
     Welcome,
 )
+from .caller import ANONYMOUS, Caller
 from .change_log import ChangeLog
 from .decisions import Decision, Disconnect, LinkId, Send
 from .limits import Limits
@@ -118,23 +119,28 @@ class Fleet:
             return _going_down()
         return self._models.refusal(query_request.task, query_request.model)
 
-    def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
-        """A client asks. Accepted, unless there is a `Refuse` among the decisions."""
+    def request_arrived(
+        self, id: RequestId, request: GenerateRequest, now: float, *, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        """A client sent a request. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
         self._changes.advance()
         error = self.refusal(request)
         if error is None:
-            return [*decisions, *self._requests.open(id, request, now)]
-        return [*decisions, *refuse(RequestLifecycle(id, request, self.limits, now), error, now)]
+            return [*decisions, *self._requests.admit(id, request, caller, now)]
+        lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
+        return [*decisions, *refuse(lifecycle, error, now)]
 
-    def ask(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
-        """A client asks something that takes no slot. Accepted as in `open`."""
+    def query_arrived(
+        self, id: RequestId, query_request: QueryRequest, now: float, *, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        """A client sent a query, which takes no slot. Accepted as in `request_arrived`."""
         decisions = self._due(now)
         self._changes.advance()
         error = self._refusal_of(query_request)
         if error is None:
-            return [*decisions, *self._dispatcher.open(id, query_request, now)]
-        lifecycle = QueryLifecycle(id, query_request, self.limits, now)
+            return [*decisions, *self._dispatcher.admit(id, query_request, caller, now)]
+        lifecycle = QueryLifecycle(id, query_request, self.limits, now, caller=caller)
         return [*decisions, *self._dispatcher.refuse(lifecycle, error, now)]
 
     def close(self, id: RequestId, now: float) -> list[Decision]:

@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId, Timings, TokenKind, Usage
+from .caller import ANONYMOUS, Caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Ending:
     error: RequestError | None = None
     kind: Literal["generate", "text", "embed", "rank"] = "generate"
     num_inputs: int = 1
+    caller: Caller = ANONYMOUS
 
 
 class Recorder(Protocol):

@@ -27,6 +27,7 @@ from ....shared.queries import (
     Tokenize,
     Tokenized,
 )
+from ..caller import ANONYMOUS, Caller
 from ..decisions import Finish, Settle
 from ..limits import Limits
 from ..recorder import Ending
@@ -58,6 +59,7 @@ class QueryLifecycle:
         "_waited",
         "accepted_at",
         "agent",
+        "caller",
         "expires_at",
         "id",
         "num_agents_lost",
@@ -66,9 +68,16 @@ class QueryLifecycle:
     )
 
     def __init__(
-        self, id: RequestId, query_request: QueryRequest, limits: Limits, now: float
+        self,
+        id: RequestId,
+        query_request: QueryRequest,
+        limits: Limits,
+        now: float,
+        *,
+        caller: Caller = ANONYMOUS,
     ) -> None:
         self.id = id
+        self.caller = caller
         self.query_request = query_request
         self.accepted_at = now
         self.expires_at = now + limits.request_timeout
@@ -122,6 +131,7 @@ class QueryLifecycle:
                 code=code,
                 request_id=self.id,
                 agent=self.agent,
+                caller=self.caller,
                 usage=Usage(prompt_tokens=sum(map(_num_tokens, self.results.values()))),
                 timings=Timings(
                     queue_ms=self.waited(now) * 1000,

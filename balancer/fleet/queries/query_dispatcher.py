@@ -22,6 +22,7 @@ from ....shared.errors import (
 from ....shared.inference import RequestId
 from ....shared.messages import Ask, Reply, Withdraw
 from ....shared.queries import Declined, Query, Result
+from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
@@ -93,16 +94,19 @@ class QueryDispatcher:
 
     # ---- as clients wish
 
-    def open(self, id: RequestId, query_request: QueryRequest, now: float) -> list[Decision]:
-        """Accept or refuse a newcomer."""
-        lifecycle = QueryLifecycle(id, query_request, self._limits, now)
+    def admit(
+        self, id: RequestId, query_request: QueryRequest, caller: Caller, now: float
+    ) -> list[Decision]:
+        """Accept a newcomer, or refuse it when the queue is full."""
+        lifecycle = QueryLifecycle(id, query_request, self._limits, now, caller=caller)
         if (error := self._refusal(query_request)) is not None:
             return self.refuse(lifecycle, error, now)
         self._queries[id] = lifecycle
         self._deadlines.arm(id)
         self._changes.request_changed(id)
         queue = self._queues[query_request.kind]
-        return self._hand_out(queue.opened(id, query_request.model, len(query_request.parts)), now)
+        hands = queue.enqueue(id, query_request.model, len(query_request.parts))
+        return self._hand_out(hands, now)
 
     def refuse(self, lifecycle: QueryLifecycle, error: RequestError, now: float) -> list[Decision]:
         """Turn away a newcomer that was never accepted."""

@@ -84,8 +84,8 @@ class QueryQueue:
 
     # ---- queries
 
-    def opened(self, id: RequestId, model: str | None, num_parts: int) -> list[Hand]:
-        """A query is here."""
+    def enqueue(self, id: RequestId, model: str | None, num_parts: int) -> list[Hand]:
+        """A query is accepted; its parts wait, or go to agents at once."""
         if id in self._queries:
             raise ValueError(f"query {id} is here already")
         query = self._queries[id] = _Query(model, deque(range(num_parts)))

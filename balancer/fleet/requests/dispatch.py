@@ -22,6 +22,7 @@ from ....shared.inference import RequestId
 from ..decisions import LinkId, Refuse
 from ..tally import Tally
 from .matching import Free, Waiting
+from .routing import RoutingRequest
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again."""
@@ -61,7 +62,7 @@ class _Agent:
 
 @dataclass(slots=True)
 class _Request:
-    model: str | None
+    routing: RoutingRequest
     arrival: int
     link: LinkId | None = None
 
@@ -118,14 +119,14 @@ class Dispatch:
 
     # ---- requests
 
-    def arrived(self, id: RequestId, model: str | None) -> list[Assign] | Refuse:
+    def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
-        if self._free.first(model) is None and self.num_waiting >= self._max_buffered:
+        if self._free.first(routing.model) is None and self.num_waiting >= self._max_buffered:
             return Refuse(id, self._queue_full())
         self._num_arrived += 1
-        self._requests[id] = _Request(model, self._num_arrived)
+        self._requests[id] = _Request(routing, self._num_arrived)
         return self._place([id])
 
     def ended(self, id: RequestId) -> list[Assign]:
@@ -196,10 +197,10 @@ class Dispatch:
         assigned = []
         for id in ids:
             request = self._requests[id]
-            link = self._free.first(request.model)
+            link = self._free.first(request.routing.model)
             if link is None:
                 request.link = None
-                self._waiting.put(id, request.model, request.arrival)
+                self._waiting.put(id, request.routing.model, request.arrival)
             else:
                 assigned.append(self._assign(id, self._agents[link]))
         return assigned

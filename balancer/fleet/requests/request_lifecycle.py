@@ -35,6 +35,7 @@ from ....shared.inference import (
     Usage,
 )
 from ....shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
+from ..caller import ANONYMOUS, Caller
 from ..decisions import BetweenTokens, Decision, Deliver, Finish, FirstToken, LinkId
 from ..limits import Limits
 from ..recorder import Ending
@@ -63,6 +64,7 @@ class RequestLifecycle:
         "_waited",
         "accepted_at",
         "agent",
+        "caller",
         "expires_at",
         "id",
         "is_cancelling",
@@ -73,8 +75,17 @@ class RequestLifecycle:
         "request",
     )
 
-    def __init__(self, id: RequestId, request: GenerateRequest, limits: Limits, now: float) -> None:
+    def __init__(
+        self,
+        id: RequestId,
+        request: GenerateRequest,
+        limits: Limits,
+        now: float,
+        *,
+        caller: Caller = ANONYMOUS,
+    ) -> None:
         self.id = id
+        self.caller = caller
         self.request = request
         self.accepted_at = now
         self.expires_at = now + limits.request_timeout
@@ -254,6 +265,7 @@ class RequestLifecycle:
                 code=code,
                 request_id=self.id,
                 agent=self.agent,
+                caller=self.caller,
                 usage=Usage(completion_tokens=self.num_tokens),
                 timings=self._timings(now, _NO_RATES),
             )

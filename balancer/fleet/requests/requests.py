@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import Cancel, Ended, Start
+from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse
@@ -17,6 +18,7 @@ from ..registry import Agent, Registry
 from ..view import RequestView
 from .dispatch import Assign, Dispatch
 from .request_lifecycle import RequestLifecycle, Told
+from .routing import routing_of
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
@@ -57,10 +59,12 @@ class Requests:
 
     # ---- as clients wish
 
-    def open(self, id: RequestId, request: GenerateRequest, now: float) -> list[Decision]:
-        """Accept or refuse a newcomer."""
-        lifecycle = RequestLifecycle(id, request, self._limits, now)
-        assigned = self.dispatch.arrived(id, request.model)
+    def admit(
+        self, id: RequestId, request: GenerateRequest, caller: Caller, now: float
+    ) -> list[Decision]:
+        """Accept a newcomer, or refuse it when the queue is full."""
+        lifecycle = RequestLifecycle(id, request, self._limits, now, caller=caller)
+        assigned = self.dispatch.enqueue(id, routing_of(request, caller))
         if isinstance(assigned, Refuse):
             return refuse(lifecycle, assigned.error, now)
         self._lifecycles[id] = lifecycle

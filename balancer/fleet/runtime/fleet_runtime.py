@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
+from ..caller import ANONYMOUS, Caller
 from ..decisions import (
     BetweenTokens,
     Decision,
@@ -95,7 +96,13 @@ class FleetRuntime:
 
     # ---- clients
 
-    def open(self, request: GenerateRequest, id: RequestId | None = None) -> Stream:
+    def open(
+        self,
+        request: GenerateRequest,
+        id: RequestId | None = None,
+        *,
+        caller: Caller = ANONYMOUS,
+    ) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
 
         Agents must be able to read it, which the APIs see to (`api/common/readable`). An `id` is
@@ -103,14 +110,19 @@ class FleetRuntime:
         """
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
-        self._accept(stream.id, self._fleet.open(stream.id, request, self._clock()))
+        self._accept(
+            stream.id, self._fleet.request_arrived(stream.id, request, self._clock(), caller=caller)
+        )
         return stream
 
-    def ask(self, query_request: QueryRequest) -> QueryHandle:
-        """Accept `question`. Raises as `open` does, and for what no agent here can answer."""
+    def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:
+        """Accept `query_request`. Raises as `open` does, and for what no agent here can answer."""
         handle = QueryHandle(new_request_id(), self._close)
         self._inquiries[handle.id] = handle
-        self._accept(handle.id, self._fleet.ask(handle.id, query_request, self._clock()))
+        self._accept(
+            handle.id,
+            self._fleet.query_arrived(handle.id, query_request, self._clock(), caller=caller),
+        )
         return handle
 
     def _accept(self, id: RequestId, decisions: list[Decision]) -> None:
@@ -292,6 +304,7 @@ def _log(ending: Ending) -> None:
     values = context(
         id=ending.request_id,
         agent=ending.agent,
+        caller=ending.caller.name,
         code=ending.code,
         prompt_tokens=ending.usage.prompt_tokens,
         completion_tokens=ending.usage.completion_tokens,

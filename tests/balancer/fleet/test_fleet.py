@@ -97,7 +97,7 @@ class Scene:
     def open(self, *ids: str, model: str | None = None) -> list[Decision]:
         decisions: list[Decision] = []
         for id in ids:
-            decisions += self.fleet.open(RequestId(id), request(model), self.now)
+            decisions += self.fleet.request_arrived(RequestId(id), request(model), self.now)
         return self._checked(decisions)
 
     def close(self, id: str) -> list[Decision]:
@@ -263,7 +263,7 @@ def test_what_fits_into_no_context_is_refused_before_it_waits() -> None:
     scene = with_agent(slots=1)
     scene.open("running")
     prompt = GenerateRequest(prompt=(1,) * 3_000_000)
-    decisions = scene.fleet.open(RequestId("r"), prompt, scene.now)
+    decisions = scene.fleet.request_arrived(RequestId("r"), prompt, scene.now)
     assert isinstance(decisions[0], Refuse)
     assert isinstance(decisions[0].error, PromptTooLong)
     assert "3000000 tokens long; at most 2047 fit" in decisions[0].error.message

@@ -286,7 +286,7 @@ class FleetMachine(RuleBasedStateMachine):
         id = RequestId(f"r{len(self.clients)}")
         self.clients[id] = Client(model, self.now)
         depth = self.fleet.totals().queue_depth
-        self.follow(self.fleet.open(id, request(model), self.now))
+        self.follow(self.fleet.request_arrived(id, request(model), self.now))
         self.judge_refusal(id)
         now_depth = self.fleet.totals().queue_depth
         assert now_depth <= max(depth, self.limits.max_buffered_requests)
@@ -298,7 +298,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.clients[id] = Client(model, self.now, todo)
         parts = tuple(Embed(inputs=("x",)) for _ in range(num_parts))
         query = QueryRequest(kind="embed", parts=parts, model=model)
-        self.follow(self.fleet.ask(id, query, self.now))
+        self.follow(self.fleet.query_arrived(id, query, self.now))
         self.judge_refusal(id)
 
     @precondition(lambda self: self.live())

@@ -52,7 +52,7 @@ class Scene:
         return self._checked(self.fleet.agent_joined(link, greeting, self.now))
 
     def ask(self, id: RequestId, query_request: QueryRequest) -> list[Decision]:
-        return self._checked(self.fleet.ask(id, query_request, self.now))
+        return self._checked(self.fleet.query_arrived(id, query_request, self.now))
 
     def reply(self, link: LinkId, name: str, result: Result) -> list[Decision]:
         message = Reply(id=RequestId(name), result=result)
@@ -113,7 +113,7 @@ def test_parts_go_to_the_agents_and_their_results_back_in_order(scene: Scene) ->
 
 def test_no_slot_is_taken_or_waited_for(scene: Scene) -> None:
     scene.join(A, slots=1)
-    scene.fleet.open(R, request(), 0.0)
+    scene.fleet.request_arrived(R, request(), 0.0)
     assert asks(scene.ask(Q, embed("a"))) == [(A, "q.0")]
     totals = scene.fleet.totals()
     assert (totals.slots_busy, totals.queue_depth, totals.parts_asked) == (1, 0, 1)
@@ -243,7 +243,7 @@ def test_what_a_model_cannot_do_is_refused(scene: Scene) -> None:
     scene.join(A)
     scene.join(B, BERT, slots=0)
     assert scene.fleet.totals().slots_total == 2
-    decisions = scene.fleet.open(R, request("bert"), 0.0)
+    decisions = scene.fleet.request_arrived(R, request("bert"), 0.0)
     assert refusal(decisions).message == "the model `bert` cannot generate text"
     rank = QueryRequest(kind="rank", parts=(Tokenize(text="a"),), model="llama")
     assert refusal(scene.ask(Q, rank)).message == "the model `llama` cannot rank documents"

@@ -116,7 +116,7 @@ class DeskMachine(RuleBasedStateMachine):
         self.clients[id] = Client(model, {f"{id}.{n}" for n in range(num_parts)})
         parts = tuple(Embed(inputs=("x",)) for _ in range(num_parts))
         query_request = QueryRequest(kind="embed", parts=parts, model=model)
-        self.follow(self.fleet.ask(id, query_request, self.now))
+        self.follow(self.fleet.query_arrived(id, query_request, self.now))
         assert self.drain_deadline is None or not self.clients[id].is_live
 
     @precondition(lambda self: self.live())

@@ -19,7 +19,7 @@ def hand(query: RequestId, number: int, link: LinkId) -> Hand:
 
 def test_parts_are_spread_over_the_agents() -> None:
     dispatcher = queue(A, B)
-    assert dispatcher.opened(Q, None, 5) == [
+    assert dispatcher.enqueue(Q, None, 5) == [
         hand(Q, 0, A),
         hand(Q, 1, B),
         hand(Q, 2, A),
@@ -32,8 +32,8 @@ def test_parts_are_spread_over_the_agents() -> None:
 
 def test_queries_take_turns() -> None:
     dispatcher = queue(A, per_agent=1)
-    dispatcher.opened(Q, None, 4)
-    dispatcher.opened(R, "llama", 2)
+    dispatcher.enqueue(Q, None, 4)
+    dispatcher.enqueue(R, "llama", 2)
     order = []
     part = Part(Q, 0)
     while hands := dispatcher.done(part):
@@ -45,7 +45,7 @@ def test_queries_take_turns() -> None:
 
 def test_only_agents_with_the_model_get_parts() -> None:
     dispatcher = queue(A)
-    assert dispatcher.opened(Q, "bert", 1) == []
+    assert dispatcher.enqueue(Q, "bert", 1) == []
     assert (
         not dispatcher.has_room("bert")
         and dispatcher.has_room("llama")
@@ -56,7 +56,7 @@ def test_only_agents_with_the_model_get_parts() -> None:
 
 def test_what_a_lost_agent_had_goes_elsewhere() -> None:
     dispatcher = queue(A, B)
-    dispatcher.opened(Q, None, 6)
+    dispatcher.enqueue(Q, None, 6)
     lost, hands = dispatcher.agent_left(A)
     assert lost == [Part(Q, 0), Part(Q, 2)]
     assert hands == []
@@ -67,7 +67,7 @@ def test_what_a_lost_agent_had_goes_elsewhere() -> None:
 
 def test_an_agent_that_would_not_answer_gets_nothing_before_it_changes() -> None:
     dispatcher = queue(A)
-    dispatcher.opened(Q, None, 1)
+    dispatcher.enqueue(Q, None, 1)
     assert dispatcher.came_back(Part(Q, 0)) == []
     assert not dispatcher.is_ready
     assert dispatcher.agent_changed(A, "llama") == [hand(Q, 0, A)]
@@ -75,8 +75,8 @@ def test_an_agent_that_would_not_answer_gets_nothing_before_it_changes() -> None
 
 def test_closing_gives_back_what_agents_still_had() -> None:
     dispatcher = queue(A)
-    dispatcher.opened(Q, None, 3)
-    dispatcher.opened(R, None, 1)
+    dispatcher.enqueue(Q, None, 3)
+    dispatcher.enqueue(R, None, 1)
     withdrawn, hands = dispatcher.closed([Q])
     assert withdrawn == [hand(Q, 0, A), hand(Q, 1, A)]
     assert hands == [hand(R, 0, A)]

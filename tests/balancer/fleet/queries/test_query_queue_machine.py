@@ -37,7 +37,7 @@ class Machine(RuleBasedStateMachine):
         id = RequestId(f"q{self.count}")
         self.queries[id] = model
         self.pending |= {Part(id, number) for number in range(num_parts)}
-        self.take(self.queue.opened(id, model, num_parts))
+        self.take(self.queue.enqueue(id, model, num_parts))
 
     @rule(data=st.data())
     def answers(self, data: st.DataObject) -> None:

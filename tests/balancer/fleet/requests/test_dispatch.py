@@ -4,6 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import RETRY_AFTER, Assign, Dispatch
+from arriero.balancer.fleet.requests.routing import RoutingRequest
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import RequestId
 
@@ -11,7 +12,7 @@ A, B, C = LinkId(1), LinkId(2), LinkId(3)
 
 
 def arrive(dispatch: Dispatch, id: str, model: str | None = None) -> list[Assign] | Refuse:
-    return dispatch.arrived(RequestId(id), model)
+    return dispatch.enqueue(RequestId(id), RoutingRequest(model=model))
 
 
 def join(
@@ -84,6 +85,15 @@ def test_what_comes_back_waits_even_where_newcomers_may_not() -> None:
     assert dispatch.came_back(RequestId("1")) == []
     assert dispatch.num_waiting == 1
     assert dispatch.agent_rested(A) == [assign("1", A)]
+
+
+def test_of_what_a_lost_agent_ran_the_oldest_goes_to_the_slot_that_is_left() -> None:
+    dispatch = Dispatch(10)
+    join(dispatch, A, slots=3)
+    for id in ("1", "2", "3"):
+        arrive(dispatch, id)
+    join(dispatch, B, slots=1)
+    assert dispatch.agent_left(A, ended=[]) == [assign("1", B)]
 
 
 def test_what_comes_back_goes_before_all_others_in_its_old_order() -> None:

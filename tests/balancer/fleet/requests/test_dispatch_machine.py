@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import Assign, Dispatch
+from arriero.balancer.fleet.requests.routing import RoutingRequest
 from arriero.shared.inference import RequestId
 
 
@@ -72,7 +73,7 @@ class DispatchMachine(RuleBasedStateMachine):
             for link, agent in self.agents.items()
             if agent.has_slot_for(model)
         }
-        answer = self.dispatch.arrived(id, model)
+        answer = self.dispatch.enqueue(id, RoutingRequest(model=model))
         if isinstance(answer, Refuse):
             assert answer.error.code == "queue_full"
             assert not loads and len(self.waiting) >= self.max_buffered

@@ -1,5 +1,6 @@
 """What the end of one request means for the others."""
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
@@ -27,8 +28,8 @@ def start(id: str) -> Start:
 
 def test_the_next_starts_right_after_the_end_is_told() -> None:
     requests, _ = requests_with_agent()
-    assert sent(requests.open(RequestId("1"), request(), 0.0)) == [start("1")]
-    assert requests.open(RequestId("2"), request(), 0.0) == []
+    assert sent(requests.admit(RequestId("1"), request(), ANONYMOUS, 0.0)) == [start("1")]
+    assert requests.admit(RequestId("2"), request(), ANONYMOUS, 0.0) == []
     first = requests.get(RequestId("1"))
     assert first is not None
     decisions = requests.fail(first, EngineFailed("broken"), 1.0)
@@ -40,7 +41,7 @@ def test_the_next_starts_right_after_the_end_is_told() -> None:
 def test_ending_all_starts_nobody() -> None:
     requests, _ = requests_with_agent()
     for id in ("1", "2", "3"):
-        requests.open(RequestId(id), request(), 0.0)
+        requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
     decisions = requests.end_all(ShuttingDown("closing time"), 1.0)
     assert sent(decisions) == [Cancel(id=RequestId("1"))]
     assert codes(decisions) == dict.fromkeys(("1", "2", "3"), "shutting_down")
@@ -55,7 +56,7 @@ def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -
     requests = Requests(limits, registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
     for id in ("1", "2"):
-        requests.open(RequestId(id), request(), 0.0)
+        requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
     decisions = requests.due(5.0)
     assert codes(decisions) == {"1": "first_token_timeout", "2": "queue_timeout"}
     assert sent(decisions) == [Cancel(id=RequestId("1"))]
@@ -64,7 +65,7 @@ def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -
 def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
     requests, _ = requests_with_agent()
     for id in ("1", "2"):
-        requests.open(RequestId(id), request(), 0.0)
+        requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
     views = requests.views(1.0)
     assert [(view.id, view.state, view.agent) for view in views] == [
         ("1", "assigned", "a1"),

@@ -126,6 +126,7 @@ async def test_each_ended_request_is_one_line_with_its_figures(
     assert record.__dict__["context"] == {
         "id": stream.id,
         "agent": "host-a1",
+        "caller": "anonymous",
         "code": "stop",
         "prompt_tokens": 3,
         "completion_tokens": 2,

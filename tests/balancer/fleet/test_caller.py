@@ -1,0 +1,43 @@
+"""Who sent a request is known at its end."""
+
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.decisions import Decision, Finish, LinkId
+from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.shared.inference import RequestId
+from arriero.shared.queries import Tokenize
+from tests.balancer.fleet.builders import ended, hello, output, request
+
+A, Q, R = LinkId(1), RequestId("q"), RequestId("r")
+ALICE = Caller("alice")
+QUERY = QueryRequest(kind="text", parts=(Tokenize(text="x"),))
+
+
+def callers(decisions: list[Decision]) -> list[Caller]:
+    return [each.ending.caller for each in decisions if isinstance(each, Finish)]
+
+
+def test_of_a_request_that_ran() -> None:
+    fleet = Fleet(Limits())
+    fleet.agent_joined(A, hello(), 0.0)
+    fleet.request_arrived(R, request(), 0.0, caller=ALICE)
+    assert callers(fleet.agent_said(A, output(ended("r")), 1.0)) == [ALICE]
+
+
+def test_of_a_query_that_was_cancelled() -> None:
+    fleet = Fleet(Limits())
+    fleet.query_arrived(Q, QUERY, 0.0, caller=ALICE)
+    assert callers(fleet.cancel([Q], 1.0)) == [ALICE]
+
+
+def test_of_what_was_refused() -> None:
+    fleet = Fleet(Limits())
+    fleet.drain(0.0, 1.0)
+    assert callers(fleet.request_arrived(R, request(), 0.0, caller=ALICE)) == [ALICE]
+    assert callers(fleet.query_arrived(Q, QUERY, 0.0, caller=ALICE)) == [ALICE]
+
+
+def test_without_a_word_it_is_anonymous() -> None:
+    fleet = Fleet(Limits(max_buffered_requests=0))
+    assert callers(fleet.request_arrived(R, request(), 0.0)) == [ANONYMOUS]
