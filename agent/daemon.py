@@ -60,7 +60,7 @@ class EngineWorker(Protocol):
 
 
 class MakeWorker(Protocol):
-    """Makes a worker that was not started; `engine.worker.Worker` is one."""
+    """Makes a worker without starting it; see `engine.worker.Worker`."""
 
     def __call__(
         self,

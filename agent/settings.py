@@ -1,4 +1,4 @@
-"""What an agent can be told."""
+"""The settings of an agent."""
 
 import socket
 from pathlib import Path
@@ -16,7 +16,7 @@ MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
 MAX_DRAFT = 64
-"""Beyond this a step only gets longer."""
+"""Longer drafts make a step longer and bring no more tokens."""
 
 
 def _websocket_url(url: str) -> str:
@@ -82,11 +82,11 @@ class AgentSettings(DaemonSettings):
     )
     chat_family: Annotated[ChatFamily, Shown("FAMILY")] = Field(
         default="auto",
-        description="whose markers tell reasoning and tool calls from content: "
-        f"{', '.join(get_args(FamilyName))}, or auto for what the model's chat template shows",
+        description="model family whose markers separate reasoning and tool calls from content: "
+        f"{', '.join(get_args(FamilyName))}; auto recognises it by the model's chat template",
     )
     context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
-        default=4096, description="ceiling of each slot, prompt and answer together, in tokens"
+        default=4096, description="longest prompt and answer together in one slot, in tokens"
     )
     kv_cells: Annotated[
         int | None,
@@ -96,28 +96,29 @@ class AgentSettings(DaemonSettings):
     ] = Field(default=None, description="KV cache in tokens, shared by all slots")
     host_cache: Annotated[Size, Field(ge=0), Shown("SIZE", "1GiB")] = Field(
         default=2**30,
-        description="host memory for prompts and answers that the KV cache has no place for; "
-        "0 keeps none there",
+        description="host memory for prefixes that are evicted from the KV cache; 0 keeps none "
+        "there",
     )
     threads: Annotated[int, Field(ge=1, le=1024), Shown("N", "physical cores")] = Field(
         default_factory=default_threads, description="threads of the engine"
     )
     max_stall: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
-        default=0.5, description="longest pause of a running stream while prompts are read"
+        default=0.5, description="longest pause of a running stream while prompts are computed"
     )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
         description="folder for prompts that requests save (`cache_key`); agents may share it",
     )
     cache_limit: Annotated[Size, Field(gt=0), Shown("SIZE", "10GiB")] = Field(
-        default=10 * 2**30, description="most that the files in the cache folder may take"
+        default=10 * 2**30, description="maximum size of all files in the cache folder"
     )
     gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
-        default=-1, description="layers to offload, where the build can; -1 offloads all"
+        default=-1,
+        description="layers to offload to a GPU, if the build supports one; -1 offloads all",
     )
     speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
         default=0,
-        description="most tokens to guess ahead of a sequence in a step, from what it said before: "
-        "as many as pay, and without changing what it says; for each, every slot takes room for "
-        "two more rows of logits (4 bytes for each token of the vocabulary); 0 guesses none",
+        description="maximum draft tokens per sequence and step (n-gram speculative decoding); "
+        "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
+        "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off",
     )

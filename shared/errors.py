@@ -1,4 +1,4 @@
-"""What can happen to a request: one tree of errors, each with a stable code.
+"""The errors of requests: one tree, each with a stable code.
 
 | code | status | source | a retry can help |
 | --- | --- | --- | --- |
@@ -27,7 +27,7 @@
 
 The message says what is wrong and what would be right; it goes to the client as it stands, so it
 never carries a secret. Mistakes of ours are ordinary exceptions: they never cross the wire, the
-client hears `internal_error` and the log hears everything.
+client gets `internal_error` and the log the traceback.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Source(StrEnum):
 
 
 class RequestError(Exception):
-    """Root of the tree. `field` names the part of the request that is wrong, where one is."""
+    """Root of the tree. `field` names the field of the request that is wrong, if one is."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
@@ -75,7 +75,7 @@ class InternalError(RequestError):
 
 
 class ClientError(RequestError):
-    """The request cannot succeed as it is: repeating it is of no use."""
+    """The request cannot succeed as it is: a retry does not help."""
 
     code = "invalid_request"
     status = 400
@@ -94,14 +94,14 @@ class PromptTooLong(ClientError):
 
 
 class Unauthorized(ClientError):
-    """No key, or one that is not known."""
+    """No API key, or an unknown one."""
 
     code = "unauthorized"
     status = 401
 
 
 class Forbidden(ClientError):
-    """Not from there: a page of another origin may not use this one through a browser."""
+    """A web page of another origin tried to use this port through a browser."""
 
     code = "forbidden"
     status = 403
@@ -129,7 +129,7 @@ class ModelNotFound(ClientError):
 
 
 class MethodNotAllowed(ClientError):
-    """The path is known, and not with this method."""
+    """The path exists, but not with this method."""
 
     code = "method_not_allowed"
     status = 405
@@ -150,21 +150,21 @@ class Cancelled(ClientError):
 
 
 class NotSupported(ClientError):
-    """Understood, and not to be had here."""
+    """Valid, but not supported here."""
 
     code = "not_supported"
     status = 501
 
 
 class RateLimited(RequestError):
-    """Over the caller's rate."""
+    """The caller is over its rate limit."""
 
     code = "rate_limited"
     status = 429
 
 
 class QueueFull(RequestError):
-    """As many requests are waiting as may wait."""
+    """The queue is full."""
 
     code = "queue_full"
     status = 503
@@ -199,7 +199,7 @@ class RequestTimeout(RequestError):
 
 
 class AgentError(RequestError):
-    """Something went wrong where the model is."""
+    """Something went wrong on the agent."""
 
     code = "engine_failed"
     source = Source.AGENT
@@ -217,14 +217,14 @@ class AgentLost(AgentError):
 
 
 class FirstTokenTimeout(AgentError):
-    """A slot was given and no token came in time."""
+    """The request got a slot, but no token came in time."""
 
     code = "first_token_timeout"
     status = 504
 
 
 class TokenTimeout(AgentError):
-    """The stream fell silent for too long."""
+    """No token came for too long in a running stream."""
 
     code = "token_timeout"
     status = 504

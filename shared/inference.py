@@ -100,7 +100,7 @@ class JsonSchemaGrammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GbnfGrammar:
-    """What llama.cpp's notation for grammars describes, from the rule `root` on."""
+    """A grammar in llama.cpp's GBNF notation; it starts at the rule `root`."""
 
     __pydantic_config__ = STRICT
 
@@ -110,7 +110,7 @@ class GbnfGrammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexGrammar:
-    """Text that `pattern` matches from its beginning to its end."""
+    """Text that `pattern` matches as a whole."""
 
     __pydantic_config__ = STRICT
 
@@ -126,7 +126,7 @@ Grammar = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTool:
-    """The one tool that has to be called."""
+    """The tool that must be called."""
 
     __pydantic_config__ = STRICT
 
@@ -142,7 +142,7 @@ TO_GO_ON = "must have an assistant's message, with content, as the last of `mess
 
 
 def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
-    """Whether there is something for `continue_final_message` to continue."""
+    """Whether `continue_final_message` has something to continue."""
     return messages is not None and messages[-1].role == "assistant" and bool(messages[-1].text)
 
 

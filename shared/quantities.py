@@ -18,10 +18,10 @@ _SIZE = re.compile(r"(\d{1,16}(?:\.\d{0,9})?)\s*([kmgt]i?b|)", re.ASCII)
 _ADDRESS = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):(\d{1,5})", re.ASCII)
 
 MAX_DURATION = 365 * 24 * 3600.0
-"""Longest duration anyone can mean, in seconds; timers take it without overflow."""
+"""Longest duration in seconds; timers take it without overflow."""
 
 MAX_SIZE = 2**50
-"""Largest size anyone can mean, in bytes; a float still tells neighbours apart."""
+"""Largest size in bytes; floats up to it are exact."""
 
 LOOPBACK = "127.0.0.1"
 

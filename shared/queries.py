@@ -1,7 +1,7 @@
-"""Questions that an agent answers in one piece, beside generation and without a slot.
+"""Queries: embeddings, rankings, tokens. They take no slot and have one result.
 
-What a client asks in one call may be put to several agents in parts; a part is one `Query` and is
-answered by the `Result` of its kind, or by `Declined`.
+One call may go to several agents in parts. Each part is one `Query` and is answered by the `Result`
+of its kind, or by `Declined`.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 PlainText = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Detokenizable = Annotated[ListOf[TokenId], Field(max_length=MAX_DETOKENIZED)]
 EmbedInput = NonEmpty | TokenIds
-"""What becomes one vector: a text, or the ids of its tokens."""
+"""One input, of which one vector is made: a text or token ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Detokenize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTokens:
-    """How long is the prompt of this request? It may be longer than fits."""
+    """Count the tokens of this request's prompt, even if it does not fit."""
 
     __pydantic_config__ = STRICT
     type: Literal["count_tokens"] = "count_tokens"
@@ -162,7 +162,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """There is no answer."""
+    """The query failed."""
 
     __pydantic_config__ = STRICT
     type: Literal["declined"] = "declined"

@@ -1,4 +1,4 @@
-"""How the tokens of an answer are to be chosen, as every API that we speak may ask for it."""
+"""Sampling parameters, shared by all APIs."""
 
 import re
 from dataclasses import dataclass, fields
@@ -44,7 +44,7 @@ Breaker = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingChoices:
-    """What a request says of the choice of tokens; the names are llama-server's.
+    """A request's sampling parameters, under llama-server's names.
 
     `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
     JSON keys, so strings of digits) to a bias in logits, -100 to 100. A `mirostat` of 1 or 2 takes

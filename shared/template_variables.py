@@ -1,4 +1,4 @@
-"""Variables that a request may hand to the model's chat template (`chat_template_kwargs`)."""
+"""Variables for the model's chat template (`chat_template_kwargs`)."""
 
 import re
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ RESERVED = frozenset(
         *("raise_exception", "strftime_now", "namespace", "range", "dict", "cycler", "joiner"),
     }
 )
-"""What templates know by names of their own, or follows from the request's other fields."""
+"""Names that templates define themselves, or that other fields of the request set."""
 
 _NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 

@@ -1,4 +1,4 @@
-"""From pydantic's findings to one sentence that names the field and says what would be right."""
+"""Validation errors as one sentence that names the field and says what would be right."""
 
 import json
 import re
@@ -104,7 +104,7 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
 
 
 def requirement(finding: ErrorDetails) -> str:
-    """What a right value would be: `must be at least 1`."""
+    """What a valid value would be: `must be at least 1`."""
     known = _REQUIREMENTS.get(finding["type"])
     if known is None:
         return finding["msg"].removeprefix("Value error, ")
@@ -112,7 +112,7 @@ def requirement(finding: ErrorDetails) -> str:
 
 
 def echo(value: object) -> str:
-    """A bad value as an error repeats it: as JSON, and never long, whatever its size."""
+    """A bad value for an error message: JSON of at most `MAX_ECHO` characters."""
     shown = value[:MAX_ECHO] if isinstance(value, str) else value
     # Piece by piece, each of a character at least: what would be cut off is not written first.
     text = "".join(islice(_JSON.iterencode(shown), MAX_ECHO + 1))

@@ -111,7 +111,7 @@ class ActiveRequest:
         self.is_over = False
         self.is_saving = False
         self.is_discarded = False
-        """Whether nobody hears of it any more."""
+        """Whether its listener gets no further items."""
         self.id = id
         self.name = name
         self.request = request
@@ -172,7 +172,7 @@ class ActiveRequest:
         return Change((*notices, self._ended))
 
     def cancel(self) -> Change:
-        """Nobody wants the rest of the answer: end it with what was generated."""
+        """End it early with what was generated."""
         ended = _never_ran(self.name) if self._answer is None else self._answer.cancel()
         self.is_over = True
         return Change((ended,), (self._release(),))
@@ -183,7 +183,7 @@ class ActiveRequest:
         return Change((end,), self.discard().decisions)
 
     def discard(self) -> Change:
-        """Nobody hears of it any more; a save goes on."""
+        """End it without any further item; a save goes on."""
         self.is_discarded = True
         self.is_over = not self.is_saving
         return Change((), () if self.is_saving else (self._release(),))

@@ -59,14 +59,14 @@ class ActiveRequests:
         return [] if active is None else self._settled(active, active.fail(error))
 
     def discard(self, ticket: Ticket) -> list[Decision]:
-        """Nobody hears of a request any more. A save goes on."""
+        """End a request without any further item. A save goes on."""
         active = self._awaited(ticket)
         return [] if active is None else self._settled(active, active.discard())
 
     # ---- what becomes of them
 
     def prepared(self, id: SequenceId, outcome: Outcome) -> list[Decision]:
-        """A preparation ended; ignored when nobody waits for it."""
+        """A preparation ended; ignored if its request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_being_prepared:
             return []

@@ -1,4 +1,4 @@
-"""One running request's answer: the engine's outputs in, the messages for the balancer out.
+"""One running request's answer: the engine's outputs in, items for the balancer out.
 
 Invariant: `take` and `cancel` give at most one end, and after it they are not called again.
 """
@@ -34,7 +34,7 @@ class Answer:
         self.is_over = False
 
     def take(self, output: SequenceOutput) -> list[Item]:
-        """What a step's output means for the balancer."""
+        """The items of one step."""
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         items += self._echoed(output)
@@ -51,7 +51,7 @@ class Answer:
         return items
 
     def cancel(self) -> Ended:
-        """The end of an answer nobody wants any more; what it gained so far stands."""
+        """End it early, with what was generated so far."""
         return self._ended("cancelled", None)
 
     def _end(self, end: SequenceEnd, output: SequenceOutput) -> list[Item]:
@@ -70,7 +70,7 @@ class Answer:
         ]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
-        """How long the prompt is, as soon as the engine says what it began with."""
+        """The length of the prompt, once the engine has told how much of it was cached."""
         has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
         if self._has_begun or self._stats is None or has_failed:
             return []
@@ -90,9 +90,9 @@ class Answer:
         return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]
 
     def _end_token(self, output: SequenceOutput) -> list[Item]:
-        """Beside a prompt that is explained, the token that ended the answer is, too.
+        """With `prompt_logprobs`, the log-probability of the token that ended the answer.
 
-        Programs that score texts have one token generated, and take the last value for its.
+        Programs that score texts generate one token and read the last value.
         """
         explained = output.log_probs[len(output.tokens) :]
         if self._echo is None or not explained:
@@ -120,7 +120,7 @@ class Answer:
 
 
 def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable[[int], bytes]:
-    """`piece`, and also the control tokens that the reading has to see."""
+    """`piece`, with text for the control tokens that the parser needs."""
     if reading is None or not reading.shown:
         return piece
     shown = reading.shown
@@ -132,15 +132,15 @@ def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWrite
 
 
 def noticed(id: RequestId, notice: Notice) -> Noticed:
-    """`notice` for the client of the request `id`."""
+    """`notice` as an item of the request `id`."""
     return Noticed(id=id, code=notice.code, message=notice.message)
 
 
 def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
-    """Speeds by the scheduler's clock, of a sequence that may not have said anything yet.
+    """Tokens per second by the scheduler's clock; `None` where there was no such step.
 
-    The first token is the last prefill step's; an end-of-generation token took a step and is not
-    counted.
+    The first token comes from the last prefill step. An end-of-generation token takes a step and
+    is no completion token.
     """
     if stats is None:
         return Rates()

@@ -1,4 +1,4 @@
-"""The port: who answers requests, and who hears the answers.
+"""The port: `Generation` answers requests, a `Listener` receives the answers.
 
 `Generation` takes a neutral request and gives neutral items. Its local side
 (`local_generation`) runs a model in this process; another side could forward to a server.
@@ -21,7 +21,7 @@ Ticket = NewType("Ticket", int)
 
 
 class Listener(Protocol):
-    """Who hears what is generated: one balancer's connection."""
+    """Receives what is generated: one balancer's connection."""
 
     def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...], /) -> None:
         """`items` came, all of one event; the resources of the `released` tickets are free.
@@ -59,4 +59,4 @@ class Queries(Protocol):
         """Answer `query`; `reply` gets the result, unless it is withdrawn before."""
 
     def withdraw(self, ticket: Ticket, /) -> None:
-        """Nobody waits for the result any more."""
+        """The result is not wanted any more."""

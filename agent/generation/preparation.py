@@ -35,14 +35,14 @@ class Preparation:
     def prepare(
         self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
     ) -> None:
-        """Prepare `request`; `reply` hears what became of it, unless it is abandoned."""
+        """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
         threads = self._long_thread if is_long(request) else self._threads
         future = threads.submit(_outcome, self._preparer, request)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def abandon(self, id: SequenceId) -> None:
-        """Nobody waits for this preparation; one that has not begun never will."""
+        """Drop this preparation; if it has not begun, it never will."""
         if (future := self._preparations.pop(id, None)) is not None:
             future.cancel()
 

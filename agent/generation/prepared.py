@@ -1,4 +1,4 @@
-"""What preparation makes of a request: all that the engine and the answer need to know."""
+"""The result of a preparation: everything that the engine and the answer need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from ..engine.sequence import ContextShift
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How to tell an answer's reasoning and calls from its content.
+    """How to separate an answer's reasoning and calls from its content.
 
-    `is_thinking`: the prompt left reasoning open. Without `tools` there are no calls. `shown` are
-    the control tokens that the family's markers need to see in the text, with their bytes.
+    `is_thinking`: the prompt ends inside reasoning. Without `tools` there are no calls. `shown` are
+    the control tokens among the family's markers, with their text.
     """
 
     family: Family
@@ -29,17 +29,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """The prompt is told, explained; `text` is what the client gave, where it gave text."""
+    """The prompt is sent back with log-probabilities. `text` is the client's, if it gave text."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`prompt` holds at least one token and, without a `shift`, leaves room for an answer's.
+    """`prompt` has at least one token and, without a `shift`, leaves room for one more.
 
-    Without a `reading` the answer is plain text. `notices` are for the client. The answer is held
-    to a `constraint`. An `echo` comes before it.
+    Without a `reading` the answer is plain text. `notices` are for the client. A `constraint`
+    limits the answer's tokens. An `echo` comes before the answer.
     """
 
     prompt: tuple[int, ...]
@@ -55,4 +55,4 @@ class Prepared:
 
 
 Outcome = Prepared | RequestError
-"""What becomes of a preparation."""
+"""A preparation succeeds or fails."""

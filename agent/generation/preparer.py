@@ -1,4 +1,4 @@
-"""From a request to tokens: the template, the tokeniser, the ceiling, the sampling asked for.
+"""From a request to tokens: template, tokeniser, context ceiling, grammar and sampling.
 
 This takes milliseconds, and with a long text much more, so it runs on a thread of its own: never on
 the event loop, never on the decode thread. A `Preparer` changes nothing after it was made.
@@ -29,8 +29,7 @@ from .prepared import Echo, Prepared, Reading
 from .sampling_resolver import SamplingResolver
 
 MIN_KEPT = 4
-"""Tokens that a context shift keeps in any case: attention leans on the first few, whatever they
-say (https://arxiv.org/abs/2309.17453)."""
+"""Tokens that a context shift always keeps: attention sinks (https://arxiv.org/abs/2309.17453)."""
 
 
 class Preparer:
@@ -65,7 +64,7 @@ class Preparer:
 
     @property
     def num_grammars(self) -> int:
-        """How many grammars are kept compiled."""
+        """How many compiled grammars are cached."""
         return len(self._grammars) if self._grammars else 0
 
     @property
@@ -100,7 +99,7 @@ class Preparer:
         )
 
     def num_tokens(self, request: GenerateRequest) -> int:
-        """How long its prompt is, whether it fits or not. Raises as `prepare` does."""
+        """The length of its prompt, even if it does not fit. Raises as `prepare` does."""
         return len(self._tokens(self._rendered(request)))
 
     def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
@@ -141,7 +140,7 @@ class Preparer:
         )
 
     def _is_thinking(self, text: str) -> bool:
-        """Whether the prompt `text` leaves reasoning open."""
+        """Whether the prompt `text` ends inside reasoning."""
         thoughts = self._family.thoughts
         return thoughts is not None and text.rstrip().endswith(thoughts.opening)
 
@@ -157,7 +156,7 @@ class Preparer:
         )
 
     def markers(self, family: Family, *, has_tools: bool) -> dict[int, bytes]:
-        """The control tokens among a family's markers, which have no text of their own."""
+        """The control tokens among a family's markers, with the text that stands for them."""
         shown = {}
         for marker in family.markers(has_tools=has_tools):
             tokens = self._vocab.tokenize(marker, add_special=False, parse_special=True)
@@ -231,7 +230,7 @@ class Preparer:
         return tokens
 
     def _between(self, prompt: Prompt, suffix: str) -> tuple[int, ...]:
-        """What asks the model for what stands between `prompt` and `suffix`."""
+        """The fill-in-the-middle prompt for `prompt` and `suffix`."""
         fill_in = self._vocab.fill_in
         if fill_in is None:
             raise InvalidRequest(
@@ -266,7 +265,7 @@ class Preparer:
         return ContextShift(max(MIN_KEPT, self._head(request, prompt)), request.n_discard)
 
     def _head(self, request: GenerateRequest, prompt: tuple[int, ...]) -> int:
-        """How many tokens of `prompt` are the system's, as far as its template tells."""
+        """How many tokens of `prompt` come from the leading system messages."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
         if not system:

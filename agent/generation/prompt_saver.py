@@ -25,7 +25,7 @@ class PromptSaver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="save")
 
     def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
-        """Store `prompt` under `key`; `reply` hears when it is done, or why it is not."""
+        """Store `prompt` under `key`; `reply` gets `None` when it is done, or why it failed."""
         if self._store is None:
             raise RuntimeError("a prompt came to be stored where there is no store")
         future = self._thread.submit(_saved, self._store, key, prompt)

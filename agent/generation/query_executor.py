@@ -93,7 +93,7 @@ class QueryExecutor:
                 return self._embedding_thread
 
     def _result(self, query: Query, is_wanted: Callable[[], bool]) -> Result | None:
-        """On a thread; `None` when nobody waits for it any more."""
+        """Runs on a thread. `None` if the query was withdrawn."""
         if not is_wanted():
             return None
         try:

@@ -1,4 +1,4 @@
-"""From what a request says of the choice of tokens to what the engine has to know."""
+"""From a request's sampling fields to the engine's `Sampling`."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _AS_THEY_ARE = (
 
 
 class SamplingResolver:
-    """For the requests to one model."""
+    """For requests to one model."""
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab

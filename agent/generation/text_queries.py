@@ -1,4 +1,4 @@
-"""Answers what the vocabulary and the chat template alone can answer. From any thread."""
+"""Tokenise, detokenise, count: queries that need only vocabulary and template. Thread-safe."""
 
 import base64
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .preparer import Preparer
 
 
 class TextQueries:
-    """Over one model's `vocab` and `preparer`."""
+    """For one model's `vocab` and `preparer`."""
 
     def __init__(self, vocab: Vocab, preparer: Preparer) -> None:
         self._vocab = vocab

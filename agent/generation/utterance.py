@@ -1,4 +1,4 @@
-"""What one answer says: text and tokens in, the items for the balancer out.
+"""One answer's content, reasoning and calls: text and tokens in, items for the balancer out.
 
 Invariants: every token is in exactly one `Piece`; a step's tokens are in its first one. Between a
 `CallStarted` and its `Called` come that call's arguments and nothing else. Every call that started
@@ -30,7 +30,7 @@ class Utterance:
     def __init__(
         self, id: RequestId, reading: Reading | None, attribution: Attribution | None = None
     ) -> None:
-        """`attribution` is told of the tokens before they are taken, where it is wanted at all."""
+        """`attribution` gets the tokens before `take` does; `None` without log-probabilities."""
         self._id = id
         self._attribution = attribution
         self._tools = Tools(())
@@ -44,11 +44,11 @@ class Utterance:
         self._arguments: list[str] = []
         self._reasoning = ReasoningCount()
         self._tokens: tuple[int, ...] = ()
-        """Those of the present step that no piece has yet."""
+        """Tokens of the present step that are in no piece yet."""
         self.num_calls = 0
 
     def take(self, gain: Gain) -> list[Item]:
-        """What a step gained."""
+        """The items of one step's text and tokens."""
         if self._segmenter is None:
             return self._plain(gain)
         self._reasoning.push(gain.ends)
@@ -56,15 +56,15 @@ class Utterance:
         items = self._items(self._segmenter.push(gain.text))
         if not self._tokens:
             return items
-        # Nothing is to be shown of them, and still they are progress.
+        # No text comes of these tokens, and still they are progress.
         return [Piece(id=self._id, text="", kind=self._kind, tokens=self._claim_tokens()), *items]
 
     def flush(self) -> list[Item]:
-        """What was held back; the answer is over."""
+        """What was held back; to be called at the end of the answer."""
         return self._items(self._segmenter.flush()) if self._segmenter else []
 
     def rest(self) -> list[Item]:
-        """What is to be told of tokens after the last character of an answer that was not cut."""
+        """Log-probabilities of tokens after the last character, unless a stop string cut it."""
         if self._attribution is None or not (log_probs := self._attribution.rest()):
             return []
         return [Piece(id=self._id, text="", kind=self._kind, log_probs=log_probs)]
@@ -85,7 +85,7 @@ class Utterance:
         return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]
 
     def _show(self, raw: str) -> tuple[TokenLogProbs, ...] | None:
-        """What is told of the tokens of text that leaves."""
+        """The log-probabilities of the tokens of text that is sent."""
         if self._attribution is None:
             return None
         return self._attribution.leave(len(raw), is_shown=True) or None
@@ -95,7 +95,7 @@ class Utterance:
             self._attribution.leave(len(segment.raw), is_shown=False)
 
     def _claim_tokens(self) -> tuple[int, ...]:
-        """The step's tokens, for its first piece."""
+        """The step's tokens, for its first piece; empty after that."""
         tokens, self._tokens = self._tokens, ()
         return tokens
 

@@ -1,7 +1,7 @@
-"""How long to wait before dialling again: exponential, with full jitter.
+"""Pauses before dialling again: exponential backoff with full jitter.
 
-Full jitter (any time between nothing and the ceiling) keeps a fleet that lost its balancer from
-coming back all at once.
+Full jitter (any time from zero to the ceiling) keeps the agents of a fleet from reconnecting all at
+once.
 """
 
 FIRST_CEILING = 0.1
@@ -15,7 +15,7 @@ class Backoff:
         self._ceiling = FIRST_CEILING
 
     def next_pause(self, jitter: float) -> float:
-        """The next pause; `jitter` is drawn evenly from 0 to 1."""
+        """The next pause in seconds; `jitter` is uniform in [0, 1)."""
         pause = self._ceiling * jitter
         self._ceiling = min(self._ceiling * 2, LAST_CEILING)
         return pause

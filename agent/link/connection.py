@@ -105,7 +105,7 @@ class Connection:
         self._report_away("lost the balancer", outbound.why_closed)
 
     def _cannot_send(self, id: RequestId) -> None:
-        """While the exception is handled. The balancer hears that the request failed."""
+        """Called while the exception is handled. The balancer gets an error."""
         logger.exception("an answer cannot be sent", extra=context(request=id))
         self._carry_out(self._session.unsendable(id))
 
@@ -129,11 +129,11 @@ class Connection:
             self._do(decision)
 
     def tell(self, issues: tuple[Issue, ...]) -> None:
-        """What keeps the agent from its work has changed."""
+        """The agent's issues have changed."""
         self._carry_out(self._session.tell(issues, self._clock()))
 
     def report(self, statistics: Statistics) -> None:
-        """What the engine did."""
+        """New statistics of the engine."""
         self._carry_out(self._session.report(statistics, self._clock()))
 
     def drain(self, timeout: float) -> None:
@@ -208,7 +208,7 @@ class Connection:
         self._on_connected()
 
     def _arm(self) -> None:
-        """See to it that the timer fires no later than the next deadline."""
+        """Make sure that the timer fires no later than the next deadline."""
         deadline = self._session.next_deadline()
         if self._timer is not None and deadline is not None and self._timer_at <= deadline:
             return

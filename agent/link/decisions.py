@@ -47,7 +47,7 @@ class FailGeneration:
 
 @dataclass(frozen=True, slots=True)
 class DiscardGeneration:
-    """Nobody hears of it any more; its release still comes."""
+    """End it without any further item; its release still comes."""
 
     ticket: Ticket
 
@@ -62,7 +62,7 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawQuery:
-    """Nobody waits for this query's result any more; what is reported will be ignored."""
+    """This query's result is not wanted any more; what is reported will be ignored."""
 
     ticket: Ticket
 

@@ -15,7 +15,8 @@ MOST_MERGED = 256
 class AgentCodec:
     """The `Codec` of messages to a balancer. An `Output` may be about several requests.
 
-    `on_unsendable` hears of each request whose items cannot be sent, while that is handled.
+    `on_unsendable` is called for each request whose items cannot be sent, while the exception is
+    handled.
     """
 
     def __init__(self, on_unsendable: Callable[[RequestId], None]) -> None:

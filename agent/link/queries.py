@@ -40,7 +40,7 @@ class Queries:
         return AnswerQuery(ticket, ask.query)
 
     def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
-        """Nobody waits for it any more."""
+        """The balancer does not want the result any more."""
         if id not in self._open:
             return []
         ticket = self._open.pop(id)
@@ -48,7 +48,7 @@ class Queries:
         return [WithdrawQuery(ticket)]
 
     def answered(self, ticket: Ticket, result: Result) -> list[Reply]:
-        """There is a result; ignored when nobody waits for it."""
+        """There is a result; ignored if the query was withdrawn."""
         if (id := self._ids.pop(ticket, None)) is None:
             return []
         del self._open[id]

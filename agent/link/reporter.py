@@ -1,6 +1,6 @@
-"""What balancers are told of the engine's work, and when: on change, while there is any.
+"""Sends the engine's statistics to balancers: at most once a second, and only when they changed.
 
-Invariant: a timer runs only while the engine works, and until a look at it has found nothing new.
+Invariant: the timer runs only while the engine works, and until one look found nothing new.
 """
 
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from ...shared.messages import Cells, Histogram, Statistics
 from ..engine.statistics import STALL_BOUNDS, EngineStatistics
 
 INTERVAL = 1.0
-"""Shortest time between two reports, in seconds."""
+"""Seconds between two reports, at least."""
 
 
 class Timer(Protocol):
-    """A call that is still to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None: ...
 
 
 class Reporter:
-    """`read` asks the engine, `tell` passes it on; `call_later` is an event loop's."""
+    """`read` gets the statistics, `tell` sends them; `call_later` is the event loop's."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Reporter:
         self._timer: Timer | None = None
 
     def look(self) -> None:
-        """Tell how things stand if that is news."""
+        """Send the statistics if they changed."""
         present = self._read()
         is_news = present != self._told
         if is_news:
@@ -46,12 +46,12 @@ class Reporter:
             self.stir()
 
     def stir(self) -> None:
-        """The engine has something to do, or did something: look soon."""
+        """The engine has work, or did some: look within `INTERVAL`."""
         if self._timer is None:
             self._timer = self._call_later(INTERVAL, self._on_timer)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -62,7 +62,7 @@ class Reporter:
 
 
 def message(done: EngineStatistics) -> Statistics:
-    """`done` as balancers are told it."""
+    """`done` as a message."""
     return Statistics(
         num_running=done.num_running,
         num_waiting=done.num_waiting,

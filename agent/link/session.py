@@ -71,12 +71,12 @@ class Session:
 
     @property
     def is_live(self) -> bool:
-        """Whether the balancer has let the agent in."""
+        """Whether the balancer has sent `Welcome`."""
         return self._state == "live"
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is no connection, as far as the session is concerned."""
+        """Whether there is no connection, or the session has left it."""
         return self._state == "offline"
 
     @property
@@ -118,10 +118,10 @@ class Session:
         self._heartbeat.look(now)
         return [self._send(Heartbeat(), now)] if self._heartbeat.is_due(now) else []
 
-    # ---- what the balancer says
+    # ---- messages from the balancer
 
     def read(self, frame: str | bytes, now: float) -> list[Decision]:
-        """The balancer sent a frame. After one that is no message, nothing can be relied on."""
+        """The balancer sent a frame. One that is no message ends the connection."""
         try:
             message = decode_from_balancer(frame)
         except ValidationError as error:
@@ -130,7 +130,7 @@ class Session:
         return self.received(message, now)
 
     def received(self, message: FromBalancer, now: float) -> list[Decision]:
-        """The balancer said something; on a connection that is over, nothing comes of it."""
+        """The balancer sent a message; ignored on a connection that is over."""
         if self._heartbeat is None:
             return []
         self._heartbeat.heard(now)
@@ -209,11 +209,11 @@ class Session:
         return self._settle([self._send(Output(items=items), now)]) if items else []
 
     def unsendable(self, id: RequestId) -> list[Decision]:
-        """What this request gave could not be encoded, and the balancer heard that it failed."""
+        """Items of this request could not be encoded; the balancer got an error in their place."""
         return self._settle([*self._requests.discard(id)])
 
     def answered(self, ticket: Ticket, result: Result, now: float) -> list[Decision]:
-        """A query has its result; ignored when nobody waits for it."""
+        """A query has its result; ignored if it was withdrawn."""
         replies: list[Decision] = [
             self._send(reply, now) for reply in self._queries.answered(ticket, result)
         ]
@@ -226,12 +226,12 @@ class Session:
         return [self._send(self._status, now)]
 
     def tell(self, issues: tuple[Issue, ...], now: float) -> list[Decision]:
-        """What keeps the agent from its work has changed."""
+        """The agent's issues have changed."""
         self._status = replace(self._status, issues=issues)
         return [self._send(self._status, now)] if self.is_live else []
 
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
-        """What the engine did; a balancer that lets the agent in later hears of it then."""
+        """New statistics of the engine; sent after `Welcome` if the session is not live."""
         self._statistics = statistics
         return [self._send(statistics, now)] if self.is_live else []
 

@@ -5,7 +5,7 @@ Invariant: between none and all of the slots are busy.
 
 
 class Slots:
-    """`total` slots; the agent, not any balancer, says which are free."""
+    """`total` slots. The agent decides whether one is free; balancers only reserve."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -13,7 +13,7 @@ class Slots:
 
     @property
     def num_free(self) -> int:
-        """How many more requests may start."""
+        """How many more requests may be accepted."""
         return self.total - self.num_busy
 
     def take(self) -> bool:

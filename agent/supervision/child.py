@@ -1,4 +1,4 @@
-"""The engine process as its supervisor holds it: orders in, reports out, and its end."""
+"""The engine process as its supervisor sees it: orders in, reports out, exit code."""
 
 import asyncio
 import logging
@@ -13,11 +13,11 @@ from .supervisor_protocol import Order, Report, decode_report, encode_order
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "arriero.agent.supervision.engine_process")
-"""`-P`: whatever lies in the working directory is not imported."""
+"""`-P`: nothing is imported from the working directory."""
 
 
 class Child:
-    """One engine process. It ends when its orders do, so whatever ends the holder ends it too."""
+    """One engine process. It ends when its standard input is closed, so it never outlives this."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -29,26 +29,26 @@ class Child:
             *command,
             stdin=PIPE,
             stdout=PIPE,
-            # Ctrl-C reaches a terminal's whole process group, and must count once: the child
-            # hears of it as an order.
+            # A terminal sends Ctrl-C to the whole process group. It must count once: the child
+            # gets it as an order.
             start_new_session=True,
         )
         logger.info("the engine process starts", extra=context(pid=process.pid))
         return cls(process)
 
     def say(self, order: Order) -> None:
-        """Give an order; one that comes too late for the process is lost with it."""
+        """Send an order; it is lost if the process has ended."""
         if self._process.stdin is not None:
             self._process.stdin.write(encode_order(order))
 
     async def reports(self) -> AsyncIterator[Report]:
-        """What it reports, until it ends."""
+        """Its reports, until it ends."""
         if self._process.stdout is not None:
             async for line in self._process.stdout:
                 yield decode_report(line)
 
     async def end(self) -> int:
-        """End it if it has not ended, and answer its exit code; `-n` when signal `n` ended it."""
+        """End it if it still runs. Returns its exit code, or `-n` if signal `n` ended it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         return await self._process.wait()

@@ -1,7 +1,7 @@
-"""The process that holds the engine; the agent's supervisor starts it and speaks to it.
+"""The process that runs the engine; the agent's supervisor starts it and sends it orders.
 
-It ends on the spot when its supervisor is gone: nobody else could stop it, and whoever starts the
-agent anew needs its memory.
+It ends at once when its supervisor is gone: nothing else could stop it, and the next agent on this
+host needs its memory.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def _last_words(channel: SupervisorChannel, line: str) -> None:
 
 
 def main(serve: Serve = _serve) -> int:
-    """Serve as the supervisor orders."""
+    """Serve as the supervisor orders. Returns the exit code."""
     # Unbuffered: at exit, Python would wait for the lock of a buffer that a thread reads into.
     orders = FileIO(sys.stdin.fileno(), closefd=False)
     report = _reporter()
@@ -79,7 +79,7 @@ def main(serve: Serve = _serve) -> int:
 
 
 def _reporter() -> Callable[[Report], None]:
-    """Reports go where standard output went; what anyone else prints goes to standard error."""
+    """Reports go to standard output; whatever else is printed there goes to standard error."""
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -104,7 +104,7 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
 
 
 def _listen(orders: FileIO, obey: Callable[[Order], None]) -> None:
-    """Have every order obeyed on the event loop's thread, and end the process after the last."""
+    """Pass every order to `obey` on the event loop's thread; end the process after the last."""
     loop = asyncio.get_running_loop()
 
     def listen() -> None:

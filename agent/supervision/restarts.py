@@ -1,10 +1,9 @@
-"""Whether an engine process that ended is started again, when, and what people are told of it.
+"""Restart policy of the engine process: whether, after which pause, and with which issue shown.
 
-Pauses double from one failure to the next. After the model has been loaded for a multiple of the
-last pause all is forgotten: a single mishap soon, a host that fails again and again only when it
-has behaved for minutes.
+Pauses double with each failure. Failures are forgotten once the model has been loaded for
+`STEADY_PAUSES` times the last pause.
 
-Invariant: people are told of failures exactly as long as there are some to remember.
+Invariant: there is an issue exactly as long as failures are remembered.
 """
 
 import signal
@@ -16,7 +15,7 @@ from ...shared.quantities import format_duration
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
 STEADY_PAUSES = 20
-"""Pauses' worth of service after which failures are forgotten: from 10 seconds to 10 minutes."""
+"""Failures are forgotten after this many times the last pause: 10 seconds to 10 minutes."""
 
 ISSUE_CODE = "engine_crashed"
 
@@ -33,7 +32,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """End with this exit code. `complaint` is what nobody has said yet."""
+    """End with this exit code. `complaint` was not logged yet."""
 
     code: int
     complaint: str | None = None
@@ -55,7 +54,7 @@ class Restarts:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """What balancers are to be told."""
+        """The issues for balancers."""
         if self._num_failures == 0:
             return ()
         times = f"{self._num_failures} times in a row"
@@ -74,15 +73,15 @@ class Restarts:
             self._steady_at = now + STEADY_PAUSES * self._pause
 
     def ready(self) -> bool:
-        """A balancer has let the process in. Answers whether that is news to people."""
+        """A balancer has let the process in. Returns whether it is the agent's first time."""
         is_news, self._was_ready = not self._was_ready, True
         return is_news
 
     def ended(self, code: int, reason: str | None, *, is_stopping: bool) -> Restart | Quit:
-        """The process ended: by signal `-code`, or with exit code `code` and its last words.
+        """The process ended: by signal `-code`, or with exit code `code`; `reason` is its report.
 
-        An agent that never worked and says why not is not started again, nor is one that stopped
-        as it was asked to.
+        It is not started again if it never became ready and exited by itself, nor if it was asked
+        to stop.
         """
         self._is_loaded = False
         self._steady_at = None
@@ -117,7 +116,7 @@ class Restarts:
 
 
 def _stopped(code: int, reason: str | None) -> Quit:
-    """A signal to the whole service may have ended it before it could listen: that is a stop."""
+    """A signal to the whole service may end it before it reads orders: that is a stop, too."""
     if code in _STOPPED_BY:
         return Quit(0)
     if code < 0:

@@ -1,8 +1,8 @@
-"""The agent's first process: starts the engine process, and starts it again when it crashes.
+"""The agent's first process: starts the engine process, and restarts it when it crashes.
 
-The engine process holds everything that a mistake in native code can take down; this one holds
-nothing but the agent's name. Between two engine processes it stands in for them, so that people
-see the agent, and why it serves nothing.
+Everything that native code can crash is in the engine process. Between two engine processes the
+supervisor connects to the balancers in its place (`standby`), without slots and with an issue that
+says why.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from .supervisor_protocol import Begin, Failed, Loaded, Order, Ready, Report, St
 logger = logging.getLogger(__name__)
 
 CANNOT_START = 71
-"""Stands for the exit code of a process that the system could not start."""
+"""In place of an exit code, for a process that the system could not start."""
 
 
 class EngineProcess(Protocol):
@@ -43,9 +43,9 @@ async def main(
     start: Callable[[], Awaitable[EngineProcess]] = Child.start,
     restarts: Restarts | None = None,
 ) -> int:
-    """Keep an engine process running until `shutdown` is requested; answers the exit code.
+    """Keep an engine process running until `shutdown` is requested. Returns the exit code.
 
-    Raises `StartupError` when a balancer will not have this agent.
+    Raises `StartupError` when a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
         agent_id = AgentId(uuid4().hex)
@@ -109,7 +109,7 @@ class _Supervisor:
         return self._restarts.ended(code, reason, is_stopping=self._shutdown.requested.is_set())
 
     async def _follow(self, child: EngineProcess) -> str | None:
-        """Answers its last words when it has ended."""
+        """Returns the reason that it reported, when it has ended."""
         reason = None
         async with asyncio.TaskGroup() as group:
             stopper = group.create_task(self._pass_on_stop(child))

@@ -1,8 +1,8 @@
-"""What an agent's supervisor and its engine process say to each other: JSON, one message a line.
+"""The protocol of supervisor and engine process: JSON, one message a line.
 
 The supervisor writes orders to the engine process's standard input, `Begin` first; the engine
 process writes reports to its standard output. The end of the orders means that the supervisor is
-gone, whatever became of it, and the engine process must end on the spot.
+gone, for whatever reason, and the engine process must end at once.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ..settings import AgentSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Load the model. Every engine process of an agent is the same agent to its balancers."""
+    """Load the model. All engine processes of an agent have the same `agent_id`."""
 
     __pydantic_config__ = STRICT
     type: Literal["begin"] = "begin"
@@ -32,7 +32,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Tell balancers these issues from now on. Only after the first of these, dial them."""
+    """Send these issues to balancers from now on. The first `Tell` also means: dial them."""
 
     __pydantic_config__ = STRICT
     type: Literal["tell"] = "tell"
@@ -70,7 +70,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The last words before the end: why it cannot go on, in one line."""
+    """The last report: why the process cannot go on, in one line."""
 
     __pydantic_config__ = STRICT
     type: Literal["failed"] = "failed"
@@ -105,9 +105,9 @@ def decode_report(line: bytes) -> Report:
 
 
 class SupervisorChannel:
-    """The engine process's end: who it is, what it is to tell, and where to report.
+    """The engine process's end: its agent id, the issues to send, and where to report.
 
-    `issues` holds the issues of each `Tell` that was not attended to yet.
+    `issues` holds those of each `Tell` that was not handled yet.
     """
 
     def __init__(self, agent_id: AgentId, report: Callable[[Report], None]) -> None:

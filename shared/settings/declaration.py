@@ -1,4 +1,4 @@
-"""Settings declared once, as a model's fields; all their names and help texts follow from it.
+"""Settings are declared once, as fields of a model; names and help texts are derived from them.
 
 A field `max_buffered_requests` of a class whose program is `balancer` is the flag
 `--max-buffered-requests`, the variable `ARRIERO_BALANCER_MAX_BUFFERED_REQUESTS` and the TOML key
@@ -28,7 +28,7 @@ ListenAddress = Annotated[Address, BeforeValidator(parse_address), Shown("HOST:P
 
 
 class Settings(BaseModel):
-    """What a program can be told. Subclasses add fields, each with a description."""
+    """The settings of a program. Subclasses add fields, each with a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 class DaemonSettings(Settings):
-    """What every daemon can be told."""
+    """The settings that every daemon has."""
 
     drain_timeout: Annotated[Duration, Shown("DURATION")] = Field(
         default=30.0, description="how long running requests may go on after SIGTERM"

@@ -1,7 +1,7 @@
-"""From flags, environment and file to checked settings, or one line that says what is wrong.
+"""Loads and checks settings from flags, environment and file.
 
-Flags win over the environment, the environment over the file. Every source hands over text, so a
-value means the same everywhere; an empty variable counts as not set.
+Flags win over the environment, the environment over the file. Every source gives text, so a value
+means the same everywhere. An empty variable counts as not set.
 """
 
 import shutil

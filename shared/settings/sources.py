@@ -1,4 +1,4 @@
-"""Where settings come from: flags, environment, file. Each hands over text under field names."""
+"""The sources of settings: flags, environment, file. Each gives text by field name."""
 
 import argparse
 import difflib
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from .declaration import Setting, Settings, prefix_of, settings_of
 
 _SERVICE_LINK = re.compile(r"SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
-"""What Kubernetes adds to a container's environment for a Service named like the program."""
+"""Variables that Kubernetes sets in containers for a Service with the program's name."""
 
 
 class SettingsError(Exception):
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def from_flags(cls: type[Settings], argv: Sequence[str]) -> dict[str, Given]:
-    """What the arguments give. Raises `SettingsError` that names what is none of our flags."""
+    """Settings from the arguments. Raises `SettingsError` that names an unknown flag."""
     parser = _Parser(prog=cls.program, add_help=False, allow_abbrev=False)
     settings = settings_of(cls)
     for setting in settings:
@@ -54,7 +54,7 @@ def _unknown_flag(argument: str, flags: list[str]) -> str:
 
 
 def from_environment(cls: type[Settings], environ: Mapping[str, str]) -> dict[str, Given]:
-    """What the environment gives. Raises `SettingsError` for a variable that looks like ours."""
+    """Settings from the environment. Raises `SettingsError` for an unknown `ARRIERO_` variable."""
     known = {setting.variable: setting for setting in settings_of(cls)}
     given = {}
     for variable, text in environ.items():
@@ -80,7 +80,7 @@ def _nearest_variable(cls: type[Settings], variable: str) -> str:
 
 
 def from_file(cls: type[Settings], path: str) -> dict[str, Given]:
-    """What the TOML file at `path` gives. Raises `SettingsError` that names file and key."""
+    """Settings from the TOML file at `path`. Raises `SettingsError` that names file and key."""
     keys = {setting.flag.removeprefix("--"): setting for setting in settings_of(cls)}
     del keys["config"]
     given: dict[str, Given] = {}
