@@ -5,6 +5,7 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 
 from aiohttp import web
@@ -16,6 +17,8 @@ from ..shared.quantities import Address
 from .api.app import inference_app
 from .api.openai.responses.store import ResponseStore
 from .api.transport.bodies import Bodies
+from .api.transport.connections import Connections, ConnectionsRunner
+from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
 from .fleet.fleet import Fleet
 from .fleet.limits import Limits
@@ -58,8 +61,14 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
                 management_app(runtime, hub, metrics, bodies=bodies, hosts=hosts),
             ),
         }
+        connections = {name: connections_of(settings) for name in apps}
+        for name in apps:
+            metrics.collect_connections(name, partial(getattr, connections[name], "num_open"))
+        raise_file_limit(len(apps) * settings.max_connections)
         addresses = {
-            name: await ports.enter_async_context(serve(app, address, f"--{name}-addr"))
+            name: await ports.enter_async_context(
+                serve(app, address, f"--{name}-addr", connections[name])
+            )
             for name, (address, app) in apps.items()
         }
         _announce(addresses)
@@ -74,6 +83,15 @@ def hosts_of(settings: BalancerSettings) -> AllowedHosts:
     listening = (settings.inference_addr.host, settings.management_addr.host)
     names = [host for host in listening if ":" not in host]  # addresses need not be given
     return AllowedHosts([*settings.allowed_host, *names])
+
+
+def connections_of(settings: BalancerSettings) -> Connections:
+    """The limits of one port's connections."""
+    return Connections(
+        header_timeout=settings.header_timeout,
+        write_timeout=settings.write_timeout,
+        max_connections=settings.max_connections,
+    )
 
 
 def limits_of(settings: BalancerSettings) -> Limits:
@@ -91,12 +109,11 @@ def limits_of(settings: BalancerSettings) -> Limits:
 
 
 @asynccontextmanager
-async def serve(app: web.Application, address: Address, flag: str) -> AsyncIterator[Address]:
+async def serve(
+    app: web.Application, address: Address, flag: str, connections: Connections
+) -> AsyncIterator[Address]:
     """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`."""
-    # A client that goes away must cancel its handler, for that is what frees its slot.
-    runner = web.AppRunner(
-        app, handler_cancellation=True, access_log=None, shutdown_timeout=LAST_WORDS
-    )
+    runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
     await runner.setup()
     try:
         yield await _listen(runner, address, flag)

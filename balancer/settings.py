@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .api.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
+from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host
 from .fleet.limits import Limits
 
@@ -45,6 +46,16 @@ class BalancerSettings(DaemonSettings):
         default=(),
         description="a name by which people or agents call this balancer, with or without a port; "
         "may be repeated. Addresses, localhost and the names it listens on need not be given",
+    )
+    header_timeout: Timeout = Field(
+        default=HEADER_TIMEOUT, description="longest wait for the header of a request"
+    )
+    write_timeout: Timeout = Field(
+        default=WRITE_TIMEOUT,
+        description="how long a client may read nothing of its answer before its connection is cut",
+    )
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=MAX_CONNECTIONS, description="most connections to each of the two ports"
     )
     state: Annotated[str, AfterValidator(_known_store), Shown("URL")] = Field(
         default="memory://", description="where desired state is kept; so far only in memory"

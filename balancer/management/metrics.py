@@ -95,6 +95,10 @@ class Metrics:
             num_bytes,
         )
 
+    def collect_connections(self, port: str, num_open: Callable[[], int]) -> None:
+        """From now on answer with the number of connections to a port."""
+        self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)
+
     def collect_bodies(self, num_bytes: Callable[[], int]) -> None:
         """From now on answer with the bytes of request bodies that are being read or parsed."""
         self._gauge(

@@ -8,6 +8,7 @@ import aiohttp
 import aiohttp.web
 import pytest
 
+from arriero.balancer.api.transport.connections import Connections
 from arriero.balancer.daemon import limits_of, main, serve
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.settings import BalancerSettings
@@ -99,7 +100,9 @@ async def test_a_port_in_use_is_named_with_its_flag(
 
 async def test_a_host_that_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StartupError, match=r"--inference-addr: cannot listen on 192\.0\.2\.1:80"):
-        async with serve(aiohttp.web.Application(), Address("192.0.2.1", 80), "--inference-addr"):
+        async with serve(
+            aiohttp.web.Application(), Address("192.0.2.1", 80), "--inference-addr", Connections()
+        ):
             pass
 
 

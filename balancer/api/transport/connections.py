@@ -1,0 +1,199 @@
+"""Connections of a port: how many there may be, and how long each may keep us waiting.
+
+aiohttp's own server waits an hour for a request's header, and for ever for a client to read its
+answer. Here a connection is closed when
+
+- no whole header comes within `header_timeout`, counted from the connection's start and from the
+  first byte of each further request;
+- nothing was asked on it for `IDLE_TIME`;
+- a write makes no progress for `write_timeout`; what the client had asked for is cancelled.
+
+Beyond `max_connections` a client is answered 503 and disconnected.
+"""
+
+import asyncio
+import logging
+from typing import cast
+
+from aiohttp import web
+from pydantic_core import to_json
+
+from ....shared.errors import Overloaded, public_body
+from ....shared.log import context
+from .patience import PatientTransport
+
+IDLE_TIME = 75.0
+"""Seconds. Proxies keep their connections for a minute; who closes first should be the proxy."""
+
+HEADER_TIMEOUT = 10.0
+WRITE_TIMEOUT = 30.0
+MAX_CONNECTIONS = 4096
+
+_REFUSAL = to_json(
+    {"error": public_body(Overloaded("too many connections are open; try again in a moment"))}
+)
+_REFUSAL_ANSWER = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(_REFUSAL), _REFUSAL)
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Connections:
+    """The connections of one port, and the limits they have in common. Times in seconds."""
+
+    def __init__(
+        self,
+        *,
+        header_timeout: float = HEADER_TIMEOUT,
+        write_timeout: float = WRITE_TIMEOUT,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self.header_timeout = header_timeout
+        self.write_timeout = write_timeout
+        self.num_open = 0
+        self._max_connections = max_connections
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether the one that was opened last is one too many."""
+        return self.num_open > self._max_connections
+
+    @property
+    def are_far_too_many(self) -> bool:
+        """Whether there is not even time for an answer."""
+        return self.num_open > 2 * self._max_connections
+
+
+class ConnectionsRunner(web.AppRunner):
+    """Runs an app on connections that keep to the limits of `connections`."""
+
+    # aiohttp's runners have slots; this one has one more.
+    __slots__ = ("_connections",)
+
+    def __init__(
+        self, app: web.Application, connections: Connections, *, shutdown_timeout: float
+    ) -> None:
+        # A client that goes away must cancel its handler, for that is what frees its slot.
+        super().__init__(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=shutdown_timeout
+        )
+        self._connections = connections
+
+    async def _make_server(self) -> web.Server:
+        return _Server(await super()._make_server(), self._connections)
+
+
+class _Server(web.Server):
+    def __init__(self, server: web.Server, connections: Connections) -> None:
+        super().__init__(
+            server.request_handler,
+            request_factory=server.request_factory,
+            handler_cancellation=server.handler_cancellation,
+        )
+        self._limits = connections
+
+    def __call__(self) -> web.RequestHandler:
+        self._limits.num_open += 1
+        if self._limits.are_too_many:
+            # The event loop takes any protocol; only aiohttp's types say otherwise.
+            return cast("web.RequestHandler", _Refusal(self._limits))
+        return _Connection(self, self._limits)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ("_header_timer", "_limits", "_patient")
+
+    def __init__(self, server: web.Server, limits: Connections) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=IDLE_TIME,
+            access_log=None,  # type: ignore[arg-type]
+        )
+        self._limits = limits
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._patient: PatientTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._patient = PatientTransport(
+            cast("asyncio.Transport", transport),
+            patience=self._limits.write_timeout,
+            on_cut=self._on_cut,
+        )
+        super().connection_made(cast("asyncio.Transport", self._patient))
+        self._await_header()
+
+    def data_received(self, data: bytes) -> None:
+        num_requests = self._request_count
+        super().data_received(data)
+        if self._request_count > num_requests:
+            self._stop_waiting()
+        elif self._is_between_requests:
+            self._await_header()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._limits.num_open -= 1
+        self._stop_waiting()
+        if self._patient is not None:
+            self._patient.stop_watching()
+        super().connection_lost(exc)
+
+    @property
+    def _is_between_requests(self) -> bool:
+        """Whether what comes is the next request's header."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _await_header(self) -> None:
+        if self._header_timer is None:
+            self._header_timer = self._loop.call_later(
+                self._limits.header_timeout, self._on_no_header
+            )
+
+    def _stop_waiting(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _on_no_header(self) -> None:
+        self._header_timer = None
+        self.force_close()
+
+    def _on_cut(self) -> None:
+        logger.warning(
+            "a client read nothing for %g s; its connection is cut",
+            self._limits.write_timeout,
+            extra=context(peer=self._peer()),
+        )
+
+    def _peer(self) -> str:
+        name = None if self._patient is None else self._patient.get_extra_info("peername")
+        return str(name[0]) if name else "unknown"
+
+
+class _Refusal(asyncio.Protocol):
+    """A connection that is one too many: answered once it has asked, or closed soon."""
+
+    def __init__(self, limits: Connections) -> None:
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._limits.are_far_too_many:
+            self._transport.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._limits.header_timeout, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(_REFUSAL_ANSWER)
+            self._transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._limits.num_open -= 1
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,164 @@
+"""Connections over real sockets: too slow, too many, and left as they are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
+
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Served:
+    """A port with one path, whose handler waits until it is told to answer."""
+
+    def __init__(self, connections: Connections, port: int) -> None:
+        self.connections = connections
+        self.port = port
+        self.may_answer = asyncio.Event()
+        self.num_asked = 0
+        self.num_cancelled = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.num_asked += 1
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            self.num_cancelled += 1
+            raise
+        return web.json_response({})
+
+    async def flood(self, request: web.Request) -> web.StreamResponse:
+        """Writes more than any client's buffers hold, as long as it is read."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 100_000)
+        except asyncio.CancelledError:
+            self.num_cancelled += 1
+            raise
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+@asynccontextmanager
+async def serving(**limits: float) -> AsyncIterator[Served]:
+    connections = Connections(**limits)  # type: ignore[arg-type]
+    served = Served(connections, 0)
+    app = web.Application()
+    app.add_routes([web.get("/", served.handle), web.get("/flood", served.flood)])
+    runner = ConnectionsRunner(app, connections, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        served.port = runner.addresses[0][1]
+        async with asyncio.timeout(20):
+            yield served
+    finally:
+        await runner.cleanup()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    async with asyncio.timeout(5):
+        try:
+            return await reader.read() == b""
+        except ConnectionError:
+            return True
+
+
+async def test_a_connection_without_a_whole_header_is_closed() -> None:
+    async with serving(header_timeout=0.1) as served:
+        for sent in (b"", b"GET / HTTP/1.1\r\nHost: loc"):
+            reader, writer = await served.connect()
+            writer.write(sent)
+            assert await is_closed(reader)
+            writer.close()
+        await until(lambda: served.connections.num_open == 0)
+
+
+async def test_a_header_in_drops_is_too_slow() -> None:
+    async with serving(header_timeout=0.1) as served:
+        reader, writer = await served.connect()
+        closed = asyncio.create_task(is_closed(reader))
+        writer.write(b"GET / HTTP/1.1\r\n")
+        while not closed.done():
+            writer.write(b"X-Drop: 1\r\n")
+            await asyncio.sleep(0.01)
+        assert await closed
+        writer.close()
+
+
+async def test_an_answer_may_take_longer_than_a_header() -> None:
+    async with serving(header_timeout=0.05) as served:
+        reader, writer = await served.connect()
+        writer.write(ASK)
+        await asyncio.sleep(0.15)  # three times what a header may take
+        served.may_answer.set()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_the_next_header_on_a_connection_has_its_own_time() -> None:
+    async with serving(header_timeout=0.1) as served:
+        served.may_answer.set()
+        reader, writer = await served.connect()
+        writer.write(ASK)
+        assert b"{}" in await reader.readuntil(b"{}")
+        await asyncio.sleep(0.2)  # nothing was begun, so nothing is late
+        writer.write(ASK)
+        assert b"{}" in await reader.readuntil(b"{}")
+        writer.write(ASK[:10])
+        assert await is_closed(reader)
+        writer.close()
+
+
+async def test_a_client_that_stops_reading_is_cut_off_and_its_handler_cancelled() -> None:
+    async with serving(write_timeout=0.1) as served:
+        _, writer = await served.connect()
+        writer.write(ASK.replace(b"/ ", b"/flood ", 1))
+        writer.transport.pause_reading()
+        await until(lambda: served.num_cancelled == 1 and served.connections.num_open == 0)
+        writer.close()
+
+
+async def test_one_connection_too_many_is_answered() -> None:
+    async with serving(max_connections=1) as served:
+        _, first = await served.connect()
+        first.write(ASK)
+        await until(lambda: served.num_asked == 1)
+        reader, writer = await served.connect()
+        writer.write(ASK)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b'"code":"overloaded"' in answer
+        writer.close()
+        await until(lambda: served.connections.num_open == 1)
+        first.close()
+        await until(lambda: served.connections.num_open == 0)
+        served.may_answer.set()
+        reader, writer = await served.connect()
+        writer.write(ASK)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_far_too_many_are_closed_and_silent_ones_too() -> None:
+    async with serving(max_connections=1, header_timeout=0.1) as served:
+        opened = [await served.connect() for _ in range(4)]
+        for reader, writer in opened:
+            assert await is_closed(reader)
+            writer.close()
+        await until(lambda: served.connections.num_open == 0)
