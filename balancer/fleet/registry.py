@@ -1,4 +1,4 @@
-"""Which agents are here, what they say of themselves, and when each was last heard and spoken to.
+"""The connected agents: what each reported last, and when it was last heard from and written to.
 
 Invariants: one link for each agent id, the newest; the armed deadline of a link is never later
 than its true one.
@@ -38,7 +38,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name, as people see it."""
         return self.hello.name
 
     @property
@@ -58,13 +58,13 @@ class Agent:
 
     @property
     def state(self) -> AgentState:
-        """In a word."""
+        """Whether it takes work."""
         if not self.is_accepting:
             return "draining"
         return "ready" if self.model else "no_model"
 
     def changed(self, status: Status) -> None:
-        """It says so."""
+        """Take over what it reported."""
         self.slots, self.model = status.slots, status.model
         self.is_accepting, self.issues = status.accepting, status.issues
 
@@ -86,7 +86,7 @@ class Agent:
 
 
 class Registry:
-    """The connected agents by link and by id, and whose time has come."""
+    """The connected agents by link and by id, and their deadlines."""
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
         self._limits = limits
@@ -106,7 +106,7 @@ class Registry:
         return self._agents[link]
 
     def get(self, link: LinkId) -> Agent | None:
-        """Who is on this link, if anyone still is."""
+        """The agent on this link, if it is still connected."""
         return self._agents.get(link)
 
     def link_of(self, id: AgentId) -> LinkId | None:
@@ -118,7 +118,7 @@ class Registry:
         return self._agents[self._links[id]]
 
     def joined(self, link: LinkId, hello: Hello, now: float) -> Agent:
-        """Someone new; an agent that was here before has to leave first."""
+        """Add an agent. Raises `ValueError` while an older link of it is here."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
         limits = self._limits
@@ -133,7 +133,7 @@ class Registry:
         return agent
 
     def left(self, link: LinkId) -> Agent:
-        """Someone is gone."""
+        """Remove an agent."""
         agent = self._agents.pop(link)
         del self._links[agent.hello.agent_id]
         self._deadlines.disarm(link)
@@ -146,12 +146,12 @@ class Registry:
             self._changes.agent_changed(agent.hello.agent_id)
 
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """Say something to an agent, which spares it the next heartbeat."""
+        """Send a message to an agent; it counts as a heartbeat."""
         self._agents[link].heartbeat.sent(now)
         return Send(link, message)
 
     def rests(self, agent: Agent, now: float) -> None:
-        """It is full, and is to be tried again after a pause."""
+        """It is full; it is tried again after a pause."""
         agent.rested_at = now + BUSY_PAUSE
         self._deadlines.arm(agent.link)
 
@@ -160,11 +160,11 @@ class Registry:
         return self._deadlines.next()
 
     def due(self, now: float) -> list[Agent]:
-        """Those whose time has come. Each has to leave, or to be `seen_to` in the end."""
+        """Agents whose deadline has come. The caller removes each, or calls `seen_to`."""
         return [self._agents[link] for link in self._deadlines.due(now)]
 
     def seen_to(self, agent: Agent) -> None:
-        """Whatever was due of it was done."""
+        """Its due work is done: arm its next deadline."""
         self._deadlines.arm(agent.link)
 
     def _deadline_of(self, link: LinkId) -> float:

@@ -29,7 +29,7 @@ class Tally(Generic[K]):
         return iter(self._counts)
 
     def add(self, key: K, amount: int) -> None:
-        """So many more, or fewer. Raises `RuntimeError` where there would be fewer than none."""
+        """Add `amount`. Raises `RuntimeError` when the count would be negative."""
         count = self._counts.get(key, 0) + amount
         if count < 0:
             raise RuntimeError(f"the count of {key} is negative")

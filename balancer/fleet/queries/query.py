@@ -1,7 +1,7 @@
 """One query's life: its parts with agents, their results, and how long it may take.
 
-It waits as long as no agent has any of it. When the last that had some is lost, it has what was
-left of its time in the queue.
+It counts as waiting while no agent has a part of it. When the last agent with a part is lost, the
+rest of its time in the queue goes on.
 
 Invariant: a result for each part, or one error; and one end.
 """
@@ -38,7 +38,7 @@ Kind = Literal["text", "embed", "rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """What a client asks in one call, in `parts` of one kind, for `model` or any."""
+    """One call of a client: `parts` of one kind, for `model`, or for any with `None`."""
 
     kind: Kind
     parts: tuple[Query, ...]
@@ -46,12 +46,12 @@ class QueryRequest:
 
     @property
     def task(self) -> Task | None:
-        """What a model must be able to do for it."""
+        """What the model must be able to do; `None` where every model can."""
         return None if self.kind == "text" else self.kind
 
 
 class QueryLifecycle:
-    """A question that was accepted. `agent` is the name of the last that was asked a part."""
+    """A query from its acceptance to its end. `agent` is the name of the last that got a part."""
 
     __slots__ = (
         "_limits",
@@ -99,13 +99,13 @@ class QueryLifecycle:
         return len(self.results) == len(self.query_request.parts)
 
     def begins(self, agent: str, now: float) -> None:
-        """A part was put to this agent."""
+        """A part was sent to this agent."""
         self.agent = agent
         self._waited = self.waited(now)
         self._queued_at = None
 
     def waits(self, now: float) -> None:
-        """No agent has any of it any more; it has what is left of its time in the queue."""
+        """No agent has a part of it any more, so it waits in the queue for the rest of its time."""
         self._queued_at = now
 
     def waited(self, now: float) -> float:

@@ -1,7 +1,7 @@
 """The queries that have not ended: which agents answer their parts, and what follows for clients.
 
-Queries take no slots: each kind has a queue of its own, with so many parts an agent. A part whose
-agent is lost, or would not answer because it is going, is put to another one.
+Queries take no slots: each kind has a queue of its own and a limit of parts per agent. A part whose
+agent is lost, or declines because it shuts down or has too much to do, goes to another agent.
 
 Invariants: every accepted query ends exactly once, with all results or one error; a query is here
 exactly when its queue has it, and its deadline is armed.
@@ -42,14 +42,14 @@ MAX_AGENTS_LOST = 3
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A query that is over, and the last that is to be done about it."""
+    """A query that is over, and the decisions that end it."""
 
     lifecycle: QueryLifecycle
     last: tuple[Decision, ...]
 
 
 class QueryDispatcher:
-    """Every method returns what is to be done about it, in that order."""
+    """Every method returns decisions, to be carried out in their order."""
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self._limits = limits
@@ -92,7 +92,7 @@ class QueryDispatcher:
         """The lifecycle of a query that has not ended."""
         return self._queries[id]
 
-    # ---- as clients wish
+    # ---- what clients do
 
     def admit(
         self, id: RequestId, query_request: QueryRequest, caller: Caller, now: float
@@ -122,7 +122,7 @@ class QueryDispatcher:
         error = Cancelled("cancelled before it was answered")
         return self._fail((self._queries[id] for id in ids), error, now)
 
-    # ---- as agents say
+    # ---- what agents send
 
     def replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision] | None:
         """A part was answered; `None`: the agent does not have it (any more)."""
@@ -144,7 +144,7 @@ class QueryDispatcher:
             [_Ending(lifecycle, (lifecycle.answer(), lifecycle.finish("answered", now)))], now
         )
 
-    # ---- as agents come and go
+    # ---- agents join, change and leave
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is here, or has another model, or takes work again, or no longer."""
@@ -157,7 +157,7 @@ class QueryDispatcher:
         return decisions
 
     def agent_left(self, agent: Agent, now: float) -> list[Decision]:
-        """What it had goes elsewhere."""
+        """An agent is lost: its parts go to other agents."""
         decisions: list[Decision] = []
         for queue in self._queues.values():
             lost, hands = queue.agent_left(agent.link)
@@ -167,7 +167,7 @@ class QueryDispatcher:
                 decisions += self._lost_agent(self._queries[id], now)
         return decisions
 
-    # ---- as time goes by
+    # ---- time
 
     def due(self, now: float) -> list[Decision]:
         """Those whose deadline has come end, all at once.
@@ -179,11 +179,11 @@ class QueryDispatcher:
         return self._end([_failed(each, error, now) for each, error in errors if error], now)
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
-        """Nothing goes on."""
+        """End all queries."""
         return self._fail(list(self._queries.values()), error, now)
 
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
-        """Those with a part that waits and that no connected agent can answer do not go on."""
+        """End queries with a waiting part that no connected agent can answer."""
         stranded = [self._queries[id] for queue in self._queues.values() for id in queue.stranded()]
         return self._fail(stranded, error, now)
 
@@ -206,7 +206,7 @@ class QueryDispatcher:
         return self._fail([lifecycle], error, now)
 
     def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:
-        """The agent would not answer: another one may, or the same after a rest."""
+        """The agent declined the part: another agent may take it, or the same one after a pause."""
         self._registry.rests(agent, now)
         lifecycle = self._queries[part.query]
         hands = self._queues[lifecycle.query_request.kind].came_back(part)
@@ -214,7 +214,7 @@ class QueryDispatcher:
         return self._hand_out(hands, now)
 
     def _look_for_agent(self, lifecycle: QueryLifecycle, now: float) -> None:
-        """It waits again, unless an agent has a part of it."""
+        """The query waits again, unless an agent has a part of it."""
         if not self._queues[lifecycle.query_request.kind].is_asked(lifecycle.id):
             lifecycle.waits(now)
             self._deadlines.arm(lifecycle.id)
@@ -226,7 +226,7 @@ class QueryDispatcher:
         return self._end([_failed(lifecycle, error, now) for lifecycle in ended], now)
 
     def _end(self, endings: Sequence[_Ending], now: float) -> list[Decision]:
-        """These have ended; what agents still have of them is withdrawn, and none is asked more."""
+        """End these queries, withdraw their parts from agents, and give the room to others."""
         decisions: list[Decision] = [each for ending in endings for each in ending.last]
         for lifecycle in (ending.lifecycle for ending in endings):
             del self._queries[lifecycle.id]
@@ -284,15 +284,15 @@ def _part(name: RequestId) -> Part | None:
 
 
 def _is_for_another(result: Result) -> bool:
-    """Whether the agent would not answer, and another one can."""
+    """Whether the agent declined and another one may answer."""
     codes = (ShuttingDown.code, QueueFull.code)
     return isinstance(result, Declined) and result.error.code in codes
 
 
 def _fault(query: Query, result: Result) -> RequestError | None:
-    """Why `result` is none, if it is none."""
+    """The error where `result` does not answer `query`."""
     if isinstance(result, Declined):
         return from_wire(result.error)
     if not fits(query, result):
-        return EngineFailed("the agent's answer does not fit the question")
+        return EngineFailed("the agent's answer does not fit the query")
     return None

@@ -1,7 +1,7 @@
 """Which part of a query goes to which agent: one kind of query, whose parts take no slots.
 
-The agent that has the fewest parts gets the next one. Of the queries that wait, each has a part
-assigned in turn, so a small one never waits for a large one as a whole.
+The agent with the fewest parts gets the next one. Waiting queries take turns, one part each, so a
+small query never waits for the whole of a large one.
 
 Invariants: no agent has more than `per_agent` parts; no part waits while an agent that could take
 it has room; a part is pending, with one agent, or done.
@@ -49,11 +49,11 @@ class _Agent:
 class _Query:
     model: str | None
     pending: deque[int]
-    lifecycle: dict[int, LinkId] = field(default_factory=dict)
+    holders: dict[int, LinkId] = field(default_factory=dict)
 
 
 class QueryQueue:
-    """Knows no time and no content. Every method returns what has become possible to hand out."""
+    """Knows no time and no content. Every method returns the parts that agents get now."""
 
     def __init__(self, per_agent: int) -> None:
         self._per_agent = per_agent
@@ -94,23 +94,23 @@ class QueryQueue:
         return self._spread(id, query)
 
     def closed(self, ids: Iterable[RequestId]) -> tuple[list[Hand], list[Hand]]:
-        """Queries are over: what agents still had of them, and what they can have instead."""
+        """Queries are over: the parts that agents still had, and the parts they get instead."""
         withdrawn = [hand for id in ids for hand in self._close(id)]
         links = dict.fromkeys(hand.link for hand in withdrawn)
         return withdrawn, self._fill_all(links)
 
     def is_asked(self, id: RequestId) -> bool:
         """Whether an agent has a part of the query."""
-        return bool(self._queries[id].lifecycle)
+        return bool(self._queries[id].holders)
 
     def stranded(self) -> list[RequestId]:
         """Queries with a part that waits and that no agent will ever take, as things are."""
         return self._waiting.stranded(self._able)
 
     def holder(self, part: Part) -> LinkId | None:
-        """Who has the part."""
+        """The agent that has the part."""
         query = self._queries.get(part.query)
-        return None if query is None else query.lifecycle.get(part.number)
+        return None if query is None else query.holders.get(part.number)
 
     def done(self, part: Part) -> list[Hand]:
         """The agent has answered."""
@@ -118,7 +118,7 @@ class QueryQueue:
         return self._fill_all([link])
 
     def came_back(self, part: Part) -> list[Hand]:
-        """The agent would not answer: it takes nothing until it changes, and another may."""
+        """The agent declined: it gets no part of this kind until it changes; another agent may."""
         self._assign_model(self._agents[self._take_back(part)], None)
         self._return(part)
         return self._spread(part.query, self._queries[part.query])
@@ -126,12 +126,12 @@ class QueryQueue:
     # ---- agents
 
     def agent_changed(self, link: LinkId, model: str | None) -> list[Hand]:
-        """An agent takes queries for `model`, or none; what it has, it goes on with."""
+        """An agent takes queries for `model`, or none with `None`; it keeps the parts it has."""
         self._assign_model(self._agents.setdefault(link, _Agent(link)), model)
         return self._fill_all([link])
 
     def agent_left(self, link: LinkId) -> tuple[list[Part], list[Hand]]:
-        """An agent is gone: what it had, and who can have that instead."""
+        """An agent is gone: the parts it had, and the agents that get them now."""
         agent = self._agents.pop(link, None)
         if agent is None:
             return [], []
@@ -139,7 +139,7 @@ class QueryQueue:
         lost = sorted(agent.parts)
         self.num_asked -= len(lost)
         for part in reversed(lost):
-            del self._queries[part.query].lifecycle[part.number]
+            del self._queries[part.query].holders[part.number]
             self._return(part)
         ids = dict.fromkeys(part.query for part in lost)
         return lost, [hand for id in ids for hand in self._spread(id, self._queries[id])]
@@ -152,7 +152,7 @@ class QueryQueue:
         if query.pending:
             self._waiting.remove(id)
             self.num_pending -= len(query.pending)
-        withdrawn = [Hand(Part(id, number), link) for number, link in query.lifecycle.items()]
+        withdrawn = [Hand(Part(id, number), link) for number, link in query.holders.items()]
         for hand in withdrawn:
             self._agents[hand.link].parts.remove(hand.part)
         self.num_asked -= len(withdrawn)
@@ -191,7 +191,7 @@ class QueryQueue:
         part = Part(id, query.pending.popleft())
         self.num_pending -= 1
         self.num_asked += 1
-        query.lifecycle[part.number] = agent.link
+        query.holders[part.number] = agent.link
         agent.parts.add(part)
         agent.turn = self._num_turns
         self._rank(agent)
@@ -205,7 +205,7 @@ class QueryQueue:
         return None if agent.model is None else self._waiting.first(agent.model)
 
     def _take_back(self, part: Part) -> LinkId:
-        link = self._queries[part.query].lifecycle.pop(part.number)
+        link = self._queries[part.query].holders.pop(part.number)
         self._agents[link].parts.remove(part)
         self.num_asked -= 1
         return link
@@ -228,15 +228,15 @@ class QueryQueue:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        lifecycle = {
-            Part(id, n): link for id, q in self._queries.items() for n, link in q.lifecycle.items()
+        holders = {
+            Part(id, n): link for id, q in self._queries.items() for n, link in q.holders.items()
         }
-        if lifecycle != {part: a.link for a in self._agents.values() for part in a.parts}:
+        if holders != {part: a.link for a in self._agents.values() for part in a.parts}:
             raise RuntimeError("queries and agents disagree")
         if self.num_pending != sum(len(query.pending) for query in self._queries.values()):
             raise RuntimeError("pending parts are miscounted")
         able = {key for a in self._agents.values() if a.model is not None for key in a.keys}
-        if self.num_asked != len(lifecycle) or set(self._able) != able:
+        if self.num_asked != len(holders) or set(self._able) != able:
             raise RuntimeError("asked parts or able agents are miscounted")
         if self.num_waiting != sum(bool(query.pending) for query in self._queries.values()):
             raise RuntimeError("waiting queries are miscounted")

@@ -1,4 +1,4 @@
-"""The requests that have not ended: where each is, and what follows for the others from its end.
+"""The requests that have not ended: where each is, and who gets the slot of one that ends.
 
 Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
 dispatch has it on; its deadline is armed.
@@ -25,7 +25,7 @@ MAX_AGENTS_LOST = 3
 
 
 class Requests:
-    """Every method returns what is to be done about it, in that order."""
+    """Every method returns decisions, to be carried out in their order."""
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests)
@@ -57,7 +57,7 @@ class Requests:
         """One of them."""
         return lifecycle.view(self._agent_id(lifecycle), now)
 
-    # ---- as clients wish
+    # ---- what clients do
 
     def admit(
         self, id: RequestId, request: GenerateRequest, caller: Caller, now: float
@@ -73,11 +73,11 @@ class Requests:
         return self._start(assigned, now)
 
     def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
-        """Its client has gone: end it and tell nobody but the agent."""
+        """Its client has disconnected: end it and cancel it at the agent."""
         return [*self._stop(lifecycle, now), *self._end(lifecycle, [lifecycle.gone(now)], now)]
 
     def cancel(self, lifecycles: Iterable[RequestLifecycle], now: float) -> list[Decision]:
-        """End those that wait, have the agents end the others; no slot is freed meanwhile."""
+        """End those that wait and cancel the others at their agents; no slot is freed meanwhile."""
         decisions: list[Decision] = []
         for lifecycle in lifecycles:
             if lifecycle.link is None:
@@ -86,7 +86,7 @@ class Requests:
                 decisions += self._stop(lifecycle, now)
         return decisions
 
-    # ---- as agents say
+    # ---- what agents send
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
@@ -102,11 +102,11 @@ class Requests:
         return self._end(lifecycle, lifecycle.done(end, now), now)
 
     def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
-        """It ends with an error, of which the agent knows."""
+        """It ends with an error; the agent knows, or never had it."""
         return self._end(lifecycle, lifecycle.failed(error, now), now)
 
     def hand_back(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
-        """The agent will not start it: it goes elsewhere, unless its client has cancelled it."""
+        """The agent did not start it: another agent gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:
             return self.fail(lifecycle, Cancelled("cancelled before it started"), now)
         if lifecycle.has_streamed:
@@ -114,7 +114,7 @@ class Requests:
         self._unassign(lifecycle, now)
         return self._start(self.dispatch.came_back(lifecycle.id), now)
 
-    # ---- as agents come and go
+    # ---- agents join, change and leave
 
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is ready to be given work."""
@@ -135,7 +135,7 @@ class Requests:
         return self._start(self.dispatch.agent_rested(agent.link), now)
 
     def agent_left(self, agent: Agent, now: float) -> list[Decision]:
-        """What it never answered goes elsewhere, before all who wait; the rest ends."""
+        """Requests without any answer yet go elsewhere, before all who wait; the rest ends."""
         decisions: list[Decision] = []
         ended = []
         for id in self.dispatch.running_on(agent.link):
@@ -149,10 +149,10 @@ class Requests:
                 decisions += lifecycle.failed(error, now)
         return [*decisions, *self._start(self.dispatch.agent_left(agent.link, ended), now)]
 
-    # ---- as time goes by
+    # ---- time
 
     def due(self, now: float) -> list[Decision]:
-        """Those whose deadline has come end; first those that wait, as they must not start now."""
+        """End those whose deadline has come; first those that wait, so that none of them starts."""
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
         for lifecycle in sorted(due, key=lambda e: e.link is not None):
@@ -161,14 +161,14 @@ class Requests:
         return decisions
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
-        """Nothing goes on; first those that wait, so that no slot that frees starts them."""
+        """End all; first those that wait, so that none of them starts in a slot that frees."""
         decisions: list[Decision] = []
         for lifecycle in sorted(self._lifecycles.values(), key=lambda e: e.link is not None):
             decisions += self._give_up(lifecycle, error, now)
         return decisions
 
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
-        """Those that wait and that no connected agent can serve do not go on waiting."""
+        """End those that wait and that no connected agent can serve."""
         decisions: list[Decision] = []
         for id in self.dispatch.stranded():
             decisions += self.fail(self._lifecycles[id], error, now)
@@ -239,7 +239,7 @@ class Requests:
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
-    """Turn away a newcomer that was never accepted."""
+    """Refuse a newcomer."""
     return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
 
 

@@ -64,10 +64,10 @@ class Agent:
 
     model: str
     is_accepting: bool = True
-    lifecycle: set[str] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
 
 
-class DeskMachine(RuleBasedStateMachine):
+class QueryDispatcherMachine(RuleBasedStateMachine):
     """Every decision is followed as the shell would, and judged."""
 
     def __init__(self) -> None:
@@ -102,10 +102,10 @@ class DeskMachine(RuleBasedStateMachine):
             assert agent.is_accepting
             assert client.model in (None, agent.model)
             assert message.id in client.todo
-            assert not any(message.id in other.lifecycle for other in self.agents.values())
-            agent.lifecycle.add(message.id)
+            assert not any(message.id in other.parts for other in self.agents.values())
+            agent.parts.add(message.id)
         elif isinstance(message, Withdraw):
-            agent.lifecycle.remove(message.id)
+            agent.parts.remove(message.id)
 
     def live(self) -> list[RequestId]:
         return [id for id, client in self.clients.items() if client.is_live]
@@ -151,13 +151,13 @@ class DeskMachine(RuleBasedStateMachine):
         said = Status(slots=0, accepting=is_accepting, model=info)
         self.follow(self.fleet.agent_said(link, said, self.now))
 
-    @precondition(lambda self: any(agent.lifecycle for agent in self.agents.values()))
+    @precondition(lambda self: any(agent.parts for agent in self.agents.values()))
     @rule(data=st.data(), kind=st.sampled_from(sorted(RESULTS)))
     def agent_replies(self, data: st.DataObject, kind: str) -> None:
-        links = sorted(link for link, agent in self.agents.items() if agent.lifecycle)
+        links = sorted(link for link, agent in self.agents.items() if agent.parts)
         link = data.draw(st.sampled_from(links))
-        name = data.draw(st.sampled_from(sorted(self.agents[link].lifecycle)))
-        self.agents[link].lifecycle.remove(name)
+        name = data.draw(st.sampled_from(sorted(self.agents[link].parts)))
+        self.agents[link].parts.remove(name)
         if kind == "answered":
             self.clients[RequestId(name.partition(".")[0])].todo.remove(name)
         reply = Reply(id=RequestId(name), result=RESULTS[kind])
@@ -185,12 +185,12 @@ class DeskMachine(RuleBasedStateMachine):
     def the_core_holds_together(self) -> None:
         self.fleet.check_integrity()
         assert {each.id for each in self.fleet.view(self.now).requests} == set(self.live())
-        lifecycle = [name for agent in self.agents.values() for name in agent.lifecycle]
-        assert self.fleet.totals().parts_asked == len(lifecycle)
+        parts = [name for agent in self.agents.values() for name in agent.parts]
+        assert self.fleet.totals().parts_asked == len(parts)
         todo = sum(len(self.clients[id].todo) for id in self.live())
-        assert self.fleet.totals().parts_waiting == todo - len(lifecycle)
+        assert self.fleet.totals().parts_waiting == todo - len(parts)
         for agent in self.agents.values():
-            assert len(agent.lifecycle) <= PARTS_PER_AGENT["embed"]
+            assert len(agent.parts) <= PARTS_PER_AGENT["embed"]
 
     @invariant()
     def the_deltas_add_up_to_the_view(self) -> None:
@@ -206,12 +206,12 @@ class DeskMachine(RuleBasedStateMachine):
     def with_draining_nobody_waits_in_vain(self) -> None:
         if self.drain_deadline is None:
             return
-        lifecycle = {name for agent in self.agents.values() for name in agent.lifecycle}
+        parts = {name for agent in self.agents.values() for name in agent.parts}
         served = {agent.model for agent in self.agents.values() if agent.is_accepting}
         for id in self.live():
             client = self.clients[id]
             is_served = bool(served) if client.model is None else client.model in served
-            assert is_served or client.todo <= lifecycle
+            assert is_served or client.todo <= parts
         assert self.now < self.drain_deadline or not self.live()
 
     def teardown(self) -> None:
@@ -223,5 +223,7 @@ class DeskMachine(RuleBasedStateMachine):
         assert self.fleet.next_deadline() is None
 
 
-TestDeskMachine = DeskMachine.TestCase
-TestDeskMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestQueryDispatcherMachine = QueryDispatcherMachine.TestCase
+TestQueryDispatcherMachine.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)

@@ -1,4 +1,4 @@
-"""An exchange: any legal life, watched from outside."""
+"""One request: any legal life, watched from outside."""
 
 import pytest
 from hypothesis import settings
@@ -17,7 +17,7 @@ LIMITS = Limits(
 )
 
 
-class ExchangeMachine(RuleBasedStateMachine):
+class RequestLifecycleMachine(RuleBasedStateMachine):
     """Keeps its own clock and its own idea of each stage's time."""
 
     @initialize()
@@ -111,5 +111,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         assert self.lifecycle.waited(self.now) == self.waited
 
 
-TestExchangeMachine = ExchangeMachine.TestCase
-TestExchangeMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestRequestLifecycleMachine = RequestLifecycleMachine.TestCase
+TestRequestLifecycleMachine.settings = settings(
+    max_examples=100, stateful_step_count=30, deadline=None
+)
