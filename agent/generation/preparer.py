@@ -13,6 +13,7 @@ from typing import Any
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest, Notice, Prompt
 from ..chat.calls.tools import Tools
+from ..chat.families.call_syntax import forced_family
 from ..chat.families.families import family_named
 from ..chat.families.family import ChatFamily, Family
 from ..chat.families.recognition import family_of
@@ -145,11 +146,14 @@ class Preparer:
         return thoughts is not None and text.rstrip().endswith(thoughts.opening)
 
     def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
-        if request.messages is None or self._family.name == "plain":
+        if request.messages is None:
+            return None
+        family = forced_family(self._family, self._source) if must_call(request) else self._family
+        if family.name == "plain" and not family.bare:
             return None
         tools = _tools(request)
         return Reading(
-            family=self._family,
+            family=family,
             is_thinking=self._is_thinking(text),
             tools=Tools(tools) if tools else None,
             shown=self._shown[bool(tools)],

@@ -13,11 +13,12 @@ is written here some words and signs stand for others:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..calls.tagged_calls import Tags
-from .family import FamilyName
+from .family import Family, FamilyName
+from .notations import json_of_known
 from .tag_notations import (
     ARG_TAGS,
     DSML_TAGS,
@@ -278,6 +279,9 @@ def _dsml(wrapper: str) -> CallSyntax:
     )
 
 
+JSON_CALLS = CallSyntax('{"name": "NAME", "arguments": ', "}", between=", ", before="[", after="]")
+"""A list of calls as JSON, for forced calls of models whose own notation cannot be written."""
+
 _BY_FAMILY: dict[FamilyName, CallSyntax] = {
     "apertus": _APERTUS,
     "apriel": _APRIEL,
@@ -300,6 +304,13 @@ _BY_FAMILY: dict[FamilyName, CallSyntax] = {
     "seed": _SEED,
     "solar": _SOLAR,
 }
+
+
+def forced_family(family: Family, template: str) -> Family:
+    """How the forced calls of a model of `family` are read: as `JSON_CALLS` if need be."""
+    if call_syntax(family.name, template) is not None:
+        return family
+    return replace(family, calls=None, bare=(json_of_known,))
 
 
 def call_syntax(family: FamilyName, template: str) -> CallSyntax | None:

@@ -1,7 +1,8 @@
 """What an answer may be, as one grammar: reasoning first, then calls, or content as it was asked.
 
 Reasoning is free up to the family's marker for its end, so that a grammar begins after it. White
-space may follow it. An answer that has to call something says nothing else besides.
+space may follow it. An answer that has to call something says nothing else besides. Where nobody
+can write a family's own notation, forced calls are a list in JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from ....shared.inference import (
     RegexGrammar,
 )
 from ..calls.tools import Function, Tools
-from ..families.call_syntax import CallSyntax, call_syntax
+from ..families.call_syntax import JSON_CALLS, CallSyntax, call_syntax
 from ..families.family import Family
 from ..parsing.harmony import ENDS
 from .call_grammar import CallGrammar
@@ -74,6 +75,8 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
             "`ignore_eos` must not stand beside what says where an answer ends", field="ignore_eos"
         )
     syntax = call_syntax(voice.family.name, voice.template) if voice and functions else None
+    if voice and functions and is_forced:
+        syntax = syntax or JSON_CALLS
     if functions and syntax is None:
         if request.grammar is None and not is_forced and request.parallel_tool_calls:
             return None  # a strict function, as far as that can be had

@@ -7,7 +7,7 @@ import pytest
 
 from arriero.agent.chat.calls.segments import CallBegan, Said
 from arriero.agent.chat.calls.tools import Tools
-from arriero.agent.chat.families.call_syntax import CallSyntax, Members, call_syntax
+from arriero.agent.chat.families.call_syntax import CallSyntax, Members, call_syntax, forced_family
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.families.family import FamilyName
 from arriero.agent.chat.parsing.segmenter import Segmenter
@@ -107,3 +107,18 @@ def test_text_may_hold_nothing_that_the_reader_takes_for_its_end() -> None:
         after="\n",
         barred=("</parameter>", "</function>", "<parameter="),
     )
+
+
+@pytest.mark.parametrize("family", ["plain", "exaone", "minimax-m3"])
+def test_forced_calls_that_are_json_are_read(family: FamilyName) -> None:
+    read_as = forced_family(family_named(family), "")
+    tools = Tools([{"function": {"name": "f"}}, {"function": {"name": "g"}}])
+    segmenter = Segmenter(read_as, is_thinking=False, tools=tools)
+    text = '[{"name": "f", "arguments": {"x": [1]}}, {"name": "g", "arguments": {}}]'
+    segments = [*segmenter.push(text), *segmenter.flush()]
+    assert [each.name for each in segments if isinstance(each, CallBegan)] == ["f", "g"]
+    assert not [each for each in segments if isinstance(each, Said) and each.kind == "content"]
+
+
+def test_forced_calls_of_others_are_read_as_they_write_them() -> None:
+    assert forced_family(family_named("qwen"), "") is family_named("qwen")

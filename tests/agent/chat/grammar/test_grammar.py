@@ -281,8 +281,6 @@ class TestCalls:
     @pytest.mark.parametrize(
         ("fields", "field"),
         [
-            ({"tool_choice": "required"}, "tool_choice"),
-            ({"tool_choice": NamedTool(name="now")}, "tool_choice"),
             ({"parallel_tool_calls": False}, "parallel_tool_calls"),
             ({"grammar": NUMBER}, "grammar"),
         ],
@@ -294,6 +292,34 @@ class TestCalls:
         with pytest.raises(NotSupported) as caught:
             grammar(voice(family), tools=TOOLS, **fields)
         assert caught.value.field == field
+
+    @pytest.mark.parametrize("family", ["minimax-m3", "plain"])
+    def test_that_are_forced_are_json_in_its_place(self, family: FamilyName) -> None:
+        greet = f'{{"name": "greet", "arguments": {ANN}}}'
+        now = '{"name": "now", "arguments": {}}'
+        check(
+            constraint(voice(family), tools=TOOLS, tool_choice="required"),
+            good=[f"[{greet}]", f"[{now}, {greet}]", f"\n[{now}]"],
+            bad=[greet, "[]", "Hello", f"[{now}] and", '[{"name": "now", "arguments": 1}]', GREET],
+        )
+        check(
+            constraint(
+                voice(family),
+                tools=TOOLS,
+                tool_choice=NamedTool(name="now"),
+                parallel_tool_calls=False,
+            ),
+            good=[f"[{now}]"],
+            bad=[f"[{greet}]", f"[{now}, {now}]"],
+        )
+
+    def test_that_are_forced_come_after_reasoning(self) -> None:
+        thinking = voice("exaone", is_thinking=True)
+        check(
+            constraint(thinking, tools=TOOLS, tool_choice="required"),
+            good=['So.</thought>\n[{"name": "now", "arguments": {}}]'],
+            bad=['[{"name": "now", "arguments": {}}]', "So.</thought>Hello"],
+        )
 
     def test_of_strict_functions_are_free_where_they_cannot_be_held(self) -> None:
         assert grammar(voice("minimax-m3"), tools=STRICT) is None
