@@ -50,8 +50,11 @@ _Command = Opened | _Finish | _Drop | _Stop
 class Worker:
     """Runs a model. `on_step` and `on_crash` are called on the worker's thread and must not block.
 
-    `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what stopped
-    the thread for good: no output follows, and whoever gave sequences has to end them.
+    `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
+    steps for good: no output follows, and whoever gave sequences has to end them.
+
+    The model is there until `stop`, after a crash too: other threads use its vocabulary. Before
+    that they have to be done with it.
     """
 
     def __init__(
@@ -150,11 +153,17 @@ class Worker:
             _Service(engine, scheduler, self.lock, self._inbox, self._on_step, self._publish).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
+            self.lock.close()
             self._on_crash(error)
+            self._until_stopped()
         finally:
             opener.close()
             self.lock.close()
             engine.free()
+
+    def _until_stopped(self) -> None:
+        while not isinstance(self._inbox.get(), _Stop):
+            pass
 
 
 class _Service:

@@ -248,14 +248,27 @@ def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
     assert setup.crashes.empty()
 
 
-def test_a_crash_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_is_logged_and_told_and_the_model_stays_until_the_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Crashing(FakeEngine):
+        is_stopping = threading.Event()
+        was_stopping = False
+
         def execute(self, step: Step) -> Outcome:
             raise MemoryError("no more")
 
-    with started(Crashing()) as setup:
-        setup.worker.submit(new(1, 5))
+        def free(self) -> None:
+            self.was_stopping = self.is_stopping.is_set()
+            super().free()
+
+    with started(engine := Crashing()) as setup:
+        setup.worker.add(new(1, 5))
         assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
+        setup.worker.drop(SequenceId(1))
+        assert not engine.is_freed
+        engine.is_stopping.set()
+    assert engine.was_stopping, "others were using its vocabulary"
     assert "the engine's thread stops" in caplog.text
     assert "MemoryError: no more" in caplog.text
 
