@@ -40,7 +40,9 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     fleet = Fleet(limits_of(settings), version=version("arriero"))
     runtime = FleetRuntime(fleet, recorder=metrics)
     hub = EventHub(runtime)
-    metrics.collect_fleet(runtime.view, lambda: hub.num_subscribers)
+    metrics.collect_fleet(
+        partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=hub.numbers
+    )
     responses = ResponseStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
@@ -144,8 +146,8 @@ def _announce(addresses: Mapping[str, Address]) -> None:
 
 
 async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:
-    view = runtime.view()
-    logger.info("draining: %d requests may finish within %g s", len(view.requests), within)
+    num = runtime.totals().num_requests
+    logger.info("draining: %d requests may finish within %g s", num, within)
     await runtime.drain(within)
     hub.close()
     runtime.goodbye()

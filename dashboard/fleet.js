@@ -1,4 +1,4 @@
-// The fleet as the event `fleet` tells it: the numbers on top and a card for each agent.
+// The numbers on top of the page and a card for each agent.
 
 import { byId, element, keyed, setAttribute, setText, show } from "./dom.js";
 import { EnginePanel, cachedShare } from "./engine.js";
@@ -41,10 +41,10 @@ export function drawAgents(agents, colourClass) {
   });
 }
 
-/** Draw each agent's own speed; `rates` is keyed by agent. */
+/** Draw each agent's own speed; `rates` has those that generated anything, by id. */
 export function drawAgentRates(rates) {
   for (const [id, card] of byId("agents").nodesByKey ?? []) {
-    setText(card.parts.rate, rate(rates[id]));
+    setText(card.parts.rate, rate(rates[id] ?? 0));
   }
 }
 

@@ -10,10 +10,12 @@ export class History {
     this.points = [];
     this.colours = new Map(); // agent id → index; the first eight agents have their own
     this.names = new Map();
+    this.present = new Set();
   }
 
   /** Take in the agents that are there: newcomers get a free colour, leavers are kept in sight. */
   know(agents) {
+    this.present = new Set(agents.map((agent) => agent.id));
     for (const agent of agents) {
       this.names.set(agent.id, agent.name);
       const colour = this.#freeColour(agents);
@@ -75,11 +77,11 @@ export class History {
     return -1;
   }
 
-  /** Let go of agents that no point in sight speaks of. */
+  /** Let go of agents that have left and that no point in sight speaks of. */
   #forget() {
     const seen = new Set(this.points.flatMap((point) => Object.keys(point.rates)));
     for (const id of this.names.keys()) {
-      if (seen.has(id)) continue;
+      if (seen.has(id) || this.present.has(id)) continue;
       this.names.delete(id);
       this.colours.delete(id);
     }

@@ -1,4 +1,5 @@
-// The connection to /api/v1/events: dials, notices silence, dials again by itself.
+// The connection to /api/v1/events: dials, notices silence, dials again and goes on from the last
+// event that it saw.
 
 const SILENCE = 6000; // the balancer speaks each second, so this long means the line is dead
 const FIRST_PAUSE = 500;
@@ -12,13 +13,15 @@ export function connect({ url, events, onEvent, onState }) {
   let source = null;
   let watchdog = 0;
   let pause = FIRST_PAUSE;
+  let lastId = "";
 
   function dial() {
-    source = new EventSource(url);
+    source = new EventSource(lastId ? `${url}?last_event_id=${encodeURIComponent(lastId)}` : url);
     source.onerror = redial;
     for (const name of events) {
       source.addEventListener(name, (event) => {
         alive();
+        lastId = event.lastEventId || lastId;
         onEvent(name, JSON.parse(event.data));
       });
     }

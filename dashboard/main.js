@@ -3,6 +3,7 @@
 import { byId, copies, element, keyed, setAttribute, setText, show } from "./dom.js";
 import { drawAgentRates, drawAgents, drawRate, drawTotals } from "./fleet.js";
 import { ago, count, rate } from "./format.js";
+import { FleetState } from "./fleet-state.js";
 import { History, WINDOW } from "./history.js";
 import { connect } from "./live.js";
 import { offerModels, startPlayground } from "./playground.js";
@@ -10,6 +11,7 @@ import { Plot } from "./plot.js";
 import { drawRequests } from "./requests.js";
 
 const history = new History();
+const state = new FleetState();
 let fleet = null;
 let cursor = null; // the point of the plots that the reader points at
 
@@ -32,8 +34,15 @@ const queueLayer = {
   value: (point) => point.queue,
 };
 
-function onFleet(snapshot) {
-  fleet = { ...snapshot, receivedAt: performance.now() };
+function onEvent(name, data) {
+  if (name === "throughput") return onThroughput(data);
+  if (name === "snapshot") state.replace(data);
+  else state.change(data);
+  return onFleet();
+}
+
+function onFleet() {
+  fleet = { ...state.fleet(), receivedAt: performance.now() };
   history.know(fleet.agents);
   drawTotals(fleet);
   drawAgents(fleet.agents, (id) => history.colourClass(id));
@@ -138,7 +147,7 @@ writeCommands();
 startPlayground();
 connect({
   url: "api/v1/events",
-  events: ["fleet", "throughput"],
-  onEvent: (name, data) => (name === "fleet" ? onFleet(data) : onThroughput(data)),
+  events: ["snapshot", "delta", "throughput"],
+  onEvent,
   onState,
 });

@@ -66,7 +66,7 @@ async function cancelRequest(id, button) {
   const url = `api/v1/requests/${encodeURIComponent(id)}`;
   try {
     const response = await fetch(url, { method: "DELETE" });
-    // Not found means that it ended by itself in the meantime: its row goes with the next snapshot.
+    // Not found means that it ended by itself in the meantime: its row goes with the next event.
     if (response.ok || response.status === 404) return;
   } catch {
     // The balancer cannot be reached; the banner says so.

@@ -161,11 +161,12 @@ async def test_events_show_the_fleet_first_and_then_its_changes(fleet: Fleet) ->
     await fleet.start_balancer()
     async with fleet.http.get(f"{fleet.management}/api/v1/events") as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
-        assert await next_event(response.content) == ("fleet", _Snapshot(agents=[]))
+        assert await next_event(response.content) == ("snapshot", _Snapshot(agents=[]))
         await fleet.start_agent(name="box")
         while True:
             name, data = await next_event(response.content)
-            if name == "fleet" and [agent["name"] for agent in data["agents"]] == ["box"]:
+            if name == "delta" and "agents" in data:
+                assert [agent["name"] for agent in data["agents"]] == ["box"]
                 break
 
         answer = asyncio.create_task(

@@ -32,7 +32,7 @@ async def count_tokens(fleet: Fleet, prompt: str) -> int:
 async def open_events(fleet: Fleet) -> aiohttp.ClientResponse:
     """An SSE connection that has shown its first snapshot and stays open."""
     events = await fleet.http.get(f"{fleet.management}/api/v1/events")
-    assert (await events.content.readline()).startswith(b"event: fleet")
+    assert (await events.content.readline()).startswith(b"event: snapshot")
     return events
 
 

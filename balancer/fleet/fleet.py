@@ -23,12 +23,13 @@ Invariants: every accepted request ends exactly once; a link's requests are thos
 on it; with draining, nobody waits whom no agent can serve.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from itertools import chain, islice
 from typing import assert_never
 
 from ...shared.errors import RequestError, ShuttingDown, from_wire
-from ...shared.inference import GenerateRequest, RequestId
+from ...shared.inference import AgentId, GenerateRequest, RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,
     Busy,
@@ -270,6 +271,7 @@ class Fleet:
             items_ignored=self._items_ignored,
             parts_waiting=self._dispatcher.num_pending,
             parts_asked=self._dispatcher.num_asked,
+            num_requests=len(self._requests) + len(self._dispatcher),
             num_models=len(self._models),
             num_models_unloaded=self._models.num_remembered,
         )
@@ -286,12 +288,21 @@ class Fleet:
         """The name in answers to requests that named no model; empty where none can do `task`."""
         return self._models.name_for(task)
 
-    def view(self, now: float) -> FleetView:
-        """The whole fleet, at a cost of its size."""
+    def requests(self, now: float) -> Iterator[RequestView]:
+        """Requests and then queries that have not ended, oldest first; each costs when it comes."""
+        return chain(self._requests.views(now), self._dispatcher.views(now))
+
+    def agent(self, id: AgentId, now: float) -> AgentView | None:
+        """One agent, if it is connected."""
+        link = self._registry.link_of(id)
+        return None if link is None else self._agent_view(self._registry[link], now)
+
+    def view(self, now: float, max_requests: int | None = None) -> FleetView:
+        """The totals, all agents, and the oldest requests, at a cost of their number."""
         totals = self.totals()
         return FleetView(
             agents=tuple(self._agent_view(agent, now) for agent in self._registry),
-            requests=(*self._requests.views(now), *self._dispatcher.views(now)),
+            requests=tuple(islice(self.requests(now), max_requests)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
 

@@ -73,8 +73,9 @@ class FleetTotals:
 
     `is_ready`: some agent that takes work has a slot, free or not, or embeds. `tokens_total` only
     grows, as does `items_ignored`: what agents said of requests that were not with them (any more).
-    Parts are those of queries: that no agent has yet, and that agents have. Of `num_models`, which
-    are known, `num_models_unloaded` are only remembered.
+    `num_requests` have not ended, queries among them. Parts are those of queries: that no agent has
+    yet, and that agents have. Of `num_models`, which are known, `num_models_unloaded` are only
+    remembered.
     """
 
     num_agents: int
@@ -86,6 +87,7 @@ class FleetTotals:
     slots_busy: int
     tokens_total: int
     items_ignored: int
+    num_requests: int = 0
     parts_waiting: int = 0
     parts_asked: int = 0
     num_models: int = 0

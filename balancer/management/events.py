@@ -1,27 +1,40 @@
-"""`GET /api/v1/events`: the fleet as server-sent events, rendered once for all who watch.
+"""`GET /api/v1/events`: the fleet as server-sent events, rendered once for all readers.
 
-Invariants: a reader that is slow has at most one frame of each kind waiting, always the newest;
-nothing is rendered and nothing ticks while nobody watches; there are at most `max_subscribers`.
+A reader gets a `snapshot`, then a `delta` whenever something changed, each with an id, and
+`throughput` each second. `Last-Event-ID` (or `?last_event_id=`, for pages that dial by themselves)
+goes on from there.
+
+Invariants: a slow reader holds no events of its own, only its position in the shared history, and
+begins again with a snapshot when that has moved on; nothing is rendered and nothing ticks while
+nobody reads; there are at most `max_subscribers`.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.view import FleetView
-from .serializers import Json, dumps, fleet_json, throughput_json
+from .answer_types import Snapshot
+from .event_history import MAX_DELTAS, EventHistory
+from .fleet_collector import EventNumbers
+from .fleet_feed import MAX_REQUESTS_SENT, FleetFeed
+from .serializers import dumps, snapshot_json, throughput_json
 from .throughput import Meter, Throughput
 
 MAX_SUBSCRIBERS = 64
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
 RENDER_SHARE = 0.1
-"""Largest share of the loop's time that snapshots may take: a large fleet's come less often."""
+"""Largest share of the loop's time that deltas may take: after a large one the next comes later."""
+
+WRITE_BYTES = 64 * 1024
+"""Bytes that are given to a connection at once: what a slow reader makes the balancer hold."""
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -33,35 +46,44 @@ _RETRY = b"retry: 1000\n\n"
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
-class Mailbox:
-    """What one reader has still to be sent."""
+class Reader:
+    """One reader's place in what is published."""
 
-    def __init__(self) -> None:
-        self._frames: dict[str, bytes] = {}
-        self._changed = asyncio.Event()
-        self._is_closed = False
+    def __init__(self, hub: "EventHub", position: int | None) -> None:
+        self._hub = hub
+        self._position = position
+        self._num_points = hub.num_points
+        self._num_bytes_seen = hub.history.num_bytes_ever
+        self._has_news = asyncio.Event()
+        self._has_news.set()
 
-    def put(self, event: str, frame: bytes) -> None:
-        """Leave `frame`; it takes the place of one of the same event that was not taken."""
-        self._frames[event] = frame
-        self._changed.set()
+    @property
+    def num_bytes_behind(self) -> int:
+        """Bytes of deltas that were published and not taken, of those that are still kept."""
+        history = self._hub.history
+        return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
-    def close(self) -> None:
-        """Nothing more will come."""
-        self._is_closed = True
-        self._changed.set()
+    def notify(self) -> None:
+        """There is something to take, or nothing will come any more."""
+        self._has_news.set()
 
-    async def take(self) -> bytes:
-        """All that waits, as soon as something does; nothing when the mailbox is closed."""
-        await self._changed.wait()
-        self._changed.clear()
-        frames = b"".join(self._frames.values())
-        self._frames.clear()
-        return b"" if self._is_closed else frames
+    async def take(self) -> list[bytes]:
+        """All that is new, as soon as something is; nothing when the hub has closed."""
+        await self._has_news.wait()
+        self._has_news.clear()
+        if self._hub.is_closed:
+            return []
+        frames = self._hub.frames_after(self._position)
+        self._position = self._hub.history.position
+        self._num_bytes_seen = self._hub.history.num_bytes_ever
+        if self._num_points != self._hub.num_points:
+            self._num_points = self._hub.num_points
+            frames.append(self._hub.point)
+        return frames
 
 
 class EventHub:
-    """Renders each event once and leaves it in the mailbox of everyone who watches."""
+    """Renders each event once, and wakes everyone who reads."""
 
     def __init__(
         self,
@@ -70,40 +92,56 @@ class EventHub:
         clock: Callable[[], float] = time.monotonic,
         interval: float = THROUGHPUT_INTERVAL,
         max_subscribers: int = MAX_SUBSCRIBERS,
+        max_deltas: int = MAX_DELTAS,
     ) -> None:
+        self.history = EventHistory(uuid.uuid4().hex[:12], max_deltas=max_deltas)
+        self.point = b""
+        self.num_points = 0
+        self.is_closed = False
         self._runtime = runtime
         self._clock = clock
+        self._epoch = time.time() - clock()
         self._interval = interval
         self._max_subscribers = max_subscribers
-        self._mailboxes: set[Mailbox] = set()
+        self._readers: set[Reader] = set()
+        self._feed = FleetFeed()
+        self._revision = -1
         self._throughput = Throughput()
         self._watched = asyncio.Event()
         self._unwatched = asyncio.Event()
-        self._is_closed = False
 
     @property
     def num_subscribers(self) -> int:
-        return len(self._mailboxes)
+        return len(self._readers)
+
+    def numbers(self) -> EventNumbers:
+        """What is held for readers, and how far they are behind."""
+        behind = sum(reader.num_bytes_behind for reader in self._readers)
+        return EventNumbers(self.num_subscribers, self.history.num_bytes, behind)
 
     @contextmanager
-    def subscribe(self) -> Iterator[Mailbox]:
-        """A mailbox with the whole fleet in it. Raises `RateLimited` or `ShuttingDown`."""
+    def subscribe(self, last_event_id: str = "") -> Iterator[Reader]:
+        """A reader that goes on after an event. Raises `RateLimited` or `ShuttingDown`."""
         self._check_open()
-        mailbox = Mailbox()
-        mailbox.put("fleet", self._fleet_frame(self._runtime.view()))
-        self._mailboxes.add(mailbox)
+        self._advance()
+        reader = Reader(self, self.history.position_of(last_event_id))
+        self._readers.add(reader)
         self._watched.set()
         self._unwatched.clear()
         try:
-            yield mailbox
+            yield reader
         finally:
-            self._mailboxes.discard(mailbox)
-            if not self._mailboxes:
+            self._readers.discard(reader)
+            if not self._readers:
                 self._watched.clear()
                 self._unwatched.set()
 
+    def frames_after(self, position: int | None) -> list[bytes]:
+        """What a reader at `position` has to be sent."""
+        return self.history.after(position, self._snapshot)
+
     async def run(self) -> None:
-        """Publish whenever somebody watches, until cancelled."""
+        """Publish whenever somebody reads, until cancelled."""
         while True:
             await self._watched.wait()
             async with asyncio.TaskGroup() as tasks:
@@ -117,12 +155,11 @@ class EventHub:
 
     def close(self) -> None:
         """End every stream and accept no more."""
-        self._is_closed = True
-        for mailbox in self._mailboxes:
-            mailbox.close()
+        self.is_closed = True
+        self._notify()
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ShuttingDown("the balancer is shutting down")
         if self.num_subscribers >= self._max_subscribers:
             raise RateLimited(
@@ -131,48 +168,82 @@ class EventHub:
             )
 
     async def _publish_fleet(self) -> None:
-        async for view in self._runtime.watch():
+        async for _ in self._runtime.changes():
             started = self._clock()
-            self._publish("fleet", self._fleet_frame(view))
+            self._advance()
             await asyncio.sleep((self._clock() - started) / RENDER_SHARE)
 
     async def _publish_throughput(self) -> None:
-        self._throughput = Throughput()
-        meter = Meter()
-        meter.look(self._runtime.view(), self._clock())
+        view = self._runtime.view(max_requests=0)
+        revision = self._runtime.revision
+        meter = Meter(view.agents, view.tokens_total, self._clock())
         while True:
             await asyncio.sleep(self._interval)
-            view = self._runtime.view()
-            self._throughput = meter.look(view, self._clock())
-            frame = _frame("throughput", throughput_json(view, self._throughput))
-            self._publish("throughput", frame)
+            change = self._runtime.changes_since(revision)
+            totals = self._runtime.totals()
+            revision = self._runtime.revision
+            agents = self._runtime.view(max_requests=0).agents if change is None else change.agents
+            left = () if change is None else change.agents_left
+            self._throughput = meter.look(agents, left, totals.tokens_total, self._clock())
+            point = dumps(throughput_json(totals, self._throughput))
+            self.point = b"event: throughput\ndata: %s\n\n" % point
+            self.num_points += 1
+            self._notify()
 
-    def _fleet_frame(self, view: FleetView) -> bytes:
-        return _frame("fleet", fleet_json(view, self._throughput))
+    def _advance(self) -> None:
+        """Publish what changed since this was last called."""
+        change = self._runtime.changes_since(self._revision) if self._revision >= 0 else None
+        self._revision = self._runtime.revision
+        if change is None:
+            snapshot = self._view()
+            self._feed.restart(snapshot["agents"], snapshot["requests"])
+            self.history.restart()
+        else:
+            oldest = islice(self._runtime.requests(), MAX_REQUESTS_SENT)
+            delta = self._feed.advance(change, oldest, self._throughput, self._now())
+            if delta is None:
+                return
+            self.history.append(dumps(delta))
+        self._notify()
 
-    def _publish(self, event: str, frame: bytes) -> None:
-        for mailbox in self._mailboxes:
-            mailbox.put(event, frame)
+    def _view(self) -> Snapshot:
+        return snapshot_json(self._runtime.view(MAX_REQUESTS_SENT), self._throughput, self._now())
 
+    def _snapshot(self) -> bytes:
+        """As of the last delta, so that whatever follows is in the next one."""
+        self._advance()
+        return dumps(self._view())
 
-def _frame(event: str, body: Json) -> bytes:
-    return f"event: {event}\ndata: {dumps(body)}\n\n".encode()
+    def _now(self) -> float:
+        """Seconds since 1970, by a clock that never jumps."""
+        return self._epoch + self._clock()
+
+    def _notify(self) -> None:
+        for reader in self._readers:
+            reader.notify()
 
 
 async def stream_events(hub: EventHub, request: web.Request) -> web.StreamResponse:
     """Answer `request` with events until it goes away or the hub closes."""
-    with hub.subscribe() as mailbox:
+    last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
+    with hub.subscribe(last_event_id) as reader:
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
-        await response.write(await mailbox.take() + _RETRY)
-        while frames := await _next_frames(mailbox):
-            await response.write(frames)
+        await _write(response, [*await reader.take(), _RETRY])
+        while frames := await _next_frames(reader):
+            await _write(response, frames)
     return response
 
 
-async def _next_frames(mailbox: Mailbox) -> bytes:
+async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
+    for frame in frames:
+        for start in range(0, len(frame), WRITE_BYTES):
+            await response.write(frame[start : start + WRITE_BYTES])
+
+
+async def _next_frames(reader: Reader) -> list[bytes]:
     try:
         async with asyncio.timeout(KEEP_ALIVE_INTERVAL):
-            return await mailbox.take()
+            return await reader.take()
     except TimeoutError:
-        return _KEEP_ALIVE
+        return [_KEEP_ALIVE]

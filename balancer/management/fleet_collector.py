@@ -1,4 +1,4 @@
-"""The fleet as it is now, as Prometheus gauges, read from a view at each scrape.
+"""The fleet as it is now, as Prometheus gauges: running totals, and each agent's own numbers.
 
 Agents are labelled by name, and agents of one name are added up: a name lives as long as somebody
 bears it, while ids change with each restart and would leave a trail of dead series.
@@ -6,24 +6,45 @@ bears it, while ids change with each restart and would leave a trail of dead ser
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..fleet.runtime.fleet_runtime import Backlog
 from ..fleet.view import AgentState, FleetView
 from .engine_metrics import engine_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class EventNumbers:
+    """What is held for the readers of events."""
+
+    num_subscribers: int = 0
+    num_bytes: int = 0
+    num_bytes_behind: int = 0
 
 
 class FleetCollector(Collector):
     """Labels of agents that left are gone with the next scrape, since nothing is kept."""
 
-    def __init__(self, view: Callable[[], FleetView], num_subscribers: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        view: Callable[[], FleetView],
+        *,
+        backlog: Callable[[], Backlog],
+        events: Callable[[], EventNumbers],
+    ) -> None:
+        """`view` needs no requests."""
         self._view = view
-        self._num_subscribers = num_subscribers
+        self._backlog = backlog
+        self._events = events
 
     def collect(self) -> Iterator[Metric]:
         view = self._view()
+        yield from _events(self._events())
+        yield from _backlog(self._backlog())
         yield GaugeMetricFamily(
             "arriero_queue_depth", "Requests that wait for a slot.", value=view.queue_depth
         )
@@ -43,11 +64,6 @@ class FleetCollector(Collector):
         yield GaugeMetricFamily(
             "arriero_draining", "1 while the balancer is shutting down.", value=view.is_draining
         )
-        yield GaugeMetricFamily(
-            "arriero_event_subscribers",
-            "Readers of /api/v1/events.",
-            value=self._num_subscribers(),
-        )
         yield CounterMetricFamily(
             "arriero_items_ignored",
             "What agents said of requests and queries that were not with them, or no longer.",
@@ -57,6 +73,35 @@ class FleetCollector(Collector):
         yield _by_state(view)
         yield _slots(view)
         yield from engine_metrics(view)
+
+
+def _events(numbers: EventNumbers) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "arriero_event_subscribers", "Readers of /api/v1/events.", value=numbers.num_subscribers
+    )
+    yield GaugeMetricFamily(
+        "arriero_event_history_bytes",
+        "Events that are kept for readers who are behind or come back, all readers together.",
+        value=numbers.num_bytes,
+    )
+    yield GaugeMetricFamily(
+        "arriero_event_bytes_behind",
+        "Bytes of events that readers have not taken yet, added up over readers.",
+        value=numbers.num_bytes_behind,
+    )
+
+
+def _backlog(backlog: Backlog) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "arriero_agent_messages_waiting",
+        "Messages to agents that have not left whole.",
+        value=backlog.num_messages,
+    )
+    yield GaugeMetricFamily(
+        "arriero_agent_transfer_bytes",
+        "Bytes of large messages that are on their way in pieces, to agents and from them.",
+        value=backlog.num_bytes,
+    )
 
 
 def _models(view: FleetView) -> GaugeMetricFamily:

@@ -21,8 +21,9 @@ from prometheus_client.exposition import choose_encoder
 from ...shared.errors import BY_CODE
 from ...shared.inference import TokenKind
 from ..fleet.recorder import Ending
+from ..fleet.runtime.fleet_runtime import Backlog
 from ..fleet.view import FleetView
-from .fleet_collector import FleetCollector
+from .fleet_collector import EventNumbers, FleetCollector
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
@@ -81,10 +82,14 @@ class Metrics:
             collector(registry=self.registry)
 
     def collect_fleet(
-        self, view: Callable[[], FleetView], num_subscribers: Callable[[], int]
+        self,
+        view: Callable[[], FleetView],
+        *,
+        backlog: Callable[[], Backlog],
+        events: Callable[[], EventNumbers],
     ) -> None:
-        """From now on answer with the fleet's state as well."""
-        self.registry.register(FleetCollector(view, num_subscribers))
+        """From now on answer with the fleet's state as well; `view` needs no requests."""
+        self.registry.register(FleetCollector(view, backlog=backlog, events=events))
 
     def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
         """From now on answer with how many answers are kept for later ones, and their size."""

@@ -4,8 +4,7 @@ from functools import cache
 
 from pydantic_core import to_json
 
-from ...shared.errors import NotFound, RateLimited, ShuttingDown
-from ...shared.messages import Issue, ModelInfo
+from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown
 from ..api.native.operations import DOCUMENT, GENERATE, HEALTH, NATIVE_ERRORS
 from ..api.openapi.document import (
     Answer,
@@ -16,73 +15,8 @@ from ..api.openapi.document import (
     json_answer,
     parameter,
 )
-from ..api.openapi.schemas import (
-    COUNT,
-    INTEGER,
-    NUMBER,
-    STRING,
-    Schema,
-    fields_of,
-    listing,
-    mapping,
-    nullable,
-    one_of,
-    record,
-    ref,
-)
-
-_SLOTS = record({"total": COUNT, "busy": COUNT})
-_RATE = nullable(NUMBER)
-
-COMPONENTS: dict[str, Schema] = {
-    "Statistics": record(
-        {
-            "decode_tokens_per_second": _RATE,
-            "prefill_tokens_per_second": _RATE,
-            "throughput_tokens_per_second": _RATE,
-            "average_sequences": _RATE,
-            "sequences": record({"running": COUNT, "waiting": COUNT}),
-            "cells": record({"total": COUNT, "used": COUNT, "kept": COUNT, "parked": COUNT}),
-            "cached_tokens_total": COUNT,
-            "computed_tokens_total": COUNT,
-            "completion_tokens_total": COUNT,
-            "drafted_tokens_total": COUNT,
-            "accepted_tokens_total": COUNT,
-            "preemptions_total": COUNT,
-            "stalls_total": COUNT,
-            "stall_seconds_total": NUMBER,
-            "busy_seconds_total": NUMBER,
-        }
-    ),
-    "Agent": record(
-        {
-            "id": STRING,
-            "name": STRING,
-            "labels": mapping(STRING),
-            "version": STRING,
-            "state": one_of("ready", "draining", "no_model"),
-            "slots": _SLOTS,
-            "model": nullable(record(fields_of(ModelInfo))),
-            "issues": listing(record(fields_of(Issue))),
-            "download": {"type": "null"},
-            "throughput": record({"tokens_total": COUNT, "tokens_per_second": _RATE}),
-            "statistics": nullable(ref("Statistics")),
-            "connected_seconds": NUMBER,
-        }
-    ),
-    "Request": record(
-        {
-            "id": STRING,
-            "state": one_of("queued", "assigned", "streaming"),
-            "model": nullable(STRING),
-            "agent": nullable(STRING),
-            "waited_seconds": NUMBER,
-            "age_seconds": NUMBER,
-            "num_tokens": COUNT,
-            "priority": INTEGER,
-        }
-    ),
-}
+from . import answer_types
+from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
 
 _ID = parameter("id", "path", required=True)
 
@@ -117,7 +51,7 @@ OPERATIONS = (
         "/api/v1/agents",
         "Agents",
         "Who is connected.",
-        answers={200: json_answer("All of them.", record({"agents": listing(ref("Agent"))}))},
+        answers={200: json_answer("All of them.", answer_types.Agents)},
     ),
     _operation(
         "GET",
@@ -125,7 +59,7 @@ OPERATIONS = (
         "OneAgent",
         "One agent.",
         parameters=(_ID,),
-        answers={200: json_answer("It.", ref("Agent"))},
+        answers={200: json_answer("It.", answer_types.Agent)},
         errors=(NotFound,),
     ),
     _operation(
@@ -133,7 +67,19 @@ OPERATIONS = (
         "/api/v1/requests",
         "Requests",
         "Queued and running requests, without their texts.",
-        answers={200: json_answer("All of them.", record({"requests": listing(ref("Request"))}))},
+        parameters=(
+            parameter("state", "query", {"type": "string", "enum": sorted(STATES)}),
+            parameter("model", "query"),
+            parameter(
+                "limit",
+                "query",
+                {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+            ),
+        ),
+        answers={
+            200: json_answer("The oldest of those that were asked for.", answer_types.Requests)
+        },
+        errors=(InvalidRequest,),
     ),
     _operation(
         "DELETE",
@@ -141,15 +87,24 @@ OPERATIONS = (
         "CancelRequest",
         "Cancels one; its client keeps what it has.",
         parameters=(_ID,),
-        answers={202: json_answer("It ends as soon as may be.", record({"id": STRING}))},
+        answers={202: json_answer("It ends as soon as may be.", answer_types.Cancelled)},
         errors=(NotFound,),
     ),
     _operation(
         "GET",
         "/api/v1/events",
         "Events",
-        "The fleet: `fleet`, all of it first and then on change, and `throughput`, each second.",
-        answers={200: Answer("Server-sent events without end.", {"text/event-stream": {}})},
+        "The fleet: a `snapshot`, then a `delta` on each change; and `throughput`, each second.",
+        parameters=(
+            parameter("Last-Event-ID", "header"),
+            parameter("last_event_id", "query"),
+        ),
+        answers={
+            200: Answer(
+                "Server-sent events without end.",
+                {"text/event-stream": {"x-item-schema": answer_types.Event}},
+            )
+        },
         errors=(RateLimited, ShuttingDown),
     ),
     _operation(
@@ -208,6 +163,5 @@ def management_json(version: str) -> bytes:
             title="Arriero, management",
             version=version,
             operations=OPERATIONS,
-            components=COMPONENTS,
         )
     )

@@ -1,7 +1,7 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from aiohttp import hdrs, web
@@ -17,11 +17,13 @@ from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView
 from . import page
+from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
 from .metrics import Metrics
 from .operations import management_json
-from .serializers import Json, agent_json, dumps, request_json
-from .throughput import Meter
+from .request_filter import RequestFilter
+from .serializers import agent_json, dumps, request_json
+from .throughput import AgentRates
 
 PLAYGROUND_PATH = "/api/v1/generate"
 """Of the native door, the path that the dashboard uses; on its own port, so no other origin."""
@@ -56,26 +58,30 @@ def management_app(
 def _fleet_routes(
     runtime: FleetRuntime, clock: Callable[[], float] = time.monotonic
 ) -> list[web.RouteDef]:
-    meter = Meter()
+    rates = AgentRates()
+
+    def shown(agent: AgentView) -> Agent:
+        return agent_json(agent, rates.rate(agent, clock()))
 
     async def agents(_request: web.Request) -> web.Response:
-        view = runtime.view()
-        throughput = meter.look(view, clock())
-        return _json({"agents": [agent_json(agent, throughput) for agent in view.agents]})
+        return _json(Agents(agents=[shown(each) for each in runtime.view(max_requests=0).agents]))
 
     async def agent(request: web.Request) -> web.Response:
-        view = runtime.view()
-        found = _find(view.agents, AgentId(request.match_info["id"]))
-        return _json(agent_json(found, meter.look(view, clock())))
+        agent_id = AgentId(request.match_info["id"])
+        if (found := runtime.agent(agent_id)) is None:
+            raise NotFound(f"no agent `{agent_id[:100]}` is connected")
+        return _json(shown(found))
 
-    async def requests(_request: web.Request) -> web.Response:
-        return _json({"requests": [request_json(each) for each in runtime.view().requests]})
+    async def requests(request: web.Request) -> web.Response:
+        chosen = RequestFilter.of(request.query).choose(runtime.requests())
+        listed = [request_json(each) for each in chosen]
+        return _json(Requests(requests=listed, total=runtime.totals().num_requests))
 
     async def cancel(request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
         if not runtime.cancel([request_id]):
             raise NotFound(f"no request `{request_id[:100]}` is waiting or running")
-        return _json({"id": request_id}, status=202)
+        return _json(Cancelled(id=request_id), status=202)
 
     return [
         web.get("/api/v1/agents", agents),
@@ -107,13 +113,6 @@ def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
     ]
 
 
-def _find(agents: tuple[AgentView, ...], agent_id: AgentId) -> AgentView:
-    for agent in agents:
-        if agent.id == agent_id:
-            return agent
-    raise NotFound(f"no agent `{agent_id[:100]}` is connected")
-
-
 async def _health(_request: web.Request) -> web.Response:
     return _json({"status": "ok"})
 
@@ -122,7 +121,8 @@ async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) 
     response.headers["X-Content-Type-Options"] = "nosniff"
 
 
-def _json(body: Json, *, status: int = 200) -> web.Response:
-    return web.json_response(
-        body, status=status, dumps=dumps, headers={hdrs.CACHE_CONTROL: "no-store"}
+def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(
+        body=dumps(body), status=status, content_type="application/json", headers=headers
     )

@@ -1,24 +1,24 @@
-"""The fleet as JSON: the one place that names the fields of the management API."""
+"""From views of the fleet to the management API's answers."""
 
-import json
-from dataclasses import asdict
 from typing import Any
 
-from ...shared.messages import ModelInfo, Statistics
-from ..fleet.view import AgentView, FleetView, RequestView
+from pydantic_core import to_json
+
+from ...shared import messages
+from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
+from .answer_types import (
+    Agent,
+    FleetFields,
+    Request,
+    Snapshot,
+    Statistics,
+    ThroughputPoint,
+)
 from .throughput import Throughput
 
-MAX_REQUESTS_SENT = 200
-"""Most requests in one snapshot of the event stream, oldest first; REST lists them all."""
 
-Json = dict[str, Any]
-
-
-def agent_json(agent: AgentView, throughput: Throughput) -> Json:
-    """One agent. `tokens_per_second` is null until it was measured, `download` until agents do,
-    `statistics` until the engine told of itself.
-    """
-    rate = throughput.agents.get(agent.id)
+def agent_json(agent: AgentView, rate: float | None) -> Agent:
+    """One agent, with the tokens a second that were measured."""
     return {
         "id": agent.id,
         "name": agent.name,
@@ -26,23 +26,17 @@ def agent_json(agent: AgentView, throughput: Throughput) -> Json:
         "version": agent.version,
         "state": agent.state,
         "slots": {"total": agent.slots.total, "busy": agent.slots.busy},
-        "model": _model(agent.model) if agent.model else None,
-        "issues": [{"code": issue.code, "message": issue.message} for issue in agent.issues],
+        "model": agent.model,
+        "issues": agent.issues,
         "download": None,
-        "throughput": {
-            "tokens_total": agent.num_tokens,
-            "tokens_per_second": _rounded(rate),
-        },
+        "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
         "statistics": statistics_json(agent.statistics) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
     }
 
 
-def statistics_json(said: Statistics) -> Json:
-    """What an engine did since its model was loaded. A rate is null where there was no such step.
-
-    Cells that are neither `used` by running sequences nor `kept` as prefixes are free.
-    """
+def statistics_json(said: messages.Statistics) -> Statistics:
+    """What an engine did since its model was loaded."""
     return {
         "decode_tokens_per_second": _rounded(said.decode_tokens_per_second),
         "prefill_tokens_per_second": _rounded(said.prefill_tokens_per_second),
@@ -67,8 +61,8 @@ def statistics_json(said: Statistics) -> Json:
     }
 
 
-def request_json(request: RequestView) -> Json:
-    """One request that has not ended; `agent` is the id of the one it runs on."""
+def request_json(request: RequestView) -> Request:
+    """One request that has not ended."""
     return {
         "id": request.id,
         "state": request.state,
@@ -81,27 +75,35 @@ def request_json(request: RequestView) -> Json:
     }
 
 
-def fleet_json(view: FleetView, throughput: Throughput) -> Json:
-    """The event `fleet`: everything a page needs to draw, of bounded length in its requests."""
+def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
+    """The fleet in a few numbers."""
     return {
-        "is_draining": view.is_draining,
-        "queue": {"depth": view.queue_depth, "limit": view.queue_limit},
-        "slots": {"total": view.slots_total, "busy": view.slots_busy},
-        "tokens_total": view.tokens_total,
-        "agents": [agent_json(agent, throughput) for agent in view.agents],
-        "num_requests": len(view.requests),
-        "requests": [request_json(request) for request in view.requests[:MAX_REQUESTS_SENT]],
+        "at": round(at, 3),
+        "is_draining": totals.is_draining,
+        "queue": {"depth": totals.queue_depth, "limit": totals.queue_limit},
+        "slots": {"total": totals.slots_total, "busy": totals.slots_busy},
+        "tokens_total": totals.tokens_total,
+        "num_requests": totals.num_requests,
     }
 
 
-def throughput_json(view: FleetView, throughput: Throughput) -> Json:
-    """The event `throughput`: one point for each plot."""
+def snapshot_json(view: FleetView, throughput: Throughput, at: float) -> Snapshot:
+    """All that a page needs to draw."""
+    return {
+        **fleet_json(view, at),
+        "agents": [agent_json(agent, throughput.rate_of(agent.id)) for agent in view.agents],
+        "requests": [request_json(request) for request in view.requests],
+    }
+
+
+def throughput_json(totals: FleetTotals, throughput: Throughput) -> ThroughputPoint:
+    """One point of the plots."""
     return {
         "seconds": round(throughput.seconds, 3),
         "tokens_per_second": round(throughput.total, 2),
         "agents": {agent: round(rate, 2) for agent, rate in throughput.agents.items()},
-        "queue_depth": view.queue_depth,
-        "slots_busy": view.slots_busy,
+        "queue_depth": totals.queue_depth,
+        "slots_busy": totals.slots_busy,
     }
 
 
@@ -109,10 +111,6 @@ def _rounded(rate: float | None) -> float | None:
     return None if rate is None else round(rate, 2)
 
 
-def dumps(body: Json) -> str:
+def dumps(body: Any) -> bytes:
     """Compact JSON on one line."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-
-
-def _model(model: ModelInfo) -> dict[str, object]:
-    return asdict(model) | {"tasks": list(model.tasks)}
+    return to_json(body)

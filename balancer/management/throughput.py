@@ -1,65 +1,91 @@
 """Counts in, rates out: the tokens a second of the fleet and of each agent.
 
-Invariant: a rate covers the time since somebody last looked, or since the agent connected, and
-never less than `MIN_SECONDS`; a look sooner than that is answered with the one before.
+Invariant: a rate covers the time since the look before, or since the agent connected, and never
+less than `MIN_SECONDS`; a look sooner than that is answered with the one before.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...shared.inference import AgentId
-from ..fleet.view import AgentView, FleetView
+from ..fleet.view import AgentView
 
 MIN_SECONDS = 0.5
 """A shorter stretch says more about when frames arrive than about how fast the fleet is."""
 
+MAX_RATES = 4096
+"""Agents whose last count is remembered for those who ask about single agents."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Tokens per second over the last `seconds`; `agents` has one entry for each connected one."""
+    """Tokens per second over the last `seconds`; of agents, those that generated anything."""
 
     seconds: float = 0.0
     total: float = 0.0
-    agents: dict[AgentId, float] = field(default_factory=dict)
+    agents: Mapping[AgentId, float] = field(default_factory=dict)
+
+    def rate_of(self, agent: AgentId) -> float | None:
+        """That of one agent; `None` before anything was measured."""
+        return self.agents.get(agent, 0.0) if self.seconds else None
 
 
 class Meter:
-    """Turns what has been counted so far into rates, by comparing with the last look."""
+    """The fleet's rates, at a cost of the number of agents that changed since the last look."""
+
+    def __init__(self, agents: Iterable[AgentView], tokens_total: int, now: float) -> None:
+        """Measure from `now` on, when these are all of the agents."""
+        self._looked_at = now
+        self._total = tokens_total
+        self._counts = {agent.id: agent.num_tokens for agent in agents}
+
+    def look(
+        self,
+        changed: Iterable[AgentView],
+        left: Iterable[AgentId],
+        tokens_total: int,
+        now: float,
+    ) -> Throughput:
+        """The rates since the last look, where these agents changed and those left."""
+        seconds = max(now - self._looked_at, MIN_SECONDS)
+        total = (tokens_total - self._total) / seconds
+        rates = {agent.id: self._count(agent) / seconds for agent in changed}
+        for id in left:
+            self._counts.pop(id, None)
+        self._looked_at, self._total = now, tokens_total
+        agents = {id: rate for id, rate in rates.items() if rate > 0}
+        return Throughput(seconds=seconds, total=total, agents=agents)
+
+    def _count(self, agent: AgentView) -> int:
+        """The tokens since the last look; since it connected, of one that is new or came back."""
+        before = self._counts.get(agent.id, 0)
+        self._counts[agent.id] = agent.num_tokens
+        return agent.num_tokens - before if agent.num_tokens >= before else agent.num_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at: float
+    num_tokens: int
+    rate: float
+
+
+class AgentRates:
+    """Rates of single agents, each since somebody last asked about it."""
 
     def __init__(self) -> None:
-        self._looked_at: float | None = None
-        self._total = 0
-        self._counts: dict[AgentId, int] = {}
-        self._last = Throughput()
+        self._looks: dict[AgentId, _Look] = {}
 
-    def look(self, view: FleetView, now: float) -> Throughput:
-        """The rates at `now` (seconds, monotonic). Costs the number of agents."""
-        if self._looked_at is None:
-            self._last = _since_connected(view)
-        elif now - self._looked_at < MIN_SECONDS:
-            return self._last
-        else:
-            self._last = self._since_last(view, now - self._looked_at)
-        self._looked_at = now
-        self._total = view.tokens_total
-        self._counts = {agent.id: agent.num_tokens for agent in view.agents}
-        return self._last
-
-    def _since_last(self, view: FleetView, seconds: float) -> Throughput:
-        return Throughput(
-            seconds=seconds,
-            total=(view.tokens_total - self._total) / seconds,
-            agents={agent.id: self._rate(agent, seconds) for agent in view.agents},
-        )
-
-    def _rate(self, agent: AgentView, seconds: float) -> float:
-        before = self._counts.get(agent.id)
-        return _average(agent) if before is None else (agent.num_tokens - before) / seconds
-
-
-def _since_connected(view: FleetView) -> Throughput:
-    rates = {agent.id: _average(agent) for agent in view.agents}
-    return Throughput(total=sum(rates.values()), agents=rates)
-
-
-def _average(agent: AgentView) -> float:
-    return agent.num_tokens / max(agent.connected_seconds, MIN_SECONDS)
+    def rate(self, agent: AgentView, now: float) -> float:
+        """The rate of one agent. Of those that nobody asked about for long, nothing is kept."""
+        last = self._looks.pop(agent.id, None)
+        if last is None or agent.num_tokens < last.num_tokens:
+            rate = agent.num_tokens / max(agent.connected_seconds, MIN_SECONDS)
+            last = _Look(now, agent.num_tokens, rate)
+        elif now - last.at >= MIN_SECONDS:
+            rate = (agent.num_tokens - last.num_tokens) / (now - last.at)
+            last = _Look(now, agent.num_tokens, rate)
+        self._looks[agent.id] = last
+        if len(self._looks) > MAX_RATES:
+            del self._looks[next(iter(self._looks))]
+        return last.rate

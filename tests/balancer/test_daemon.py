@@ -66,7 +66,7 @@ async def test_open_events_do_not_hold_up_the_stop(capsys: pytest.CaptureFixture
     async with aiohttp.ClientSession() as http:
         async with balancer(capsys, drain_timeout="1h") as addresses:
             events = await http.get(f"http://{addresses['management']}/api/v1/events")
-            assert await events.content.readline() == b"event: fleet\n"
+            assert await events.content.readline() == b"event: snapshot\n"
         # Reaching its end in order means that it was closed, not cut.
         assert (await events.content.read()).endswith(b"\n\n")
 

@@ -7,7 +7,7 @@ Invariants: every accepted query ends exactly once, with all results or one erro
 exactly when its queue has it, and its deadline is armed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ....shared.errors import (
@@ -84,9 +84,9 @@ class QueryDispatcher:
         """Not later than the first query's deadline."""
         return self._deadlines.next()
 
-    def views(self, now: float) -> list[RequestView]:
+    def views(self, now: float) -> Iterator[RequestView]:
         """All of them, oldest first."""
-        return [lifecycle.view(now) for lifecycle in self._queries.values()]
+        return (lifecycle.view(now) for lifecycle in self._queries.values())
 
     def __getitem__(self, id: RequestId) -> QueryLifecycle:
         """The lifecycle of a query that has not ended."""

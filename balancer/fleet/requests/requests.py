@@ -4,7 +4,7 @@ Invariants: a request is here exactly when dispatch has it; its lifecycle is wit
 dispatch has it on; its deadline is armed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId
@@ -49,9 +49,9 @@ class Requests:
         """Not later than the first request's deadline."""
         return self._deadlines.next()
 
-    def views(self, now: float) -> list[RequestView]:
+    def views(self, now: float) -> Iterator[RequestView]:
         """All of them, oldest first."""
-        return [self.view(lifecycle, now) for lifecycle in self._lifecycles.values()]
+        return (self.view(lifecycle, now) for lifecycle in self._lifecycles.values())
 
     def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
         """One of them."""

@@ -70,9 +70,8 @@ class _AgentSocket:
         about = context(agent=hello.name, id=hello.agent_id, peer=remote, slots=hello.slots)
         logger.info("agent connected", extra=about)
         try:
-            assembler = Assembler()
             async for frame in socket:
-                if (text := _whole(frame, assembler)) is None:
+                if (text := _whole(frame, outbox.assembler)) is None:
                     self._runtime.agent_heard(link)
                 else:
                     self._runtime.agent_said(link, _decoded(text))

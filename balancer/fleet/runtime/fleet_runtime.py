@@ -2,18 +2,19 @@
 
 Invariant: a stream or a query handle is here exactly as long as its request has not ended; a peer
 exactly as long as the core knows its link. All of it runs on one event loop, and nothing but
-`drain`, `run` and `watch` waits, so every event is carried out whole before the next.
+`drain`, `run` and `changes` waits, so every event is carried out whole before the next.
 """
 
 import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, assert_never
 
-from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
+from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
 from ..caller import ANONYMOUS, Caller
@@ -34,16 +35,13 @@ from ..limits import Limits
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
-from ..view import FleetTotals, FleetView, ModelView
+from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .stream import Stream
 
 logger = logging.getLogger(__name__)
 
 WATCH_INTERVAL = 0.2
-"""Shortest time between two views of one watcher, in seconds."""
-
-_WATCH_SHARE = 0.05
-"""Largest share of the loop's time that the views of one watcher may take."""
+"""Shortest time between two looks at the fleet of one watcher, in seconds."""
 
 _TIMER_GRAIN = 0.001
 """Event loops round to milliseconds; asking for less would spin until the time has come."""
@@ -54,8 +52,19 @@ def new_request_id() -> RequestId:
     return RequestId(uuid.uuid4().hex)
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What has not left to agents: messages, and the bytes of large ones on their way."""
+
+    num_messages: int = 0
+    num_bytes: int = 0
+
+
 class Peer(Protocol):
-    """An agent's socket. Neither method waits or raises."""
+    """An agent's socket. No method waits or raises."""
+
+    def backlog(self) -> Backlog:
+        """What waits here; bytes of large messages that came in part count as well."""
 
     def send(self, message: FromBalancer) -> None:
         """Put a message on the socket, after those before."""
@@ -172,9 +181,33 @@ class FleetRuntime:
 
     # ---- what others see
 
-    def view(self) -> FleetView:
-        """The fleet now, at a cost of its size."""
-        return self._fleet.view(self._clock())
+    def view(self, max_requests: int | None = None) -> FleetView:
+        """The totals, all agents, and the oldest requests, at a cost of their number."""
+        return self._fleet.view(self._clock(), max_requests)
+
+    def agent(self, id: AgentId) -> AgentView | None:
+        """One agent, if it is connected."""
+        return self._fleet.agent(id, self._clock())
+
+    def requests(self) -> Iterator[RequestView]:
+        """Requests and queries that have not ended, oldest first; each costs when it comes."""
+        return self._fleet.requests(self._clock())
+
+    def backlog(self) -> Backlog:
+        """What waits for all agents, at a cost of their number."""
+        waiting = [peer.backlog() for peer in self._peers.values()]
+        return Backlog(
+            sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
+        )
+
+    @property
+    def revision(self) -> int:
+        """Grows with everything that others can see."""
+        return self._fleet.revision
+
+    def changes_since(self, revision: int) -> FleetDelta | None:
+        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
+        return self._fleet.changes_since(revision, self._clock())
 
     def models(self) -> tuple[ModelView, ...]:
         """Every known model, by name."""
@@ -192,18 +225,12 @@ class FleetRuntime:
         """The fleet now in a few numbers, at a constant cost."""
         return self._fleet.totals()
 
-    async def watch(self) -> AsyncIterator[FleetView]:
-        """The fleet now, then again after changes, at most once in a `watch_interval`.
-
-        With a fleet so large that a view takes long, views come less often.
-        """
+    async def changes(self) -> AsyncIterator[None]:
+        """At once, then after changes, at most once in a `watch_interval`."""
         while True:
             changed = self._changed
-            started = self._clock()
-            view = self.view()
-            cost = self._clock() - started
-            yield view
-            await asyncio.sleep(max(self._watch_interval, cost / _WATCH_SHARE))
+            yield
+            await asyncio.sleep(self._watch_interval)
             await changed.wait()
 
     # ---- time, and the end of it

@@ -8,9 +8,10 @@ import asyncio
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from ....shared.framing.frames import PIECE_BYTES, FrameQueue
+from ....shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
 from ....shared.framing.unsent import limit_unsent
 from ....shared.messages import FromBalancer
+from .fleet_runtime import Backlog
 from .outgoing import BalancerCodec
 
 MAX_MESSAGES = 16384
@@ -26,6 +27,8 @@ class Outbox:
         self, socket: web.WebSocketResponse, transport: asyncio.Transport, *, patience: float
     ) -> None:
         self.reason: str | None = None
+        self.assembler = Assembler()
+        """Puts together what the agent sends in pieces."""
         self._code = WSCloseCode.GOING_AWAY
         self._socket = socket
         self._transport = transport
@@ -34,6 +37,10 @@ class Outbox:
         self._has_work = asyncio.Event()
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         limit_unsent(transport.get_extra_info("socket"))
+
+    def backlog(self) -> Backlog:
+        """What waits here, and what came in part."""
+        return Backlog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
 
     def send(self, message: FromBalancer) -> None:
         """Send a message, after those before it that are about the same request."""

@@ -107,7 +107,7 @@ async def scripted_fleet(
 
 async def until(runtime: FleetRuntime, condition: Callable[[FleetView], bool]) -> FleetView:
     """The first view of which `condition` holds."""
-    async for view in runtime.watch():
-        if condition(view):
+    async for _ in runtime.changes():
+        if condition(view := runtime.view()):
             return view
     raise AssertionError("the fleet runtime stopped showing views")

@@ -3,7 +3,7 @@
 import asyncio
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
 from tests.balancer.management.views import MODEL
@@ -27,6 +27,9 @@ class Peer:
 
     def send(self, message: FromBalancer) -> None:
         self.messages.append(message)
+
+    def backlog(self) -> Backlog:
+        return Backlog()
 
     def disconnect(self, reason: str) -> None:
         pass

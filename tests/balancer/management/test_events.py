@@ -1,8 +1,8 @@
-"""Everyone who watches sees the fleet first and then its changes; a slow reader sees the newest."""
+"""Readers see the fleet first and then its changes, each rendered once, and go on after a break."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,22 +12,26 @@ from aiohttp.test_utils import TestClient
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.events import EventHub, Mailbox
+from arriero.balancer.fleet.view import FleetDelta
+from arriero.balancer.management.event_history import MAX_BYTES
+from arriero.balancer.management.events import EventHub, Reader
 from arriero.balancer.management.metrics import Metrics
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.management.peers import Peer
 
+PATIENCE = 5.0
+"""Longest wait for an event, in seconds."""
+
 
 class CountingFleetRuntime(FleetRuntime):
-    """Counts how often the fleet was looked at."""
+    """Counts how often somebody asked what changed."""
 
-    num_views = 0
+    num_looks = 0
 
-    def view(self) -> FleetView:
-        self.num_views += 1
-        return super().view()
+    def changes_since(self, revision: int) -> FleetDelta | None:
+        self.num_looks += 1
+        return super().changes_since(revision)
 
 
 @asynccontextmanager
@@ -40,121 +44,173 @@ async def running(hub: EventHub) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def events(frames: bytes) -> Iterator[tuple[str, Any]]:
-    """The events in what a mailbox held."""
-    for block in frames.decode().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines())
-        if "event" in fields:
-            yield fields["event"], json.loads(fields["data"])
+def events(frames: Iterable[bytes]) -> Iterator[tuple[str, str, Any]]:
+    """The events in `frames`: name, id and body."""
+    for frame in frames:
+        assert frame.endswith(b"\n\n")
+        fields = dict(line.split(": ", 1) for line in frame.decode().rstrip("\n").split("\n"))
+        yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
 
 
-async def until(mailbox: Mailbox, event: str, names: list[str]) -> Any:
-    """The first `event` that knows exactly the agents of these names."""
-    while True:
-        for found, body in events(await mailbox.take()):
-            if found == event and [agent["name"] for agent in body["agents"]] == names:
-                return body
+class Follower:
+    """What a page makes of the events."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.agents: dict[str, dict[str, Any]] = {}
+        self.events: list[tuple[str, str, Any]] = []
+        self.last_id = ""
+
+    async def read(self) -> list[tuple[str, str, Any]]:
+        news = list(events(await asyncio.wait_for(self.reader.take(), PATIENCE)))
+        for name, id, body in news:
+            self.last_id = id or self.last_id
+            if name == "snapshot":
+                self.agents = {}
+            if name != "throughput":
+                for left in body.get("agents_left", ()):
+                    del self.agents[left]
+                for agent in body.get("agents", ()):
+                    self.agents[agent["id"]] = self.agents.get(agent["id"], {}) | agent
+        self.events += news
+        return news
+
+    async def until(self, *names: str) -> None:
+        """Read until exactly the agents of these names are there."""
+        while sorted(agent["name"] for agent in self.agents.values()) != sorted(names):
+            await self.read()
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.events]
 
 
-async def test_a_mailbox_holds_the_newest_of_each_event() -> None:
-    mailbox = Mailbox()
-    for number in range(1000):
-        mailbox.put("fleet", b"fleet %d\n" % number)
-        mailbox.put("throughput", b"throughput %d\n" % number)
-    assert await mailbox.take() == b"fleet 999\nthroughput 999\n"
-
-
-async def test_a_mailbox_waits_for_something_to_take() -> None:
-    mailbox = Mailbox()
-    taking = asyncio.create_task(mailbox.take())
-    await asyncio.sleep(0)
-    assert not taking.done()
-    mailbox.put("fleet", b"news")
-    assert await taking == b"news"
-
-
-async def test_a_closed_mailbox_has_nothing_more() -> None:
-    mailbox = Mailbox()
-    mailbox.put("fleet", b"news")
-    mailbox.close()
-    assert await mailbox.take() == b""
-
-
-async def test_who_subscribes_gets_the_whole_fleet_at_once(
-    runtime: FleetRuntime, hub: EventHub
-) -> None:
+async def test_a_reader_gets_the_whole_fleet_at_once(runtime: FleetRuntime, hub: EventHub) -> None:
     Peer(runtime, "a")
-    with hub.subscribe() as mailbox:
-        ((name, body),) = events(await mailbox.take())
-    assert name == "fleet"
+    with hub.subscribe() as reader:
+        [(name, id, body)] = events(await reader.take())
+    assert name == "snapshot"
+    assert id
     assert [agent["name"] for agent in body["agents"]] == ["a"]
 
 
-async def test_changes_follow(runtime: FleetRuntime, hub: EventHub) -> None:
+async def test_changes_follow_as_deltas(runtime: FleetRuntime, hub: EventHub) -> None:
     async with running(hub):
-        with hub.subscribe() as mailbox:
-            await until(mailbox, "fleet", [])
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            await follower.read()
             peer = Peer(runtime, "a")
-            await until(mailbox, "fleet", ["a"])
+            await follower.until("a")
             peer.leave()
-            await until(mailbox, "fleet", [])
+            await follower.until()
+    assert follower.names().count("snapshot") == 1
+    ids = [id for name, id, _ in follower.events if name != "throughput"]
+    assert len(set(ids)) == len(ids) >= 3
 
 
-async def test_throughput_is_measured_while_somebody_watches(runtime: FleetRuntime) -> None:
+async def test_a_delta_has_the_size_of_the_change(runtime: FleetRuntime, hub: EventHub) -> None:
+    for number in range(300):
+        Peer(runtime, f"a{number}")
+    async with running(hub):
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            await follower.read()
+            with runtime.open(GenerateRequest(prompt="Once")):
+                while "delta" not in follower.names():
+                    await follower.read()
+    delta = next(body for name, _, body in follower.events if name == "delta")
+    assert len(delta["agents"]) == len(delta["requests"]) == 1
+    assert len(json.dumps(delta)) < 1000
+
+
+async def test_a_reader_that_comes_back_goes_on(runtime: FleetRuntime, hub: EventHub) -> None:
+    with hub.subscribe() as reader:
+        follower = Follower(reader)
+        await follower.read()
+    Peer(runtime, "a")
+    with hub.subscribe(follower.last_id) as follower.reader:
+        await follower.until("a")
+    assert follower.names() == ["snapshot", "delta"]
+
+
+async def test_the_id_of_another_balancer_means_nothing(
+    runtime: FleetRuntime, hub: EventHub
+) -> None:
+    with EventHub(runtime).subscribe() as reader:
+        [(_, id, _)] = events(await reader.take())
+    with hub.subscribe(id) as reader:
+        [(name, _, _)] = events(await reader.take())
+    assert name == "snapshot"
+
+
+async def test_a_slow_reader_begins_again(runtime: FleetRuntime) -> None:
+    hub = EventHub(runtime, max_deltas=20)
+    async with running(hub):
+        with hub.subscribe() as slow, hub.subscribe() as quick:
+            late, prompt = Follower(slow), Follower(quick)
+            await late.read()
+            for number in range(100):
+                Peer(runtime, f"a{number}")
+                await prompt.until(*(f"a{n}" for n in range(number + 1)))
+            assert hub.numbers().num_bytes_behind <= hub.numbers().num_bytes <= 3 * MAX_BYTES
+            await late.until(*(f"a{n}" for n in range(100)))
+    assert late.names().count("snapshot") == 2
+
+
+async def test_throughput_is_measured_while_somebody_reads(runtime: FleetRuntime) -> None:
     now = [0.0]
     hub = EventHub(runtime, clock=lambda: now[0], interval=0.0)
     peer = Peer(runtime, "a")
     stream = runtime.open(GenerateRequest(prompt="Once"))
     async with running(hub):
-        with hub.subscribe() as mailbox:
-            while "throughput" not in [name for name, _ in events(await mailbox.take())]:
-                pass
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            while "throughput" not in follower.names():
+                await follower.read()
             peer.generate(stream.id, 30)
             now[0] += 2.0
-            rates = [0.0]
-            while not rates[-1]:
-                rates += [
-                    body["tokens_per_second"]
-                    for name, body in events(await mailbox.take())
-                    if name == "throughput"
-                ]
-    assert rates[-1] == 15.0
+            points: list[Any] = []
+            while not points:
+                news = await follower.read()
+                points = [body for name, _, body in news if body.get("tokens_per_second")]
+    assert points[0]["tokens_per_second"] == 15.0
+    assert points[0]["agents"] == {"id-a": 15.0}
     stream.close()
 
 
 async def test_each_event_is_rendered_once_for_all(runtime: FleetRuntime, hub: EventHub) -> None:
     async with running(hub):
         with hub.subscribe() as first, hub.subscribe() as second:
-            await until(first, "fleet", [])
-            await until(second, "fleet", [])
-            hub._publish("fleet", frame := b"event: fleet\n\n")
-            assert await first.take() is frame
-            assert await second.take() is frame
+            [snapshot] = await first.take()
+            assert (await second.take())[0] is snapshot
+            Peer(runtime, "a")
+            [delta] = [frame for frame in await first.take() if b"event: delta" in frame]
+            [same] = [frame for frame in await second.take() if b"event: delta" in frame]
+            assert same is delta
 
 
-async def test_nothing_is_rendered_while_nobody_watches() -> None:
+async def test_nothing_is_rendered_while_nobody_reads() -> None:
     runtime = CountingFleetRuntime(Fleet(Limits()), recorder=Metrics(), watch_interval=0.0)
     hub = EventHub(runtime, interval=0.0)
 
-    async def views_of_ten_rounds() -> int:
-        before = runtime.num_views
+    async def looks_of_ten_rounds() -> int:
+        before = runtime.num_looks
         for number in range(10):
             Peer(runtime, f"a{number}").leave()
             await asyncio.sleep(0)
-        return runtime.num_views - before
+        return runtime.num_looks - before
 
     async with running(hub):
-        assert await views_of_ten_rounds() == 0
+        assert await looks_of_ten_rounds() == 0
         with hub.subscribe():
-            assert await views_of_ten_rounds() > 0
+            assert await looks_of_ten_rounds() > 0
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert await views_of_ten_rounds() == 0
+        assert await looks_of_ten_rounds() == 0
         with hub.subscribe():
-            assert await views_of_ten_rounds() > 0
+            assert await looks_of_ten_rounds() > 0
 
 
-async def test_watchers_are_bounded(runtime: FleetRuntime) -> None:
+async def test_readers_are_bounded(runtime: FleetRuntime) -> None:
     hub = EventHub(runtime, max_subscribers=2)
     with hub.subscribe(), hub.subscribe():
         assert hub.num_subscribers == 2
@@ -167,8 +223,8 @@ async def test_watchers_are_bounded(runtime: FleetRuntime) -> None:
 async def test_closing_ends_every_stream_and_lets_nobody_in(hub: EventHub) -> None:
     with hub.subscribe() as first, hub.subscribe() as second:
         hub.close()
-        assert await first.take() == b""
-        assert await second.take() == b""
+        assert await first.take() == []
+        assert await second.take() == []
         with pytest.raises(ShuttingDown), hub.subscribe():
             pass
 
@@ -180,9 +236,24 @@ async def test_over_http_the_snapshot_comes_first_and_the_end_is_clean(
         assert response.status == 200
         assert response.headers["Content-Type"].startswith("text/event-stream")
         assert response.headers["Cache-Control"] == "no-store"
-        assert await response.content.readline() == b"event: fleet\n"
+        assert await response.content.readline() == b"event: snapshot\n"
         hub.close()
         assert response.content.at_eof() or await response.content.read()
         async with client.get("/api/v1/events") as refused:
             assert refused.status == 503
             assert (await refused.json())["error"]["code"] == "shutting_down"
+
+
+@pytest.mark.parametrize("place", ["header", "query"])
+async def test_over_http_the_last_event_is_gone_on_from(
+    client: TestClient, runtime: FleetRuntime, hub: EventHub, place: str
+) -> None:
+    async with running(hub):
+        async with client.get("/api/v1/events") as response:
+            await response.content.readline()
+            last_id = (await response.content.readline()).decode().strip().removeprefix("id: ")
+        Peer(runtime, "a")
+        headers = {"Last-Event-ID": last_id} if place == "header" else {}
+        query = {"last_event_id": last_id} if place == "query" else {}
+        async with client.get("/api/v1/events", headers=headers, params=query) as response:
+            assert await response.content.readline() == b"event: delta\n"

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.fleet_collector import FleetCollector
+from arriero.balancer.management.fleet_collector import EventNumbers, FleetCollector
 from tests.balancer.management.views import agent_view, fleet_view
 
 
@@ -16,7 +17,13 @@ class Scraped:
     def __init__(self, view: FleetView) -> None:
         self.view = view
         self.registry = CollectorRegistry()
-        self.registry.register(FleetCollector(lambda: self.view, lambda: 2))
+        self.registry.register(
+            FleetCollector(
+                lambda: self.view,
+                backlog=lambda: Backlog(7, 4096),
+                events=lambda: EventNumbers(2, 500, 90),
+            )
+        )
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -28,6 +35,14 @@ def test_the_queue_and_who_watches() -> None:
     assert scraped.value("arriero_queue_limit") == 256
     assert scraped.value("arriero_draining") == 0
     assert scraped.value("arriero_event_subscribers") == 2
+    assert scraped.value("arriero_event_history_bytes") == 500
+    assert scraped.value("arriero_event_bytes_behind") == 90
+
+
+def test_what_waits_on_the_way_to_agents() -> None:
+    scraped = Scraped(fleet_view())
+    assert scraped.value("arriero_agent_messages_waiting") == 7
+    assert scraped.value("arriero_agent_transfer_bytes") == 4096
 
 
 def test_the_parts_of_queries() -> None:

@@ -71,10 +71,26 @@ async def test_requests_and_cancelling_them(client: TestClient, runtime: FleetRu
         assert Cancel(id=running.id) in peer.messages
 
 
+async def test_requests_by_state_and_their_number(
+    client: TestClient, runtime: FleetRuntime
+) -> None:
+    Peer(runtime, "a", slots=1)
+    with runtime.open(REQUEST), runtime.open(REQUEST) as queued:
+        _, body = await get(client, "/api/v1/requests?state=queued")
+        assert [each["id"] for each in body["requests"]] == [queued.id]
+        assert body["total"] == 2
+        status, body = await get(client, "/api/v1/requests?limit=many")
+        assert (status, body["error"]["code"], body["error"]["field"]) == (
+            400,
+            "invalid_request",
+            "limit",
+        )
+
+
 async def test_metrics_show_the_fleet(
     client: TestClient, runtime: FleetRuntime, hub: EventHub, metrics: Metrics
 ) -> None:
-    metrics.collect_fleet(runtime.view, lambda: hub.num_subscribers)
+    metrics.collect_fleet(runtime.view, backlog=runtime.backlog, events=hub.numbers)
     Peer(runtime, "a")
     async with client.get("/metrics") as response:
         assert response.status == 200

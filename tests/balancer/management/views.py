@@ -1,6 +1,15 @@
 """Views of fleets that tests look at."""
 
-from arriero.balancer.fleet.view import AgentView, FleetView, RequestView, SlotsView
+from dataclasses import fields
+
+from arriero.balancer.fleet.view import (
+    AgentView,
+    FleetDelta,
+    FleetTotals,
+    FleetView,
+    RequestView,
+    SlotsView,
+)
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import Issue, ModelInfo, Statistics
 
@@ -65,6 +74,23 @@ def fleet_view(
         slots_total=sum(agent.slots.total for agent in agents),
         slots_busy=sum(agent.slots.busy for agent in agents),
         tokens_total=sum(agent.num_tokens for agent in agents),
+        num_requests=len(requests),
         agents=agents,
         requests=requests,
+    )
+
+
+def delta_of(
+    view: FleetView,
+    changed: tuple[AgentView, ...] | None = None,
+    left: tuple[AgentId, ...] = (),
+) -> FleetDelta:
+    """What leads to `view`, where these agents changed (otherwise all) and those left."""
+    totals = {field.name: getattr(view, field.name) for field in fields(FleetTotals)}
+    return FleetDelta(
+        revision=1,
+        totals=FleetTotals(**totals),
+        agents=view.agents if changed is None else changed,
+        agents_left=left,
+        requests=view.requests,
     )

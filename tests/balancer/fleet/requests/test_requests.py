@@ -66,7 +66,7 @@ def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
     requests, _ = requests_with_agent()
     for id in ("1", "2"):
         requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
-    views = requests.views(1.0)
+    views = list(requests.views(1.0))
     assert [(view.id, view.state, view.agent) for view in views] == [
         ("1", "assigned", "a1"),
         ("2", "queued", None),

@@ -63,8 +63,8 @@ async def join(client: Client, id: str = "a1") -> ClientWebSocketResponse:
 
 
 async def fleet_with(runtime: FleetRuntime, num_agents: int) -> FleetView:
-    async for view in runtime.watch():
-        if view.num_agents == num_agents:
+    async for _ in runtime.changes():
+        if (view := runtime.view()).num_agents == num_agents:
             return view
     raise AssertionError("the watch ended")
 

@@ -12,7 +12,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.shared.errors import QueueFull, ShuttingDown
 from arriero.shared.heartbeat import SECOND_LOOK
-from arriero.shared.inference import Done, Event, Failed, Token
+from arriero.shared.inference import AgentId, Done, Event, Failed, Token
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
@@ -174,25 +174,48 @@ class SignallingPeer(RecordingPeer):
             self.heartbeat.set()
 
 
-async def test_watchers_see_the_present_and_then_each_change() -> None:
+async def test_watchers_look_at_once_and_then_after_each_change() -> None:
     dispatcher = QueryDispatcher()
-    async with aclosing(dispatcher.runtime.watch()) as views:
-        assert (await anext(views)).agents == ()
-        changed = asyncio.ensure_future(anext(views))
+    async with aclosing(dispatcher.runtime.changes()) as changes:
+        await anext(changes)
+        changed = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not changed.done(), "nothing has changed"
         dispatcher.join()
-        assert [agent.id for agent in (await changed).agents] == ["a1"]
+        await asyncio.wait_for(changed, 5)
+        assert dispatcher.runtime.totals().num_agents == 1
 
 
 async def test_a_change_while_the_watcher_is_away_is_not_missed() -> None:
     dispatcher = QueryDispatcher()
-    async with aclosing(dispatcher.runtime.watch()) as views:
-        await anext(views)
+    async with aclosing(dispatcher.runtime.changes()) as changes:
+        await anext(changes)
         dispatcher.join("a1")
-        dispatcher.join("a2")
-        assert (await anext(views)).num_agents == 2
+        await asyncio.wait_for(anext(changes), 5)
+
+
+async def test_what_changed_since_a_revision() -> None:
+    dispatcher = QueryDispatcher()
+    revision = dispatcher.runtime.revision
+    dispatcher.join("a1")
+    delta = dispatcher.runtime.changes_since(revision)
+    assert delta is not None
+    assert [agent.id for agent in delta.agents] == ["a1"]
+    assert delta.revision == dispatcher.runtime.revision > revision
+
+
+async def test_one_agent_and_the_oldest_requests() -> None:
+    dispatcher = QueryDispatcher()
+    assert dispatcher.runtime.agent(AgentId("a1")) is None
+    dispatcher.join("a1")
+    agent = dispatcher.runtime.agent(AgentId("a1"))
+    assert agent is not None and agent.id == "a1"
+    streams = [dispatcher.runtime.open(request()) for _ in range(3)]
+    assert [each.id for each in dispatcher.runtime.requests()] == [each.id for each in streams]
+    view = dispatcher.runtime.view(max_requests=2)
+    assert [each.id for each in view.requests] == [each.id for each in streams[:2]]
+    assert view.num_requests == 3
 
 
 async def test_draining_returns_when_everything_has_ended() -> None:

@@ -1,0 +1,198 @@
+"""What the management API answers, as types; the OpenAPI document is made of them."""
+
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+from ...shared.inference import AgentId, Count, RequestId
+from ...shared.messages import Issue, ModelInfo
+from ..fleet.view import AgentState, RequestState
+
+
+class Slots(TypedDict):
+    """`total` is the agent's word, `busy` the balancer's count."""
+
+    total: Count
+    busy: Count
+
+
+class Sequences(TypedDict):
+    """Sequences in an engine."""
+
+    running: Count
+    waiting: Count
+
+
+class Cells(TypedDict):
+    """Cells of a KV cache. Those that are neither used nor kept as prefixes are free."""
+
+    total: Count
+    used: Count
+    kept: Count
+    parked: Count
+
+
+class Statistics(TypedDict):
+    """What an engine did since its model was loaded. A rate is null where no step was made."""
+
+    decode_tokens_per_second: float | None
+    prefill_tokens_per_second: float | None
+    throughput_tokens_per_second: float | None
+    average_sequences: float | None
+    sequences: Sequences
+    cells: Cells
+    cached_tokens_total: Count
+    computed_tokens_total: Count
+    completion_tokens_total: Count
+    drafted_tokens_total: Count
+    accepted_tokens_total: Count
+    preemptions_total: Count
+    stalls_total: Count
+    stall_seconds_total: float
+    busy_seconds_total: float
+
+
+class AgentThroughput(TypedDict):
+    """`tokens_per_second` is null until it was measured."""
+
+    tokens_total: Count
+    tokens_per_second: float | None
+
+
+class AgentFields(TypedDict, total=False):
+    """What can change of an agent."""
+
+    name: str
+    labels: dict[str, str]
+    version: str
+    state: AgentState
+    slots: Slots
+    model: ModelInfo | None
+    issues: tuple[Issue, ...]
+    download: None
+    throughput: AgentThroughput
+    statistics: Statistics | None
+    connected_seconds: float
+
+
+class Agent(TypedDict):
+    """One agent. `download` is null until agents fetch models."""
+
+    id: AgentId
+    name: str
+    labels: dict[str, str]
+    version: str
+    state: AgentState
+    slots: Slots
+    model: ModelInfo | None
+    issues: tuple[Issue, ...]
+    download: None
+    throughput: AgentThroughput
+    statistics: Statistics | None
+    connected_seconds: float
+
+
+class AgentChange(AgentFields):
+    """A new agent with all of its fields, or those that changed."""
+
+    id: AgentId
+
+
+class Request(TypedDict):
+    """One request that has not ended; `agent` is the id of the one it runs on."""
+
+    id: RequestId
+    state: RequestState
+    model: str | None
+    agent: AgentId | None
+    waited_seconds: float
+    age_seconds: float
+    num_tokens: Count
+    priority: int
+
+
+class RequestFields(TypedDict, total=False):
+    """What can change of a request."""
+
+    state: RequestState
+    model: str | None
+    agent: AgentId | None
+    waited_seconds: float
+    age_seconds: float
+    num_tokens: Count
+    priority: int
+
+
+class RequestChange(RequestFields):
+    """A request that was not told of before with all of its fields, or those that changed."""
+
+    id: RequestId
+
+
+class Agents(TypedDict):
+    """All connected agents."""
+
+    agents: list[Agent]
+
+
+class Requests(TypedDict):
+    """Requests that have not ended, oldest first; `total` of them, whatever was asked for."""
+
+    requests: list[Request]
+    total: Count
+
+
+class Cancelled(TypedDict):
+    """The request ends as soon as may be."""
+
+    id: RequestId
+
+
+class Queue(TypedDict):
+    """Requests that wait for a slot, and how many may."""
+
+    depth: Count
+    limit: Count
+
+
+class FleetFields(TypedDict):
+    """The fleet in a few numbers. `at`: seconds since 1970, when the event was made."""
+
+    at: float
+    is_draining: bool
+    queue: Queue
+    slots: Slots
+    tokens_total: Count
+    num_requests: Count
+
+
+class Snapshot(FleetFields):
+    """The event `snapshot`: all agents, and the oldest requests."""
+
+    agents: list[Agent]
+    requests: list[Request]
+
+
+class Delta(FleetFields):
+    """The event `delta`: what is different from the events before; what is empty is left out.
+
+    Entries are told apart by `id`, and have the fields that changed. Times in them are as of `at`.
+    """
+
+    agents: NotRequired[list[AgentChange]]
+    agents_left: NotRequired[list[AgentId]]
+    requests: NotRequired[list[RequestChange]]
+    requests_ended: NotRequired[list[RequestId]]
+
+
+class ThroughputPoint(TypedDict):
+    """The event `throughput`: a point of the plots; agents that generated nothing are left out."""
+
+    seconds: float
+    tokens_per_second: float
+    agents: dict[AgentId, float]
+    queue_depth: Count
+    slots_busy: Count
+
+
+Event = Snapshot | Delta | ThroughputPoint

@@ -1,0 +1,105 @@
+"""The events of `/api/v1/events` that readers may still need: a snapshot, and deltas in order.
+
+A reader that is a little behind, or comes back with the id of the last event it saw, goes on from
+there. One that is too far behind begins again with a snapshot. Each event is encoded once, and
+shared by all readers.
+
+Invariants: deltas have consecutive positions, the last one is `position`; there are at most
+`max_deltas` of them, of `max_bytes` together (one at least).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+MAX_DELTAS = 512
+MAX_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    position: int
+    frame: bytes
+
+
+class EventHistory:
+    """`name` is this history's alone: ids of other histories mean nothing here."""
+
+    def __init__(
+        self, name: str, *, max_deltas: int = MAX_DELTAS, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.position = 0
+        self.num_bytes_ever = 0
+        """Bytes of all deltas there ever were."""
+        self._name = name
+        self._max_deltas = max_deltas
+        self._max_bytes = max_bytes
+        self._deltas: deque[bytes] = deque()
+        self._num_bytes = 0
+        self._snapshot: _Snapshot | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """What is held for readers: the deltas and the snapshot."""
+        return self._num_bytes + (len(self._snapshot.frame) if self._snapshot else 0)
+
+    def append(self, body: bytes) -> None:
+        """The next delta."""
+        self.position += 1
+        frame = self._frame("delta", self.position, body)
+        self._deltas.append(frame)
+        self._num_bytes += len(frame)
+        self.num_bytes_ever += len(frame)
+        while len(self._deltas) > self._max_deltas or (
+            self._num_bytes > self._max_bytes and len(self._deltas) > 1
+        ):
+            self._num_bytes -= len(self._deltas.popleft())
+
+    def restart(self) -> None:
+        """Something was missed: everyone needs a new snapshot."""
+        self.position += 1
+        self._deltas.clear()
+        self._num_bytes = 0
+        self._snapshot = None
+
+    def position_of(self, event_id: str) -> int | None:
+        """The position of an event; `None` if its id is none of this history."""
+        name, _, number = event_id.rpartition("-")
+        is_number = number.isascii() and number.isdigit() and len(number) < 16
+        return int(number) if name == self._name and is_number else None
+
+    def after(self, position: int | None, snapshot: Callable[[], bytes]) -> list[bytes]:
+        """What a reader at `position` (`None`: nowhere) needs to be up to date.
+
+        `snapshot` gives the body of one as of now. It is called only when there is none to go on
+        from, or when the deltas since the last one are half as long as that.
+        """
+        if position is not None and self._reaches(position):
+            return self._since(position)
+        if self._snapshot is None or not self._is_worth_keeping(self._snapshot):
+            body = snapshot()  # may append what it is ahead of
+            frame = self._frame("snapshot", self.position, body)
+            self._snapshot = _Snapshot(self.position, frame)
+        return [self._snapshot.frame, *self._since(self._snapshot.position)]
+
+    def _reaches(self, position: int) -> bool:
+        return self.position - len(self._deltas) <= position <= self.position
+
+    def _is_worth_keeping(self, snapshot: _Snapshot) -> bool:
+        if not self._reaches(snapshot.position):
+            return False
+        num_bytes = sum(map(len, self._since(snapshot.position)))
+        return num_bytes <= len(snapshot.frame) // 2
+
+    def _since(self, position: int) -> list[bytes]:
+        num_known = len(self._deltas) - (self.position - position)
+        return list(islice(self._deltas, num_known, None))
+
+    def _frame(self, event: str, position: int, body: bytes) -> bytes:
+        return b"event: %s\nid: %s-%d\ndata: %s\n\n" % (
+            event.encode(),
+            self._name.encode(),
+            position,
+            body,
+        )

@@ -1,0 +1,95 @@
+"""From changes of the fleet to deltas: what readers of events have not been told yet.
+
+Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
+an agent: `throughput` tells of them each second, and the engine's statistics follow.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from ...shared.inference import AgentId, RequestId
+from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
+from .answer_types import Agent, AgentChange, Delta, Request, RequestChange
+from .serializers import agent_json, fleet_json, request_json
+from .throughput import Throughput
+
+MAX_REQUESTS_SENT = 200
+"""Most requests that readers of events know; REST has filters for the others."""
+
+_AGENT_CLOCKS = frozenset({"connected_seconds", "throughput"})
+_REQUEST_CLOCKS = frozenset({"waited_seconds", "age_seconds"})
+
+
+class FleetFeed:
+    """What readers who have read everything know."""
+
+    def __init__(self) -> None:
+        self._agents: dict[AgentId, Agent] = {}
+        self._requests: dict[RequestId, Request] = {}
+        self._totals: FleetTotals | None = None
+
+    def restart(self, agents: Iterable[Agent], requests: Iterable[Request]) -> None:
+        """They are told all of this anew."""
+        self._agents = {agent["id"]: agent for agent in agents}
+        self._requests = {request["id"]: request for request in requests}
+        self._totals = None
+
+    def advance(
+        self, change: FleetDelta, oldest: Iterable[RequestView], throughput: Throughput, at: float
+    ) -> Delta | None:
+        """What they have to be told, if anything; they know it from then on.
+
+        `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`.
+        """
+        delta = cast(Delta, {**fleet_json(change.totals, at)})
+        num_fields = len(delta)
+        if agents := self._changed_agents(change.agents, throughput):
+            delta["agents"] = agents
+        if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:
+            delta["agents_left"] = left
+        requests, ended = self._follow(oldest)
+        if requests:
+            delta["requests"] = requests
+        if ended:
+            delta["requests_ended"] = ended
+        is_news = len(delta) > num_fields or change.totals != self._totals
+        self._totals = change.totals
+        return delta if is_news else None
+
+    def _changed_agents(
+        self, views: Iterable[AgentView], throughput: Throughput
+    ) -> list[AgentChange]:
+        changes = []
+        for view in views:
+            agent = agent_json(view, throughput.rate_of(view.id))
+            known = self._agents.get(view.id)
+            if known is not None and known["connected_seconds"] > agent["connected_seconds"]:
+                known = None  # it left and came back
+            if fields := _difference(agent, known, _AGENT_CLOCKS):
+                changes.append(cast(AgentChange, {"id": view.id, **fields}))
+                self._agents[view.id] = agent
+        return changes
+
+    def _follow(self, oldest: Iterable[RequestView]) -> tuple[list[RequestChange], list[RequestId]]:
+        known = self._requests
+        self._requests = {view.id: request_json(view) for view in oldest}
+        changes = []
+        for id, request in self._requests.items():
+            if fields := _difference(request, known.get(id), _REQUEST_CLOCKS):
+                changes.append(cast(RequestChange, {"id": id, **fields}))
+        return changes, [id for id in known if id not in self._requests]
+
+
+def _difference(
+    entry: Agent | Request, known: Agent | Request | None, clocks: frozenset[str]
+) -> Mapping[str, object]:
+    """The fields that are different, and the clocks with them; all where none are known."""
+    before: Mapping[str, object] = {} if known is None else known
+    fields = {name: value for name, value in entry.items() if _is_new(name, value, before, clocks)}
+    if fields:
+        fields |= {name: value for name, value in entry.items() if name in clocks}
+    return fields
+
+
+def _is_new(name: str, value: object, before: Mapping[str, object], clocks: frozenset[str]) -> bool:
+    return name not in before or (name not in clocks and value != before[name])

@@ -1,0 +1,62 @@
+"""Which requests `GET /api/v1/requests` lists: `state`, `model` and `limit`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Self, get_args
+
+from ...shared.errors import InvalidRequest
+from ..fleet.view import RequestState, RequestView
+
+DEFAULT_LIMIT = 200
+MAX_LIMIT = 1000
+
+STATES: Mapping[str, frozenset[str]] = {
+    **{state: frozenset([state]) for state in get_args(RequestState)},
+    "running": frozenset(["assigned", "streaming"]),
+}
+"""What may be asked for, and the states of requests that it means."""
+
+NAMES = ("state", "model", "limit")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFilter:
+    """`None` lets everything through."""
+
+    states: frozenset[str] | None = None
+    model: str | None = None
+    limit: int = DEFAULT_LIMIT
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Self:
+        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        for name in query:
+            if name not in NAMES:
+                raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+        state = query.get("state")
+        if state is not None and state not in STATES:
+            raise InvalidRequest(
+                f"`state` must be one of {', '.join(sorted(STATES))}, not {state[:100]!r}",
+                field="state",
+            )
+        states = None if state is None else STATES[state]
+        return cls(states, query.get("model"), _limit(query.get("limit", str(DEFAULT_LIMIT))))
+
+    def choose(self, requests: Iterable[RequestView]) -> Iterator[RequestView]:
+        """The first `limit` of those that are asked for."""
+        return islice(filter(self._fits, requests), self.limit)
+
+    def _fits(self, request: RequestView) -> bool:
+        return (self.states is None or request.state in self.states) and (
+            self.model is None or request.model == self.model
+        )
+
+
+def _limit(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    if not is_number or not 1 <= int(text) <= MAX_LIMIT:
+        raise InvalidRequest(
+            f"`limit` must be a number from 1 to {MAX_LIMIT}, not {text[:100]!r}", field="limit"
+        )
+    return int(text)

@@ -1,0 +1,63 @@
+// The fleet as events tell it: a snapshot, and then what changed.
+
+/** Entries by id. Each remembers when its clocks were read, since nobody tells of time going by. */
+class Entries {
+  constructor(clocks) {
+    this.clocks = clocks;
+    this.byId = new Map();
+  }
+
+  replace(entries, at) {
+    this.byId.clear();
+    this.change(entries, [], at);
+  }
+
+  change(entries, gone, at) {
+    for (const id of gone) this.byId.delete(id);
+    for (const entry of entries) {
+      this.byId.set(entry.id, { ...this.byId.get(entry.id), ...entry, at });
+    }
+  }
+
+  /** All of them as they are at `now`. */
+  list(now) {
+    return [...this.byId.values()].map((entry) => {
+      const aged = { ...entry };
+      for (const clock of this.clocks) aged[clock] += now - entry.at;
+      return aged;
+    });
+  }
+}
+
+export class FleetState {
+  #totals = null;
+  #agents = new Entries(["connected_seconds"]);
+  #requests = new Entries(["age_seconds"]);
+
+  /** Take in the event `snapshot`. */
+  replace({ agents, requests, ...totals }) {
+    this.#totals = totals;
+    this.#agents.replace(agents, totals.at);
+    this.#requests.replace(requests, totals.at);
+  }
+
+  /** Take in the event `delta`, which leaves out what is empty. */
+  change({
+    agents = [],
+    agents_left: agentsLeft = [],
+    requests = [],
+    requests_ended: requestsEnded = [],
+    ...totals
+  }) {
+    this.#totals = totals;
+    this.#agents.change(agents, agentsLeft, totals.at);
+    this.#requests.change(requests, requestsEnded, totals.at);
+  }
+
+  /** The whole fleet as of the last event, its requests oldest first. */
+  fleet() {
+    const { at } = this.#totals;
+    const requests = this.#requests.list(at).sort((a, b) => b.age_seconds - a.age_seconds);
+    return { ...this.#totals, agents: this.#agents.list(at), requests };
+  }
+}

@@ -1,0 +1,131 @@
+"""Deltas say what is different, and nothing else."""
+
+from dataclasses import replace
+
+from arriero.balancer.fleet.view import AgentView, FleetView, RequestView, SlotsView
+from arriero.balancer.management.answer_types import Delta
+from arriero.balancer.management.fleet_feed import FleetFeed
+from arriero.balancer.management.serializers import agent_json, request_json
+from arriero.balancer.management.throughput import Throughput
+from arriero.shared.inference import AgentId
+from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
+
+A = agent_view("a")
+R = request_view("r")
+RATES = Throughput(seconds=1.0, agents={AgentId("id-a"): 3.0})
+
+
+def feed_of(*agents: AgentView, requests: tuple[RequestView, ...] = ()) -> FleetFeed:
+    feed = FleetFeed()
+    feed.restart(
+        [agent_json(agent, None) for agent in agents],
+        [request_json(request) for request in requests],
+    )
+    advance(feed, fleet_view(*agents, requests=requests), changed=())
+    return feed
+
+
+def advance(
+    feed: FleetFeed,
+    view: FleetView,
+    *,
+    changed: tuple[AgentView, ...] | None = None,
+    left: tuple[AgentId, ...] = (),
+) -> Delta | None:
+    delta = delta_of(view, changed, left)
+    return feed.advance(delta, view.requests, RATES, 100.0)
+
+
+def test_nothing_new_is_no_event() -> None:
+    assert advance(feed_of(A), fleet_view(A)) is None
+
+
+def test_totals_are_told_when_they_changed() -> None:
+    delta = advance(feed_of(A), fleet_view(A, queue_depth=3))
+    assert delta == {
+        "at": 100.0,
+        "is_draining": False,
+        "queue": {"depth": 3, "limit": 256},
+        "slots": {"total": 4, "busy": 0},
+        "tokens_total": 0,
+        "num_requests": 0,
+    }
+
+
+def test_a_new_agent_is_told_whole() -> None:
+    delta = advance(feed_of(), fleet_view(A))
+    assert delta is not None
+    assert delta["agents"] == [agent_json(A, 3.0)]
+
+
+def test_of_an_agent_that_changed_only_that_is_told_and_its_clocks() -> None:
+    busy = replace(A, slots=SlotsView(total=4, busy=2), connected_seconds=20.0, num_tokens=7)
+    delta = advance(feed_of(A), fleet_view(busy))
+    assert delta is not None
+    assert delta["agents"] == [
+        {
+            "id": "id-a",
+            "slots": {"total": 4, "busy": 2},
+            "throughput": {"tokens_total": 7, "tokens_per_second": 3.0},
+            "connected_seconds": 20.0,
+        }
+    ]
+    assert advance(feed := feed_of(A), fleet_view(busy)) is not None
+    assert advance(feed, fleet_view(busy)) is None
+
+
+def test_tokens_alone_are_no_change_of_an_agent() -> None:
+    delta = advance(feed_of(A), fleet_view(replace(A, num_tokens=7, connected_seconds=11.0)))
+    assert delta is not None
+    assert delta["tokens_total"] == 7
+    assert "agents" not in delta
+
+
+def test_an_agent_that_left_and_came_back_is_told_whole() -> None:
+    again = replace(A, connected_seconds=0.5)
+    delta = advance(feed_of(A), fleet_view(again))
+    assert delta is not None
+    assert delta["agents"] == [agent_json(again, 3.0)]
+
+
+def test_only_agents_that_readers_know_are_told_to_have_left() -> None:
+    left = (AgentId("id-a"), AgentId("id-b"))
+    delta = advance(feed_of(A), fleet_view(), changed=(), left=left)
+    assert delta is not None
+    assert delta["agents_left"] == ["id-a"]
+
+
+def test_requests_come_change_and_end() -> None:
+    feed = feed_of(A)
+    queued = replace(R, state="queued", agent=None, num_tokens=0)
+    delta = advance(feed, fleet_view(A, requests=(queued,)))
+    assert delta is not None and delta["requests"] == [request_json(queued)]
+    delta = advance(feed, fleet_view(A, requests=(replace(R, age_seconds=9.0),)))
+    assert delta is not None
+    assert delta["requests"] == [
+        {
+            "id": "r",
+            "state": "streaming",
+            "agent": "id-a",
+            "num_tokens": 7,
+            "waited_seconds": 0.25,
+            "age_seconds": 9.0,
+        }
+    ]
+    delta = advance(feed, fleet_view(A))
+    assert delta is not None and delta["requests_ended"] == ["r"]
+
+
+def test_time_alone_is_no_change_of_a_request() -> None:
+    feed = feed_of(A, requests=(R,))
+    older = replace(R, waited_seconds=5.0, age_seconds=6.0)
+    assert advance(feed, fleet_view(A, requests=(older,))) is None
+
+
+def test_one_that_moves_up_among_the_oldest_is_told_whole() -> None:
+    first, second = request_view("1"), request_view("2")
+    feed = feed_of(requests=(first,))
+    delta = advance(feed, fleet_view(requests=(second,)))
+    assert delta is not None
+    assert delta["requests"] == [request_json(second)]
+    assert delta["requests_ended"] == ["1"]
