@@ -126,9 +126,11 @@ async def test_the_playground_streams(fleet: Fleet, dashboard: Dashboard) -> Non
     await fleet.start_balancer()
     await fleet.start_agent()
     await dashboard.open(fleet)
+    await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.part("temperature").fill("0")
+    await dashboard.part("max-tokens").fill("600")
     question = {"role": "user", "content": "How do I send a request?"}
-    body = {"messages": [question], "temperature": 0}
+    body = {"messages": [question], "temperature": 0, "max_tokens": 600, "ignore_eos": True}
     expected = (await generate(fleet.http, fleet.inference, body)).text
     await dashboard.page.evaluate(RECORD_GROWTH)
     await dashboard.ask(question["content"])

@@ -69,10 +69,16 @@ class Reader:
 
     async def take(self) -> list[bytes]:
         """All that is new, as soon as something is; nothing when the hub has closed."""
-        await self._has_news.wait()
-        self._has_news.clear()
-        if self._hub.is_closed:
-            return []
+        frames: list[bytes] = []
+        while not frames:
+            await self._has_news.wait()
+            self._has_news.clear()
+            if self._hub.is_closed:
+                return []
+            frames = self._news()
+        return frames
+
+    def _news(self) -> list[bytes]:
         frames = self._hub.frames_after(self._position)
         self._position = self._hub.history.position
         self._num_bytes_seen = self._hub.history.num_bytes_ever

@@ -210,6 +210,17 @@ async def test_nothing_is_rendered_while_nobody_reads() -> None:
             assert await looks_of_ten_rounds() > 0
 
 
+async def test_a_reader_that_is_woken_for_nothing_waits_on(hub: EventHub) -> None:
+    with hub.subscribe() as reader:
+        await reader.take()
+        reader.notify()
+        taking = asyncio.create_task(reader.take())
+        await asyncio.sleep(0)
+        assert not taking.done(), "an empty answer would end its stream"
+        hub.close()
+        assert await taking == []
+
+
 async def test_readers_are_bounded(runtime: FleetRuntime) -> None:
     hub = EventHub(runtime, max_subscribers=2)
     with hub.subscribe(), hub.subscribe():
