@@ -263,7 +263,7 @@ def test_a_crash_is_logged_and_told_and_the_model_stays_until_the_stop(
             super().free()
 
     with started(engine := Crashing()) as setup:
-        setup.worker.add(new(1, 5))
+        setup.worker.submit(new(1, 5))
         assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
         setup.worker.drop(SequenceId(1))
         assert not engine.is_freed
