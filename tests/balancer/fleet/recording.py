@@ -1,6 +1,7 @@
 """A recorder that keeps what it is told, a peer that keeps what it is sent, a clock set by hand."""
 
 from arriero.balancer.fleet.recorder import Ending
+from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.shared.inference import TokenKind
 from arriero.shared.messages import FromBalancer
 
@@ -43,6 +44,9 @@ class RecordingPeer:
     def __init__(self) -> None:
         self.sent: list[FromBalancer] = []
         self.reason: str | None = None
+
+    def backlog(self) -> Backlog:
+        return Backlog(num_messages=1, num_bytes=10)
 
     def send(self, message: FromBalancer) -> None:
         self.sent.append(message)

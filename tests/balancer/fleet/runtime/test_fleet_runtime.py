@@ -9,7 +9,7 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.errors import QueueFull, ShuttingDown
 from arriero.shared.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, Done, Event, Failed, Token
@@ -259,3 +259,13 @@ async def test_goodbye_reaches_every_agent_and_newcomers_are_turned_away() -> No
     _, late = dispatcher.join("a2")
     assert [message.type for message in late.sent] == ["reject"]
     assert late.reason is not None
+
+
+async def test_what_waits_for_agents_is_added_up() -> None:
+    dispatcher = QueryDispatcher()
+    assert dispatcher.runtime.backlog() == Backlog()
+    dispatcher.join("a1")
+    link, _ = dispatcher.join("a2")
+    assert dispatcher.runtime.backlog() == Backlog(num_messages=2, num_bytes=20)
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.runtime.backlog() == Backlog(num_messages=1, num_bytes=10)

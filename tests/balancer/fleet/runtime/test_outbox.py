@@ -5,6 +5,7 @@ import socket
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType
 
+from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, Outbox
 from arriero.shared.framing.frames import PIECE_BYTES, Assembler
 from arriero.shared.framing.unsent import UNSENT_BYTES
@@ -175,3 +176,11 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds() -> None:
     outbox.disconnect("é" * 200, WSCloseCode.POLICY_VIOLATION)
     await outbox.run()
     assert socket.closed_with == (WSCloseCode.POLICY_VIOLATION, ("é" * 61).encode())
+
+
+async def test_what_waits_is_counted() -> None:
+    outbox, _ = outbox_on(FakeSocket(is_reading=False), patience=0.01)
+    assert outbox.backlog() == Backlog()
+    outbox.send(Heartbeat())
+    outbox.assembler.take(b"\0\0\0\1\0abc")
+    assert outbox.backlog() == Backlog(num_messages=1, num_bytes=3)
