@@ -252,7 +252,8 @@ def _flags(settings: dict[str, Any]) -> list[str]:
         word
         for name, value in settings.items()
         if value is not None
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for each in (value if isinstance(value, list) else [value])
+        for word in (f"--{name.replace('_', '-')}", str(each))
     ]
 
 

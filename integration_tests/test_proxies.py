@@ -1,0 +1,161 @@
+"""The configurations of docs/examples in the real nginx and Caddy."""
+
+import asyncio
+import json
+import os
+import socket
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT
+from integration_tests.daemons import Fleet, until
+from integration_tests.installed import installed
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+LLM, ADMIN = "llm.example.com", "arriero.example.com"
+
+pytestmark = pytest.mark.timeout(300)  # the first test may have to install the proxies
+
+
+class Proxy:
+    """A proxy in front of a fleet, which is asked as if it had the example's names."""
+
+    def __init__(self, fleet: Fleet, port: int) -> None:
+        self._fleet = fleet
+        self._port = port
+
+    def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
+        headers = {"Host": name} | more.pop("headers", {})
+        url = f"https://127.0.0.1:{self._port}{path}"
+        return self._fleet.http.request(
+            method, url, headers=headers, ssl=False, server_hostname=name, **more
+        )
+
+    def socket(self, name: str, path: str) -> Any:
+        url = f"https://127.0.0.1:{self._port}{path}"
+        return self._fleet.http.ws_connect(
+            url, headers={"Host": name}, ssl=False, server_hostname=name
+        )
+
+    async def until_ready(self) -> None:
+        async def answers() -> bool:
+            try:
+                async with self.ask(LLM, "GET", "/health") as response:
+                    return bool(response.status == 200)
+            except aiohttp.ClientConnectionError:
+                return False
+
+        await until(answers, deadline=15)
+
+
+@pytest.fixture(params=["nginx", "caddy"])
+async def proxy(request: pytest.FixtureRequest, fleet: Fleet, tmp_path: Path) -> Proxy:
+    nginx, caddy = (await asyncio.to_thread(installed, "proxies")).split()
+    await fleet.start_balancer(allowed_host=[LLM, ADMIN])
+    await fleet.start_agent(context_size=LONG_CONTEXT)
+    await _make_certificate(tmp_path)
+    port = _free_port()
+    if request.param == "nginx":
+        config = tmp_path / "nginx.conf"
+        config.write_text(_nginx(_pointed(fleet, "nginx.conf"), tmp_path, port))
+        await fleet.start(nginx, "-p", str(tmp_path), "-c", str(config), "-g", "daemon off;")
+    else:
+        config = tmp_path / "Caddyfile"
+        config.write_text(_caddy(_pointed(fleet, "Caddyfile"), tmp_path, port))
+        home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+        await fleet.start(caddy, "run", "--config", str(config), "--adapter", "caddyfile", env=home)
+    proxy = Proxy(fleet, port)
+    await proxy.until_ready()
+    return proxy
+
+
+def _pointed(fleet: Fleet, example: str) -> str:
+    """The example, with this fleet's ports."""
+    text = (EXAMPLES / example).read_text()
+    for documented, base in ((8061, fleet.inference), (8060, fleet.management)):
+        assert f"127.0.0.1:{documented}" in text
+        text = text.replace(f"127.0.0.1:{documented}", base.removeprefix("http://"))
+    return text
+
+
+def _nginx(example: str, folder: Path, port: int) -> str:
+    own = example.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl")
+    own = own.replace("/etc/ssl/arriero/", f"{folder}/")
+    user = "user root;" if os.geteuid() == 0 else ""
+    temporary = " ".join(
+        f"{kind}_temp_path {folder}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return (
+        f"{user} pid {folder}/nginx.pid; error_log stderr; master_process off; events {{}}\n"
+        f"http {{ access_log off; {temporary}\n{own}\n}}\n"
+    )
+
+
+def _caddy(example: str, folder: Path, port: int) -> str:
+    for name in (LLM, ADMIN):
+        assert f"\n{name} {{" in example
+        example = example.replace(
+            f"\n{name} {{",
+            f"\nhttps://{name}:{port} {{\n\ttls {folder}/fullchain.pem {folder}/privkey.pem",
+        )
+    return f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{example}"
+
+
+async def _make_certificate(folder: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+        *("-subj", f"/CN={LLM}", "-addext", f"subjectAltName=DNS:{LLM},DNS:{ADMIN}"),
+        *("-keyout", str(folder / "privkey.pem"), "-out", str(folder / "fullchain.pem")),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet: Fleet) -> None:
+    """Streams as they come, cancelled when the client leaves; sockets; large bodies; the page."""
+    async with proxy.ask(LLM, "POST", "/api/v1/generate", json=ENDLESS) as response:
+        assert response.status == 200
+        async with asyncio.timeout(20):
+            events = [json.loads(await response.content.readline()) for _ in range(5)]
+        assert {event["event"] for event in events} == {"token"}
+        await fleet.until_num_requests(1, "streaming")
+        response.close()
+    await fleet.until_idle()
+
+    async with proxy.socket(LLM, "/api/v1/socket") as ws:
+        await ws.send_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert (await ws.receive_json())["result"] == {"pong": True}
+
+    large = BytesIO(json.dumps({"text": "x", "no_such_field": "y" * 4_000_000}).encode())
+    sent = {"data": large, "headers": {"Content-Type": "application/json"}}
+    async with proxy.ask(LLM, "POST", "/api/v1/tokenize", **sent) as response:
+        assert response.status == 400
+        assert "no_such_field" in (await response.json())["error"]["message"]
+
+    origin = {"Origin": f"https://{ADMIN}"}
+    question = {"prompt": "Hi", "max_tokens": 1, "stream": False}
+    async with proxy.ask(ADMIN, "GET", "/") as response:
+        assert "<html" in (await response.text()).lower()
+    ask = {"json": question, "headers": origin}
+    async with proxy.ask(ADMIN, "POST", "/api/v1/generate", **ask) as response:
+        assert response.status == 200, await response.text()
+    ask["headers"] = {"Origin": f"https://evil-{ADMIN}"}
+    async with proxy.ask(ADMIN, "POST", "/api/v1/generate", **ask) as response:
+        assert response.status == 403
+
+    async with proxy.ask(ADMIN, "GET", "/api/v1/events") as response:
+        async with asyncio.timeout(10):
+            assert (await response.content.readline()).startswith(b"event: ")
+        response.close()
