@@ -65,8 +65,8 @@ def test_an_operation() -> None:
             "200": {"description": "It.", "content": {"application/json": {"schema": STRING}}},
             "204": {"description": "Nothing."},
             "403": {
-                "description": "`forbidden`: Not from there: a page of another origin may not use "
-                "this one through a browser.\n`forbidden_host`: The `Host` is no address, not "
+                "description": "`forbidden`: A web page of another origin tried to use this port "
+                "through a browser.\n`forbidden_host`: The `Host` is no address, not "
                 "`localhost`, and no name that the balancer was given.",
                 "content": error,
             },
@@ -95,7 +95,7 @@ def test_errors_of_one_status_are_one_answer() -> None:
     responses = only(operation)["responses"]
     assert isinstance(responses, dict)
     assert responses["503"]["description"].splitlines() == [
-        "`queue_full`: As many requests are waiting as may wait.",
+        "`queue_full`: The queue is full.",
         "`shutting_down`: The daemon is draining.",
     ]
     assert "Retry-After" in responses["503"]["headers"]
