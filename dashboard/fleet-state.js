@@ -54,10 +54,9 @@ export class FleetState {
     this.#requests.change(requests, requestsEnded, totals.at);
   }
 
-  /** The whole fleet as of the last event, its requests oldest first. */
+  /** The whole fleet as of the last event. Entries stay in the order in which they were told of. */
   fleet() {
     const { at } = this.#totals;
-    const requests = this.#requests.list(at).sort((a, b) => b.age_seconds - a.age_seconds);
-    return { ...this.#totals, agents: this.#agents.list(at), requests };
+    return { ...this.#totals, agents: this.#agents.list(at), requests: this.#requests.list(at) };
   }
 }
