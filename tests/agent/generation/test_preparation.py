@@ -110,15 +110,14 @@ async def test_a_long_text_holds_up_no_short_one() -> None:
 
     slow = SlowWithLongTexts()
     preparation = Preparation(slow)
-    long = [
-        asyncio.ensure_future(outcome(preparation, LONG, SequenceId(id)))
-        for id in range(NUM_THREADS + 1)
-    ]
+    replied: asyncio.Queue[Outcome] = asyncio.Queue()
+    for id in range(NUM_THREADS + 1):
+        preparation.prepare(SequenceId(id), GenerateRequest(prompt=LONG), replied.put_nowait)
     assert isinstance(await outcome(preparation, "short", SequenceId(99)), Prepared)
-    assert not any(each.done() for each in long)
+    assert replied.empty()
     slow.may_go_on.set()
-    for each in long:
-        assert isinstance(await each, PromptTooLong)
+    for _ in range(NUM_THREADS + 1):
+        assert isinstance(await soon(replied.get()), PromptTooLong)
     await asyncio.to_thread(preparation.close)
 
 
