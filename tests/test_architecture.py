@@ -67,6 +67,7 @@ PURE = (
     "agent.chat.output.detokenizer",
     "agent.engine.embedding.embedding_plan",
     "agent.engine.cost.linear_cost",
+    "agent.engine.cost.move_cost",
     "agent.engine.sampling.log_probs",
     "agent.engine.kv_cache.memory",
     "agent.engine.sampling.mirostat",

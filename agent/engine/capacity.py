@@ -12,7 +12,8 @@ class Capacity:
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
     `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
-    can be in host memory, and with `is_compact` should be, since every cell in use costs time. At
+    can be in host memory, and with `is_compact` should be, since every cell in use costs time. The
+    state of a cell has `cell_bytes`; 0 says that copying it costs nothing. At
     most `max_draft` tokens are drafted for a sequence in a step: none where it cannot give up its
     last cells. In a step at most `most_scored` tokens of prompts can be explained, one of each slot
     at least.
@@ -28,3 +29,4 @@ class Capacity:
     is_compact: bool = False
     max_draft: int = 0
     most_scored: int = 64
+    cell_bytes: int = 0

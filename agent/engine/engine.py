@@ -36,12 +36,6 @@ class Engine(Protocol):
         Where nothing can be chosen for a sequence, that is logged and the sequence is `broken`.
         """
 
-    def save(self, slot: int, length: int) -> bytes:
-        """The state of the first `length` cells of `slot`, for a later `Load`; the others go.
-
-        Empty where it is not to be had.
-        """
-
     def free(self) -> None:
         """Give everything back; nothing may be called afterwards."""
 

@@ -6,14 +6,14 @@ Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .prompt_store.stored_prompt import StoredPrompt
+from .prompt_store.stored_prompt import State, StoredPrompt
 from .sampling.log_probs import LogProbs
 from .sequence import SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """`holder` gives up its cells from position `start` on; without `start`, what it parked too."""
+    """`holder` gives up its cells from position `start` on, and all that it parked."""
 
     holder: int
     start: int = 0
@@ -39,33 +39,62 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`slot`, which has no cells, gets the first `length` of those that `stored` describes."""
+    """`holder`, which has no cells, gets those that `stored` describes, all at once.
 
-    slot: int
+    For models whose states cannot be had in pieces.
+    """
+
+    holder: int
     stored: StoredPrompt
-    length: int
+
+    @property
+    def count(self) -> int:
+        """How many cells move."""
+        return len(self.stored.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """`holder`, which has no cells, has the pieces of `stored` parked. No cell moves."""
+
+    holder: int
+    stored: StoredPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """What the cells of `holder` contain goes to host memory, and `holder` gives them up."""
+    """A piece goes to host memory: the last `count` cells of `holder`, from `start` on.
+
+    `holder` gives them up. What it parked before comes after them.
+    """
 
     holder: int
+    start: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """`slot`, which has no cells, gets the first `length` of those parked as `source`.
+    """The piece that `holder` parked last comes back, `count` cells after those it has."""
 
-    What is parked stays there until `source` is cleared.
-    """
+    holder: int
+    count: int
 
-    source: int
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """The state of `count` cells of `slot` from `start` on is handed out; they stay."""
+
+    id: SequenceId
     slot: int
-    length: int
+    start: int
+    count: int
 
 
-Edit = Clear | Copy | Discard | Load | Park | Restore
+Edit = Adopt | Clear | Copy | Discard | Load | Park | Restore | Save
+
+Move = Load | Park | Restore | Save
+"""Edits that copy what cells contain, which takes time for each cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +143,15 @@ class Step:
         return self.num_generating + self.num_prompt_tokens + self.num_drafted
 
     @property
+    def num_moved(self) -> int:
+        """Cells whose contents the edits copy."""
+        return sum(edit.count for edit in self.edits if isinstance(edit, Move))
+
+    @property
     def depth(self) -> int:
         """From which position on the longest part of a prompt is read; 0 where none is."""
         chunks = self.runs[self.num_generating :]
         return max(chunks, key=lambda run: len(run.tokens)).start if chunks else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """What `slot` still holds, up to the next step, is to be handed out: the state of `tokens`."""
-
-    id: SequenceId
-    slot: int
-    tokens: tuple[int, ...]
 
 
 Explained = Mapping[SequenceId, tuple[LogProbs, ...]]
@@ -141,12 +166,17 @@ class Decoded:
     run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
     `broken` sequences nothing could be chosen or told: their runs have no tokens here.
+
+    `saved` are the states of the edits that save, in their order, empty where one is not to be had.
+    Copying what cells contain took `move_seconds`.
     """
 
     tokens: tuple[int, ...]
     log_probs: Explained = field(default_factory=dict, hash=False)
     prompt_log_probs: Explained = field(default_factory=dict, hash=False)
     broken: frozenset[SequenceId] = frozenset()
+    saved: tuple[State, ...] = ()
+    move_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +198,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class NotLoaded:
-    """Nothing could be loaded or restored into `slots`, which are empty; nothing was computed."""
+    """Nothing could be loaded or restored for `holders`; nothing was computed.
 
-    slots: tuple[int, ...]
+    Their cells, and those of whoever was to share them in this step, are not what they should be.
+    """
+
+    holders: tuple[int, ...]
 
 
 Outcome = Decoded | NoRoom | Aborted | Failed | NotLoaded

@@ -7,7 +7,7 @@ idle engine sleeps on that queue. Nothing here decides anything: that is the sch
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +20,10 @@ from .fair_lock import FairLock
 from .llama.engine import load_engine
 from .loaded_model import LoadedModel
 from .opener import Opened, Opener, close
-from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
 from .statistics import EngineStatistics
-from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Save
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -239,32 +238,22 @@ class _Service:
         return 0.0 if self._last_end is None else started - self._last_end
 
     def _with_ends(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
-        """`outputs`, and with the ends among them what only the engine knows.
-
-        That is what ended sequences asked to keep, as long as their cells are there, and why an
-        answer ended whose tokens are none.
-        """
-        saves = {save.id: save for save in self._scheduler.saves}
+        """`outputs`, and with the ends among them why an answer ended whose tokens are none."""
         return tuple(
-            one if one.end is None else replace(one, end=self._end(one.id, one.end, saves))
+            one if one.end is None else replace(one, end=self._end(one.id, one.end))
             for one in outputs
         )
 
-    def _end(
-        self, id: SequenceId, end: SequenceEnd, saves: Mapping[SequenceId, Save]
-    ) -> SequenceEnd:
+    def _end(self, id: SequenceId, end: SequenceEnd) -> SequenceEnd:
         try:
             failure = self._engine.failure(id) if end.reason == "stop" else None
             if failure is not None:
-                return replace(end, reason=EngineFailed(failure))
-            return replace(end, saved=self._saved(saves[id])) if id in saves else end
+                return replace(end, reason=EngineFailed(failure), saved=None)
+            return end
         except Exception:  # the boundary of a sequence: it has ended, and nobody else notices
             logger.exception("sequence %d ends: its end could not be completed", id)
             reason = "the engine failed to complete this answer; the agent's log has the rest"
-            return replace(end, reason=EngineFailed(reason))
-
-    def _saved(self, save: Save) -> StoredPrompt:
-        return StoredPrompt(save.tokens, self._engine.save(save.slot, len(save.tokens)))
+            return replace(end, reason=EngineFailed(reason), saved=None)
 
 
 def _report(outcome: Outcome) -> None:

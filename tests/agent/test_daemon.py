@@ -10,7 +10,6 @@ import pytest
 
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import Loaded, Ready, Report, SupervisorChannel
@@ -41,6 +40,7 @@ from tests.agent.fakes import (
     ends_soon,
     soon,
 )
+from tests.agent.stored import whole
 
 MODEL = Path("m.gguf")
 
@@ -251,7 +251,7 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
         [piece] = (await peer.output()).items
         assert isinstance(piece, Piece) and piece.text == "yes"
         assert await agent.worker.finished.get() == sequence.id
-        saved = StoredPrompt(sequence.prompt, b"state")
+        saved = whole(sequence.prompt, b"state")
         agent.worker.say(sequence, "", is_last=True, saved=saved)
         [ended] = (await peer.output()).items
         assert isinstance(ended, Ended) and ended.finish_reason == "stop"

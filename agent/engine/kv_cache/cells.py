@@ -51,13 +51,13 @@ class Cells:
         """Cells of `holder`, which are its positions from 0 on."""
         return self._lengths.get(holder, 0)
 
-    def grow(self, slot: int, count: int) -> None:
-        """`count` new cells at the end of `slot`."""
-        last = self._last.get(slot) or self._open(slot, None)
+    def grow(self, holder: int, count: int) -> None:
+        """`count` new cells at the end of `holder`."""
+        last = self._last.get(holder) or self._open(holder, None)
         last.length += count
-        self._lengths[slot] += count
+        self._lengths[holder] += count
         self.num_used += count
-        self.num_in_use += count
+        self.num_in_use += count if holder < self._slots else 0
 
     def share(self, source: int, holder: int, length: int) -> None:
         """`holder`, which has none, gets the first `length` cells of `source`, without a copy."""

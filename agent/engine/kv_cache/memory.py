@@ -12,20 +12,30 @@ and llama.cpp's sums come out a little differently: the same seed would not give
 twice. A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the
 start of one) keeps nothing.
 
+Prefixes move piece by piece, from their end on, and come back from their beginning on. How many
+cells may move before the next step is said with `allow`: a running stream waits for that. Prompts
+that were read from disk are prefixes, too, that begin parked.
+
 Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
 """
 
 from collections.abc import Sequence
+from math import floor
 
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Clear, Copy, Discard, Edit, Load, Park, Restore
+from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Park, Restore
 from .cells import Cells
 from .prefix_tree import Found, PrefixTree
 from .residency import Residency
 
 ENOUGH_AT_ONCE = 1024
-"""No further prefix is parked when so many cells were, which takes 16 to 30 ms of a model of 600
-million weights."""
+"""Cells: when somebody begins, no further prefix is parked after so many."""
+
+MOST_IN_PIECE = 512
+"""Cells of a piece that is copied at once."""
+
+LEAST_IN_PIECE = 64
+"""Cells that are parked where fewer are needed: more will be needed soon."""
 
 
 class Memory:
@@ -59,6 +69,9 @@ class Memory:
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
         self._edits: list[Edit] = []
+        self.num_moved = 0
+        """Cells that are copied to or from host memory before the next step."""
+        self._most_moved = float("inf")
 
     # ---- counts
 
@@ -74,7 +87,7 @@ class Memory:
 
     @property
     def num_parked(self) -> int:
-        """Tokens of kept prefixes in host memory."""
+        """Cells' worth of kept prefixes in host memory."""
         return self._residency.num_parked
 
     @property
@@ -95,9 +108,33 @@ class Memory:
         """What `num_tokens` take of the available cells when their beginning was `found`."""
         if found.source is None:
             return num_tokens
-        if (parked := self._residency.length_parked(found.source)) is not None:
-            return max(num_tokens, parked)  # all of it comes back for a moment
-        return num_tokens - found.length + self._cells.num_not_in_use(found.source, found.length)
+        present = min(found.length, self._cells.length(found.source))
+        in_use = present - self._cells.num_not_in_use(found.source, present) if present else 0
+        whole = present + sum(self._pieces_to(found))  # of the last piece all comes back
+        return max(num_tokens, whole) - in_use
+
+    @property
+    def can_keep(self) -> bool:
+        """Whether prefixes can be kept at all."""
+        return self._residency.has_free or any(True for _ in self._residency)
+
+    def is_present(self, found: Found) -> bool:
+        """Whether all that was `found` is in the cells."""
+        return found.source is None or self._cells.length(found.source) >= found.length
+
+    # ---- what a step may move
+
+    def allow(self, num_cells: float) -> None:
+        """Before the next step about so many cells may be copied to or from host memory."""
+        self._most_moved = num_cells
+        self.num_moved = 0
+
+    def take_allowed(self, num_cells: int) -> int:
+        """How many of `num_cells` may be copied now as a piece; some before each step."""
+        most = self._num_movable if self.num_moved else max(self._num_movable, LEAST_IN_PIECE)
+        count = floor(min(most, num_cells, MOST_IN_PIECE))
+        self.num_moved += count
+        return count
 
     # ---- a running sequence
 
@@ -121,20 +158,58 @@ class Memory:
         if found.source is not None:
             self._use(found.source)
             self._clear_the_way(sparing=found.source)
-            self._begin_with(found.source, slot, found.length)
+            self._cells.share(found.source, slot, found.length)
+            self._edits.append(Copy(found.source, slot, found.length))
         else:
             self._clear_the_way()
         self._announce(slot, history, most_shared)
+
+    def fetch(self, found: Found) -> bool:
+        """Bring back what was `found`, as far as may move now; whether all of it is present.
+
+        There must be `num_needed` available cells.
+        """
+        source = found.source
+        if source is None or self.is_present(found):
+            return True
+        self._use(source)
+        for length in self._pieces_to(found):
+            if self.num_moved and length > self._num_movable:
+                return False
+            self._make_room(length, sparing=source)
+            self.num_moved += self._residency.restore(source)
+            self._cells.grow(source, length)
+            self._edits.append(Restore(source, length))
+        return True
+
+    def adopt(self, stored: StoredPrompt) -> int | None:
+        """`stored` is a kept prefix from now on, parked: its number, if there is one.
+
+        Only of models that can share.
+        """
+        if not self._residency_has_room():
+            return None
+        holder = self._residency.put()
+        self._prefixes.insert(holder, stored.tokens)
+        self._use(holder)
+        length = len(stored.tokens)
+        in_the_way = self._residency.in_the_way(length, sparing=())
+        for one in tuple(self._residency) if in_the_way is None else in_the_way:
+            self._forget_parked(one)
+        self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
+        self._edits.append(Adopt(holder, stored))
+        return holder
 
     def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
         There must be as many available cells as `stored` has tokens.
         """
-        self._clear_the_way()
         self.make_room(len(stored.tokens))
-        self._edits.append(Load(slot, stored, length))
-        self._cells.grow(slot, length)
+        self._edits.append(Load(slot, stored))
+        self._cells.grow(slot, len(stored.tokens))
+        if length < len(stored.tokens):
+            self.truncate(slot, length)
         self._announce(slot, history, None)
 
     def grow(self, slot: int, count: int) -> None:
@@ -178,10 +253,10 @@ class Memory:
         self._make_room(count, sparing=None)
 
     def empty_cells(self) -> bool:
-        """No kept prefix stays in the cells; whether there were any."""
-        had_any = self._residency.oldest_resident is not None
-        while (holder := self._residency.oldest_resident) is not None:
-            self._put_away(holder)
+        """Kept prefixes have no cells of their own any more; whether they had any."""
+        had_any = self.num_kept > 0
+        while (holder := self._next_to_go(sparing=None)) is not None:
+            self._put_away(holder, MOST_IN_PIECE, sparing=None)
         return had_any
 
     def lose(self, holder: int) -> None:
@@ -215,7 +290,7 @@ class Memory:
         _check(self._histories.keys() <= self._used_at.keys(), "histories")
         self._residency.check_integrity()
         for holder in self._residency:
-            equal = self._num_computed(holder) == self._prefixes.length(holder)
+            equal = self._num_computed(holder) == self._prefixes.length(holder) > 0
             _check(equal and holder in self._used_at, f"kept prefix {holder}")
 
     # ---- kept prefixes
@@ -244,60 +319,111 @@ class Memory:
                 self._drop(within)
         self._use(holder)
 
-    def _begin_with(self, source: int, slot: int, length: int) -> None:
-        parked = self._residency.length_parked(source)
-        if parked is None:
-            self._cells.share(source, slot, length)
-            self._edits.append(Copy(source, slot, length))
-        else:
-            self._make_room(parked, sparing=source)
-            self._cells.grow(slot, length)
-            self._edits.append(Restore(source, slot, length))
+    def _pieces_to(self, found: Found) -> tuple[int, ...]:
+        """Cells of the parked pieces that hold the rest of what was `found`."""
+        if found.source is None or found.source not in self._residency:
+            return ()
+        end = self._cells.length(found.source)
+        needed = []
+        for length in self._residency.pieces(found.source):
+            if end >= found.length:
+                break
+            needed.append(length)
+            end += length
+        return tuple(needed)
+
+    @property
+    def _num_movable(self) -> float:
+        return max(0.0, self._most_moved - self.num_moved)
 
     def _make_room(self, count: int, *, sparing: int | None) -> None:
-        while self.num_free < count:
-            oldest = self._residency.oldest_resident
-            if oldest is None:
+        while (num_missing := count - self.num_free) > 0:
+            holder = self._next_to_go(sparing=sparing)
+            if holder is None:
                 raise RuntimeError(f"{count} cells asked for, {self.num_available} available")
-            self._put_away(oldest, sparing=sparing)
+            self._put_away(holder, max(num_missing, LEAST_IN_PIECE), sparing=sparing)
+
+    def _next_to_go(self, *, sparing: int | None) -> int | None:
+        """The kept prefix that gives up cells: the one that was not used for the longest time.
+
+        First those with cells that nobody else has; then those that share them with each other.
+        """
+        present = [one for one in self._residency if one != sparing and self._cells.length(one)]
+        return next(
+            (one for one in present if self._cells.num_alone(one)),
+            next((one for one in present if self._num_not_in_use(one)), None),
+        )
+
+    def _num_not_in_use(self, holder: int) -> int:
+        return self._cells.num_not_in_use(holder, self._cells.length(holder))
 
     def _clear_the_way(self, *, sparing: int | None = None) -> None:
         """Park what is not needed by the one that begins, as much of it as takes a moment."""
-        num_left = ENOUGH_AT_ONCE if self._is_compact else 0
-        for holder in self._residency.residents():
-            if num_left > 0 and holder != sparing and self._is_worth_moving(holder):
-                num_left -= self._cells.length(holder)
-                self._park(holder, sparing=sparing)
+        start = self.num_moved
+        for holder in self._residency if self._is_compact else ():
+            if self.num_moved - start >= ENOUGH_AT_ONCE:
+                return
+            while holder != sparing and (count := self._num_parkable(holder)):
+                if not self._park(holder, count, sparing=sparing):
+                    break
 
-    def _is_worth_moving(self, holder: int) -> bool:
-        """All of it has to be moved; only the cells that nobody else has become free by that."""
-        return 2 * self._cells.num_alone(holder) >= self._cells.length(holder)
+    def _num_parkable(self, holder: int) -> int:
+        """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""
+        if not self._cells.length(holder):
+            return 0
+        most = min(self._num_movable, MOST_IN_PIECE)
+        return min(self._cells.num_alone(holder), floor(most))
 
-    def _put_away(self, holder: int, *, sparing: int | None = None) -> None:
-        """A resident prefix leaves the cells, for host memory or for good."""
-        if not self._park(holder, sparing=sparing):
-            self._drop(holder)
+    def _put_away(self, holder: int, most: int, *, sparing: int | None) -> None:
+        """Some of the last cells of a kept prefix go, for host memory or for good."""
+        alone = self._cells.num_alone(holder) or self._num_not_in_use(holder)
+        count = min(alone, most, MOST_IN_PIECE)
+        if not self._park(holder, count, sparing=sparing):
+            self._shorten(holder, self._cells.length(holder) - count)
 
-    def _park(self, holder: int, *, sparing: int | None = None) -> bool:
-        """Whether there was room for it."""
-        length = self._cells.length(holder)
-        going = self._residency.in_the_way(length, sparing=sparing)
+    def _park(self, holder: int, count: int, *, sparing: int | None) -> bool:
+        """Whether the last `count` cells of a kept prefix went to host memory.
+
+        Not if there is no room for them, nor where they would have to go for what comes before.
+        """
+        spared = {holder} if sparing is None else {holder, sparing}
+        if self._num_computed(holder) > self._residency.most_parked:
+            return False
+        going = self._residency.in_the_way(count, sparing=spared)
         if going is None:
             return False
         for one in going:
-            self._drop(one)
-        self._cells.close(holder)
-        self._edits.append(Park(holder))
-        self._residency.park(holder, length)
+            self._forget_parked(one)
+        start = self._cells.length(holder) - count
+        self._cells.truncate(holder, start)
+        self._edits.append(Park(holder, start, count))
+        self._residency.park(holder, count)
+        self.num_moved += count
         return True
+
+    def _forget_parked(self, holder: int) -> None:
+        """What is parked of it goes; what is in the cells stays."""
+        if self._residency.parked(holder):
+            self._shorten(holder, self._cells.length(holder))
+
+    def _shorten(self, holder: int, length: int) -> None:
+        """A kept prefix has only its first `length` tokens, which are in the cells."""
+        if not length:
+            self._drop(holder)
+            return
+        self._residency.forget_parked(holder)
+        self._cells.truncate(holder, length)
+        self._edits.append(Clear(holder, length))
+        tokens = self._prefixes.tokens(holder)[:length]
+        self._prefixes.remove(holder)
+        self._prefixes.insert(holder, tokens)
 
     def _drop(self, holder: int) -> None:
         self._residency.remove(holder)
         self._forget(holder)
 
     def _num_computed(self, holder: int) -> int:
-        parked = self._residency.length_parked(holder)
-        return self._cells.length(holder) if parked is None else parked
+        return self._cells.length(holder) + self._residency.parked(holder)
 
     def _forget(self, holder: int) -> None:
         self._cells.close(holder)

@@ -1,10 +1,11 @@
-"""Where prefixes of ended sequences are: in the KV cache, or parked in host memory.
+"""Kept prefixes by their last use, and what of each is parked in host memory.
 
-They stand in the order of their last use.
+A prefix is parked from its end on, piece by piece, and comes back in the opposite order. So it is
+in the cells up to some position, and parked from there on.
 
 Invariants, checked by `check_integrity`:
-- a number is free, resident or parked;
-- the parked ones have no more cells than may be parked.
+- a number is free, or holds a prefix;
+- no more is parked than may be, unless a prefix that was read from disk takes more by itself.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,17 +16,18 @@ class Residency:
 
     def __init__(self, holders: Iterable[int], *, most_parked: int) -> None:
         self.num_parked = 0
-        self._most_parked = most_parked
+        self.most_parked = most_parked
         self._free = list(holders)
-        self._resident: dict[int, None] = {}
-        self._parked: dict[int, int] = {}  # with its cells
+        self._pieces: dict[int, list[int]] = {}
+        """Cells of each parked piece, the last one parked at the end; by last use."""
+        self._adopted: set[int] = set()
 
     def __contains__(self, holder: int) -> bool:
-        return holder in self._resident or holder in self._parked
+        return holder in self._pieces
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._resident
-        yield from self._parked
+        """The one that was not used for the longest time first."""
+        return iter(tuple(self._pieces))
 
     @property
     def has_free(self) -> bool:
@@ -34,69 +36,79 @@ class Residency:
 
     @property
     def oldest(self) -> int | None:
-        """The one to go when there are no more numbers: parked rather than resident."""
-        return next(iter(self._parked), self.oldest_resident)
+        """The one to go when there are no more numbers: one that is parked, before others."""
+        parked = (holder for holder, pieces in self._pieces.items() if pieces)
+        return next(parked, next(iter(self._pieces), None))
 
-    @property
-    def oldest_resident(self) -> int | None:
-        """The resident one that was not used for the longest time."""
-        return next(iter(self._resident), None)
+    def parked(self, holder: int) -> int:
+        """How many cells of it are parked."""
+        return sum(self._pieces.get(holder, ()))
 
-    def length_parked(self, holder: int) -> int | None:
-        """Cells of a parked one; `None` where it is not parked."""
-        return self._parked.get(holder)
-
-    def residents(self) -> tuple[int, ...]:
-        """The resident ones, the one that was not used for the longest time first."""
-        return tuple(self._resident)
+    def pieces(self, holder: int) -> tuple[int, ...]:
+        """Cells of its parked pieces, in the order in which they come back."""
+        return tuple(reversed(self._pieces[holder]))
 
     def put(self) -> int:
-        """A number for one more, resident."""
+        """A number for one more."""
         holder = self._free.pop()
-        self._resident[holder] = None
+        self._pieces[holder] = []
         return holder
 
     def touch(self, holder: int) -> None:
         """It was used."""
-        if holder in self._resident:
-            del self._resident[holder]
-            self._resident[holder] = None
-        elif holder in self._parked:
-            self._parked[holder] = self._parked.pop(holder)
+        if holder in self._pieces:
+            self._pieces[holder] = self._pieces.pop(holder)
 
     def remove(self, holder: int) -> None:
         """It is gone, and its number free."""
-        if holder in self._parked:
-            self.num_parked -= self._parked.pop(holder)
-        else:
-            del self._resident[holder]
+        self.forget_parked(holder)
+        del self._pieces[holder]
         self._free.append(holder)
 
-    def in_the_way(self, length: int, *, sparing: int | None) -> list[int] | None:
-        """The parked ones that have to go before `length` cells can be parked; `None`: in vain.
+    def in_the_way(self, length: int, *, sparing: Iterable[int]) -> list[int] | None:
+        """Those whose parked pieces have to go before `length` cells can be parked.
 
-        `sparing` is one that is in use right now.
+        `None`: in vain. `sparing` are in use right now.
         """
-        excess = self.num_parked + length - self._most_parked
+        excess = self.num_parked + length - self.most_parked
         going = []
-        for holder, cells in self._parked.items():
+        for holder in self._pieces:
             if excess <= 0:
                 break
-            if holder != sparing:
+            if (parked := self.parked(holder)) and holder not in sparing:
                 going.append(holder)
-                excess -= cells
+                excess -= parked
         return going if excess <= 0 else None
 
     def park(self, holder: int, length: int) -> None:
-        """It has gone to host memory, with its `length` cells."""
-        del self._resident[holder]
-        self._parked[holder] = length
+        """A piece of it, `length` cells, has gone to host memory."""
+        self._pieces[holder].append(length)
         self.num_parked += length
+
+    def adopt(self, holder: int, lengths: Iterable[int]) -> None:
+        """It was read from disk: all of its pieces are parked, however many they are."""
+        self._adopted.add(holder)
+        for length in reversed(tuple(lengths)):
+            self.park(holder, length)
+
+    def restore(self, holder: int) -> int:
+        """Its next piece has come back; the answer is its cells."""
+        length = self._pieces[holder].pop()
+        self.num_parked -= length
+        return length
+
+    def forget_parked(self, holder: int) -> None:
+        """What it has parked is given up."""
+        self.num_parked -= self.parked(holder)
+        self._pieces[holder].clear()
+        self._adopted.discard(holder)
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
-        numbers = [*self._free, *self._resident, *self._parked]
+        numbers = [*self._free, *self._pieces]
         if len(set(numbers)) != len(numbers):
             raise RuntimeError(f"prefixes out of order: {numbers}")
-        if not sum(self._parked.values()) == self.num_parked <= self._most_parked:
+        if sum(map(self.parked, self._pieces)) != self.num_parked:
+            raise RuntimeError(f"prefixes out of order: {self.num_parked} cells parked")
+        if self.num_parked > max(self.most_parked, *map(self.parked, self._adopted), 0):
             raise RuntimeError(f"prefixes out of order: {self.num_parked} cells parked")

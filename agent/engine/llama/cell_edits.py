@@ -2,22 +2,38 @@
 
 Kept prefixes belong to numbers beyond the slots: with a unified cache llama.cpp's memory takes any
 below its own limit, while every number that batches may use (`n_seq_max`) costs a row of logits and
-work in each decode. One number between them belongs to nobody: llama.cpp reads out the cells of
-numbers that batches may use only, so a kept prefix takes it for as long as that lasts.
+work in each decode. One number between them belongs to nobody: llama.cpp reads and writes the cells
+of numbers that batches may use only, and all cells of a number at once. So a piece of a sequence
+takes that number for as long as it is read or written.
 """
 
+import logging
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import assert_never
 
 import llama_cpp.llama_cpp as llama_cpp
-import numpy as np
 
-from ..step import Clear, Copy, Discard, Edit, Load, Park, Restore
+from ..prompt_store.stored_prompt import State
+from ..sequence import SequenceId
+from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Move, Park, Restore, Save
 from .context import Context
-from .states import State, States
+from .states import States
+
+logger = logging.getLogger(__name__)
 
 _END = -1
 """In llama.cpp's ranges of positions: to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What became of a step's edits: see `NotLoaded` and `Decoded`."""
+
+    not_loaded: tuple[int, ...]
+    saved: tuple[State, ...]
+    move_seconds: float
 
 
 class CellEdits:
@@ -27,29 +43,31 @@ class CellEdits:
         self._memory = context.memory
         self._states = States(context)
         self._spare = slots
-        self._parked: dict[int, State] = {}
+        self._parked: dict[int, list[State]] = {}
+        self._saved: list[State] = []
 
-    def carry_out(self, edits: Iterable[Edit]) -> tuple[int, ...]:
-        """All of `edits`, in their order; the slots that were to load something and could not."""
-        return tuple(
-            edit.slot for edit in edits if not self._edit(edit) and isinstance(edit, Load | Restore)
-        )
+    def carry_out(self, edits: Iterable[Edit]) -> Edited:
+        """All of `edits`, in their order."""
+        self._saved.clear()
+        seconds = 0.0
+        not_loaded = []
+        for edit in edits:
+            if not isinstance(edit, Move):
+                self._edit(edit)
+                continue
+            started = time.perf_counter()
+            if not self._move(edit) and isinstance(edit, Load | Restore):
+                not_loaded.append(edit.holder)
+            seconds += time.perf_counter() - started
+        return Edited(tuple(not_loaded), tuple(self._saved), seconds)
 
-    def save(self, slot: int) -> bytes:
-        """The state of the cells of `slot`."""
-        return self._states.read(slot).tobytes()
-
-    def cut(self, slot: int, length: int) -> None:
-        """`slot` gives up its cells from position `length` on."""
-        llama_cpp.llama_memory_seq_rm(self._memory, slot, length, _END)
-
-    def _edit(self, edit: Edit) -> bool:
-        """Whether it worked."""
+    def _edit(self, edit: Adopt | Clear | Copy | Discard) -> None:
         memory = self._memory
         match edit:
+            case Adopt(holder, stored):
+                self._parked[holder] = [piece.state for piece in reversed(stored.pieces)]
             case Clear(holder, start):
-                if not start:
-                    self._parked.pop(holder, None)
+                self._parked.pop(holder, None)
                 llama_cpp.llama_memory_seq_rm(memory, self._number(holder), start, _END)
             case Copy(source, holder, length):
                 numbers = self._number(source), self._number(holder)
@@ -57,13 +75,23 @@ class CellEdits:
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
                 llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
-            case Load(slot, stored, length):
-                state = np.frombuffer(stored.state, np.uint8)
-                return self._states.write(slot, state, len(stored.tokens), length)
-            case Park(holder):
-                self._park(holder)
-            case Restore(source, slot, length):
-                return self._states.write(slot, self._parked[source], None, length)
+            case _:
+                assert_never(edit)
+
+    def _move(self, edit: Move) -> bool:
+        """Whether it worked."""
+        match edit:
+            case Load(holder, stored):
+                return self._load(holder, [piece.state for piece in stored.pieces])
+            case Park(holder, start, count):
+                self._parked.setdefault(holder, []).append(self._read(holder, start, count))
+                llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), start, _END)
+            case Restore(holder, count):
+                start = self._length(holder)
+                is_there = self._write(holder, self._parked[holder].pop())
+                return is_there and self._length(holder) == start + count
+            case Save(id, slot, start, count):
+                self._saved.append(self._save(id, slot, start, count))
             case _:
                 assert_never(edit)
         return True
@@ -72,9 +100,39 @@ class CellEdits:
         """llama.cpp's `seq_id` of a holder."""
         return holder if holder < self._spare else holder + 1
 
-    def _park(self, holder: int) -> None:
+    def _length(self, holder: int) -> int:
+        return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
+
+    def _read(self, holder: int, start: int, count: int) -> State:
+        """The state of `count` cells of `holder`; empty where it is not to be had."""
+        if start == 0 and holder < self._spare and count == self._length(holder):
+            return self._states.read(holder)  # all of it, as some models can only give it
         number = self._number(holder)
-        llama_cpp.llama_memory_seq_cp(self._memory, number, self._spare, 0, _END)
-        self._parked[holder] = self._states.read(self._spare)
-        for one in (number, self._spare):
-            llama_cpp.llama_memory_seq_rm(self._memory, one, 0, _END)
+        llama_cpp.llama_memory_seq_cp(self._memory, number, self._spare, start, start + count)
+        state = self._states.read(self._spare)
+        llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
+        return state
+
+    def _save(self, id: SequenceId, slot: int, start: int, count: int) -> State:
+        try:
+            return self._read(slot, start, count)
+        except Exception:  # the boundary of a sequence: its state is not saved, nobody else notices
+            logger.exception("the state of sequence %d could not be read", id)
+            return b""
+
+    def _write(self, holder: int, state: State) -> bool:
+        """Whether the cells in `state` came after those of `holder`."""
+        start = self._length(holder)
+        is_written = self._states.write(self._spare, state)
+        first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._spare)
+        if is_written and first == start:
+            number = self._number(holder)
+            llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, start, _END)
+        llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
+        return is_written and first == start
+
+    def _load(self, slot: int, states: list[State]) -> bool:
+        """Whether all of `states` came; one that is whole is written as it was read."""
+        if len(states) == 1:
+            return self._states.write(slot, states[0])
+        return all(self._write(slot, state) for state in states)

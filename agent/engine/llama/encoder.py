@@ -62,10 +62,6 @@ class EncoderEngine:
         """See `open`."""
         raise RuntimeError(f"{step} came to a model that cannot generate")
 
-    def save(self, slot: int, length: int) -> NoReturn:
-        """See `open`."""
-        raise RuntimeError(f"slot {slot} of a model without a KV cache was to be saved")
-
     def free(self) -> None:
         """See `Engine`."""
         self._model.free()

@@ -6,6 +6,7 @@ belongs to the thread that made it.
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
@@ -15,7 +16,7 @@ from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
-from ..step import Decoded, NotLoaded, Outcome, Step
+from ..step import NotLoaded, Outcome, Step
 from .cell_edits import CellEdits
 from .context import MAX_BATCH, CannotGenerateError, Context
 from .embedding import LlamaEmbedding
@@ -59,6 +60,7 @@ class LlamaEngine:
             model, num_cells=kv_cells, slots=slots, threads=threads, num_rows=num_rows
         )
         self._cells = CellEdits(self._context, slots)
+        cell_bytes = States(self._context).size(0)  # of the warm-up's one cell
         self.capacity = Capacity(
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
@@ -66,7 +68,8 @@ class LlamaEngine:
             num_holders=llama_cpp.llama_max_parallel_sequences() - 1,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
-            most_parked=host_cache // States(self._context).size(0),  # the warm-up's one cell
+            most_parked=host_cache // cell_bytes,
+            cell_bytes=cell_bytes,
             is_compact=not model.is_offloaded,
             max_draft=max_draft,
             most_scored=most_scored,
@@ -110,24 +113,19 @@ class LlamaEngine:
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
-        if not_loaded := self._cells.carry_out(step.edits):
-            return NotLoaded(not_loaded)
-        if not step.runs:
-            return Decoded(())
-        failure = self._context.decode(step.runs)
-        return failure or self._rows.read(step.runs)
+        edited = self._cells.carry_out(step.edits)
+        if edited.not_loaded:
+            return NotLoaded(edited.not_loaded)
+        if step.runs and (failure := self._context.decode(step.runs)) is not None:
+            return failure
+        decoded = self._rows.read(step.runs)
+        return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
     def free(self) -> None:
         """Free context and model."""
         self._mask_threads.shutdown()
         self._context.free()
         self._model.free()
-
-    def save(self, slot: int, length: int) -> bytes:
-        """See `Engine`."""
-        if self.capacity.max_draft:
-            self._cells.cut(slot, length)
-        return self._cells.save(slot)
 
 
 def load_engine(

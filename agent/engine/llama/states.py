@@ -1,15 +1,17 @@
 """States: what cells contain, in llama.cpp's own format, read out and written back."""
 
 import ctypes
+import logging
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from ..prompt_store.stored_prompt import State
 from .context import Context
 
-State = NDArray[np.uint8]
+logger = logging.getLogger(__name__)
 
 _END = -1
 """In llama.cpp's ranges of positions: to the end."""
@@ -27,29 +29,27 @@ class States:
         return int(llama_cpp.llama_state_seq_get_size(self._context, number))
 
     def read(self, number: int) -> State:
-        """What the cells of `number` contain."""
-        state = np.empty(self.size(number), np.uint8)
+        """What the cells of `number` contain; empty where there is no memory for it."""
+        try:
+            state = np.empty(self.size(number), np.uint8)
+        except MemoryError:
+            logger.warning("there is no host memory for the state of a sequence")
+            return b""
         written = llama_cpp.llama_state_seq_get_data(
             self._context, _pointer(state), state.size, number
         )
-        return state[:written]
+        return state[:written].data
 
-    def write(self, number: int, state: State, num_tokens: int | None, length: int) -> bool:
-        """Whether `number` got the first `length` of the cells in `state`.
-
-        If `num_tokens` is given, `state` has to contain so many. Where it fails, it has none.
-        """
-        size = state.size
-        if size and size == llama_cpp.llama_state_seq_set_data(
-            self._context, _pointer(state), size, number
+    def write(self, number: int, state: State) -> bool:
+        """Whether `number` got the cells in `state`, in place of its own; else it has none."""
+        data = np.frombuffer(state, np.uint8)
+        if data.size and data.size == llama_cpp.llama_state_seq_set_data(
+            self._context, _pointer(data), data.size, number
         ):
-            num_cells = llama_cpp.llama_memory_seq_pos_max(self._memory, number) + 1
-            if num_cells >= length and num_tokens in (None, num_cells):
-                llama_cpp.llama_memory_seq_rm(self._memory, number, length, _END)
-                return True
+            return True
         llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
         return False
 
 
-def _pointer(state: State) -> Any:
+def _pointer(state: NDArray[np.uint8]) -> Any:
     return ctypes.cast(state.ctypes.data, ctypes.POINTER(ctypes.c_uint8))

@@ -9,7 +9,7 @@ Invariant: after a save the folder's prompts, unfinished ones included, take at 
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from ....shared.inference import Notice
-from .stored_prompt import Origin, StoredPrompt, UnusableFile, pack, unpack
+from .stored_prompt import Origin, State, StoredPrompt, UnusableFile, pack, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +45,46 @@ class _File:
     size: int
 
 
+def write_whole(path: Path, parts: tuple[State, ...]) -> None:
+    """Write `path` beside its place and rename it there, once it is on disk. Raises `OSError`."""
+    with NamedTemporaryFile(
+        dir=path.parent, prefix=path.stem, suffix=UNFINISHED_SUFFIX, delete=False
+    ) as file:
+        unfinished = Path(file.name)
+        try:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+    with suppress(OSError):  # the file is there; not every file system can promise more
+        _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 class PromptStore:
     """Prompts that `origin` computed, in `folder`, at most `limit_bytes` of them."""
 
-    def __init__(self, folder: Path, *, limit_bytes: int, origin: Origin) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limit_bytes: int,
+        origin: Origin,
+        write: Callable[[Path, tuple[State, ...]], None] = write_whole,
+    ) -> None:
         """Make the folder where there is none. Raises `OSError`."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write = write
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._origin = origin
@@ -79,7 +113,7 @@ class PromptStore:
         path = self._path(key)
         try:
             self._make_room(size, but=path)
-            _write(path, parts)
+            self._write(path, parts)
             self._make_room(size, but=path)  # another agent may have saved meanwhile
         except OSError as error:
             return ignored(f"prompt cache file {path.name} cannot be saved: {error.strerror}")
@@ -121,31 +155,6 @@ class PromptStore:
                 except FileNotFoundError:  # another agent removed it
                     continue
                 yield _File(stat.st_mtime_ns, path, stat.st_size)
-
-
-def _write(path: Path, parts: tuple[bytes, ...]) -> None:
-    with NamedTemporaryFile(
-        dir=path.parent, prefix=path.stem, suffix=UNFINISHED_SUFFIX, delete=False
-    ) as file:
-        unfinished = Path(file.name)
-        try:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-    with suppress(OSError):  # the file is there; not every file system can promise more
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def ignored(reason: str) -> Ignored:

@@ -1,8 +1,9 @@
 """A prompt that was computed before, as a file: the tokens, what the cache held of them, checks.
 
 Layout, integers little-endian: magic, version (u16), length of the description (u32), description
-(JSON: key, origin, counts), tokens (i32 each), state, and a BLAKE2b digest of all that precedes.
-Only `Readable.read` touches the outside. Nothing is allocated that the file's size cannot hold.
+(JSON: key, origin, counts), tokens (i32 each), the pieces' sizes (tokens u32, bytes u64), the
+pieces' states, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches the outside.
+Nothing is allocated that the file's size cannot hold.
 """
 
 import hashlib
@@ -16,21 +17,44 @@ from ....shared.inference import Count
 from ....shared.strict import STRICT
 
 MAGIC = b"ARRIEROP"
-VERSION = 1
+VERSION = 2
 DIGEST_BYTES = 32
 MAX_DESCRIPTION = 64 * 1024
 """Bytes; a key of 256 characters and an origin take a few hundred."""
 
 _HEAD = struct.Struct("<8sHI")
+_PIECE = struct.Struct("<IQ")
 _TOKEN_BYTES = 4
+
+State = bytes | memoryview
+"""What cells of the KV cache contain, in the engine's own format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The state of `num_tokens` consecutive tokens."""
+
+    num_tokens: int
+    state: State
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
-    """`state` is what the engine's KV cache held of `tokens`, in the engine's own format."""
+    """What the KV cache held of `tokens`, from the first on, in pieces that are copied one by one.
+
+    The pieces are of all the tokens, or there are none: then nothing is to be had.
+    """
 
     tokens: tuple[int, ...]
-    state: bytes
+    pieces: tuple[Piece, ...]
+
+    def first(self, num_tokens: int) -> "StoredPrompt":
+        """As many whole pieces as hold the first `num_tokens`."""
+        end = count = 0
+        while end < num_tokens:
+            end += self.pieces[count].num_tokens
+            count += 1
+        return StoredPrompt(self.tokens[:end], self.pieces[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +101,26 @@ class _Description:
     key: str
     origin: Origin
     num_tokens: Count
-    state_bytes: Count
+    num_pieces: Count
 
 
 _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 
 
-def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[bytes, ...]:
+def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
     """The parts of the file, to be written one after the other."""
     description = _description.dump_json(
         _Description(
             key=key,
             origin=origin,
             num_tokens=len(prompt.tokens),
-            state_bytes=len(prompt.state),
+            num_pieces=len(prompt.pieces),
         )
     )
     head = _HEAD.pack(MAGIC, VERSION, len(description)) + description
-    parts = (head + struct.pack(_tokens(len(prompt.tokens)), *prompt.tokens), prompt.state)
+    tokens = struct.pack(_tokens(len(prompt.tokens)), *prompt.tokens)
+    sizes = b"".join(_PIECE.pack(each.num_tokens, len(each.state)) for each in prompt.pieces)
+    parts = (head + tokens + sizes, *(each.state for each in prompt.pieces))
     digest = _new_digest()
     for part in parts:
         digest.update(part)
@@ -114,9 +140,13 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
     description = _described(source.take(length))
     _check_belongs(description, key, origin)
     tokens = source.take(description.num_tokens * _TOKEN_BYTES)
-    state = source.take(description.state_bytes)
+    sizes = tuple(_PIECE.iter_unpack(source.take(description.num_pieces * _PIECE.size)))
+    counts = [num_tokens for num_tokens, _ in sizes]
+    if 0 in counts or sum(counts) != description.num_tokens:
+        raise UnusableFile("is damaged: its pieces are not those of its tokens")
+    pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
     source.check_end()
-    return StoredPrompt(struct.unpack(_tokens(description.num_tokens), tokens), state)
+    return StoredPrompt(struct.unpack(_tokens(description.num_tokens), tokens), pieces)
 
 
 class _Source:

@@ -5,7 +5,8 @@ from typing import Literal
 
 from ....shared.errors import EngineFailed
 from ..kv_cache.memory import Memory
-from ..sequence import SequenceOutput
+from ..prompt_store.stored_prompt import State, StoredPrompt
+from ..sequence import SequenceId, SequenceOutput
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Decoded, Run, Save, Step
@@ -17,10 +18,7 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 
 
 class Accounting:
-    """Changes the queue and the memory as the step's sequences advance, shift and end.
-
-    `saves` are the states that sequences which ended asked for.
-    """
+    """Changes the queue and the memory as the step's sequences advance, shift, end and save."""
 
     def __init__(
         self,
@@ -40,22 +38,25 @@ class Accounting:
         self._tally = tally
         self._end_tokens = end_tokens
         self._can_shift = can_shift
-        self.saves: list[Save] = []
 
     def account(
-        self, step: Step, outcome: Decoded, elapsed: float, last: float
+        self, step: Step, decoded: Decoded, elapsed: float, last: float
     ) -> list[SequenceOutput]:
         """What each sequence gained by `step`, which took `elapsed` seconds.
 
-        `last` is when the step before it ended, by the tally's clock.
+        `last` is when the step before it ended, by the tally's clock. Those who end and save keep
+        their slots until `save`.
         """
+        if step.num_moved:
+            self._budget.moves.observe(step.num_moved, decoded.move_seconds)
+        elapsed = max(0.0, elapsed - decoded.move_seconds)
         if step.runs:
             self._learn(step, elapsed)
         outputs = []
-        sampled = iter(outcome.tokens)
+        sampled = iter(decoded.tokens)
         for index, run in enumerate(step.runs):
             one = self._queue.running[run.slot]
-            if run.id in outcome.broken:
+            if run.id in decoded.broken:
                 outputs.append(self.break_off(run.slot, BROKEN))
                 continue
             chosen = _chosen(run, sampled)
@@ -69,6 +70,19 @@ class Accounting:
                 outputs.append(output)
         self._memory.raise_limit(2 * step.size)
         return outputs
+
+    def save(self, step: Step, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
+        """`step` handed out what was `saved`. Those of whom that is all leave; what it is."""
+        complete = {}
+        edits = [edit for edit in step.edits if isinstance(edit, Save)]
+        for edit, state in zip(edits, saved, strict=True):
+            self._queue.running[edit.slot].take_saved(edit.count, state)
+        for slot in {edit.slot for edit in edits}:
+            one = self._queue.running[slot]
+            if (prompt := one.saved) is not None:
+                complete[one.id] = prompt
+                self.leave(slot)
+        return complete
 
     def leave(self, slot: int) -> None:
         """Its sequence is over; what it computed stays as long as there is room."""
@@ -155,9 +169,10 @@ class Accounting:
         reason: Literal["stop", "length"],
         tokens: tuple[int, ...] = (),
     ) -> SequenceOutput:
-        if one.save_as is not None:
-            self.saves.append(Save(one.id, slot, tuple(one.history[: one.num_computed])))
-        self.leave(slot)
+        if one.save_as is None:
+            self.leave(slot)
+        else:
+            one.save()
         return SequenceOutput(one.id, tokens, one.end(reason))
 
 

@@ -7,6 +7,9 @@ computing it again, and holds up nobody.
 Room is more than the next step's: a sequence begins when the rest of its tokens, of those that are
 being read, and some further tokens for everybody fit. So whoever was preempted comes back to get
 somewhere, not to be preempted again after a token.
+
+A prefix that is parked is fetched first, as many cells before a step as may be copied then. Whoever
+is to begin with it waits for that, and holds up nobody.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -25,7 +28,10 @@ WORTH_WAITING = 8
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`one` begins with what was `found`, or with `num_loaded` tokens of what is stored."""
+    """`one` begins with what was `found`, or with `num_loaded` tokens of what is stored.
+
+    All of what was found is in the cells.
+    """
 
     one: Progress
     found: Found
@@ -40,12 +46,27 @@ class Await:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The first `length` tokens of what is stored for `one` become a kept prefix."""
+
+    one: Progress
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What was `found` is parked and has to come back."""
+
+    found: Found
+
+
 def admit(
     waiting: Sequence[Progress], running: Collection[Progress], memory: Memory
-) -> Iterator[Begin | Await]:
+) -> Iterator[Begin | Await | Keep | Fetch]:
     """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
 
-    Lazy: whoever iterates lets a sequence begin (and run) before asking for the next.
+    Lazy: whoever iterates carries out a decision before asking for the next.
     """
     for one in waiting:
         found = memory.find(one.history, one.most_reused)
@@ -55,15 +76,27 @@ def admit(
         ready = max(found.length, num_loaded)
         if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
             yield Await(found.promised_by, found.promised)
-        elif _has_room(one, found, num_loaded, running, memory):
+        elif not _has_room(one, found, num_loaded, running, memory):
+            return
+        elif num_loaded and not memory.can_keep:
             yield Begin(one, found, num_loaded)
         else:
-            return
+            if num_loaded:
+                yield Keep(one, num_loaded)
+                found = memory.find(one.history, one.most_reused)
+                if not _has_room(one, found, 0, running, memory):
+                    return
+            if not memory.is_present(found):
+                yield Fetch(found)
+            if memory.is_present(found):
+                yield Begin(one, found)
 
 
 def _num_loadable(one: Progress, memory: Memory) -> int:
     """How much of what is stored for `one` it can begin with."""
-    if one.stored is None or len(one.stored.tokens) > memory.num_available:
+    if one.stored is None or not one.stored.pieces:
+        return 0
+    if len(one.stored.tokens) > memory.num_available:
         return 0
     tokens = one.stored.tokens
     most = min(len(tokens), one.most_reused)

@@ -13,8 +13,8 @@ from ..kv_cache.memory import Memory
 from ..sequence import SequenceId
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
-from ..step import Run, Step
-from .admission import Await, Begin, admit
+from ..step import Run, Save, Step
+from .admission import Await, Begin, Fetch, Keep, admit
 from .fair_order import FairOrder
 from .prefill_budget import PrefillBudget
 from .progress import Progress
@@ -48,7 +48,9 @@ class Planner:
     def plan(self) -> Step:
         """The next step. It fits the free cells."""
         self._relieve()
-        return self._compose(self._admit())
+        self._memory.allow(self._budget.moved_cells(self._num_streaming))
+        saves = self._save()
+        return self._compose(self._admit(), saves)
 
     def retreat(self, slot: int) -> None:
         """Its sequence gives up its cells, and waits to compute them again."""
@@ -57,14 +59,33 @@ class Planner:
         one.rewind()
         self._queue.wait(one)
 
+    @property
+    def _num_streaming(self) -> int:
+        return sum(one.is_generating for one in self._queue.active.values())
+
     def _relieve(self) -> None:
-        """See to it that every running sequence can gain a token."""
-        running = self._queue.running
-        if not running:
+        """See to it that every running sequence can gain a token.
+
+        One that only saves needs none, and its cells are free for others soon.
+        """
+        if not self._queue.running:
             self._memory.trust()
-        while len(running) > 1 and self._memory.num_available < len(running):
+        while 1 < len(self._queue.active) > self._memory.num_available:
             self.retreat(self._queue.last())
             self._tally.preempted()
+
+    def _save(self) -> tuple[Save, ...]:
+        """What to hand out of the cells of those who save. States of some models are whole."""
+        saves = []
+        for slot, one in self._queue.running.items():
+            start = one.num_saved
+            while one.is_saving and (left := one.num_computed - start):
+                count = self._memory.take_allowed(left) if self._memory.can_share else left
+                if not count:
+                    break
+                saves.append(Save(one.id, slot, start, count))
+                start += count
+        return tuple(saves)
 
     def _admit(self) -> dict[int, int]:
         """Let newcomers begin; by slot, how many computed tokens others wait for."""
@@ -77,6 +98,10 @@ class Planner:
                     self._begin(decision)
                 case Await(slot, length):
                     awaited[slot] = min(length, awaited.get(slot, length))
+                case Keep(one, length):
+                    self._keep(one, length)
+                case Fetch(found):
+                    self._memory.fetch(found)
                 case _:
                     assert_never(decision)
         return awaited
@@ -90,13 +115,21 @@ class Planner:
         else:
             self._memory.enter(slot, one.history, decision.found, most_shared=one.most_shared)
             num_shared = decision.found.length
+        one.stored = None
         self._tally.shared(one.start(num_shared))
 
-    def _compose(self, awaited: dict[int, int]) -> Step:
+    def _keep(self, one: Progress, length: int) -> None:
+        if one.stored is not None:
+            one.adopted_as = self._memory.adopt(one.stored.first(length))
+            one.stored = None
+
+    def _compose(self, awaited: dict[int, int], saves: tuple[Save, ...]) -> Step:
         generating: dict[int, Progress] = {}
         reading: dict[int, Progress] = {}
-        for slot, one in self._queue.running.items():
+        for slot, one in self._queue.active.items():
             (generating if one.is_generating else reading)[slot] = one
+        if self._memory.num_available < len(generating):
+            generating = {}  # until those who save have left their cells
         wants = self._wants(reading, awaited)
         num_wanted = sum(wants.values())
         budget = self._readable(len(generating), reading, wants, num_wanted)
@@ -111,7 +144,7 @@ class Planner:
         num_read = sum(shares.values())
         self._memory.make_room(len(generating) + num_drafted + num_read)
         return Step(
-            self._memory.take_edits(),
+            (*self._memory.take_edits(), *saves),
             (
                 *(_next(slot, one, drafts.get(slot, ())) for slot, one in generating.items()),
                 *(
@@ -137,7 +170,9 @@ class Planner:
             return 0
         first = self._order.first(wants)
         depth = next(one.num_computed for one in reading.values() if one.id == first)
-        most = self._budget.prompt_tokens(num_generating, num_wanted, depth=depth)
+        most = self._budget.prompt_tokens(
+            num_generating, num_wanted, depth=depth, num_moved=self._memory.num_moved
+        )
         most = min(most, self._memory.num_available - num_generating)
         # Of several prompts the next one fills what the first leaves over.
         return self._step_mode.chunk(most, num_wanted) if len(wants) == 1 else most

@@ -8,6 +8,7 @@ Nothing is known of the first step of all, so it gets little.
 
 from math import floor
 
+from ..cost.move_cost import MoveCost
 from ..cost.step_cost import StepCost
 
 MIN_CHUNK = 8
@@ -31,21 +32,35 @@ DRAFTED = 0.25
 class PrefillBudget:
     """`batch_size` bounds a step's tokens, `max_stall` its seconds."""
 
-    def __init__(self, *, batch_size: int, max_stall: float, most_mixed: int = 0) -> None:
+    def __init__(
+        self, *, batch_size: int, max_stall: float, most_mixed: int = 0, cell_bytes: int = 0
+    ) -> None:
         self._batch_size = batch_size
         self._max_stall = max_stall
         self.cost = StepCost(most_mixed=most_mixed)
+        self.moves = MoveCost(cell_bytes=cell_bytes)
 
-    def prompt_tokens(self, num_generating: int, num_pending: int, *, depth: int = 0) -> int:
+    def moved_cells(self, num_generating: int) -> float:
+        """How many cells' states may be copied before a step; infinite where that costs nothing."""
+        return self.moves.within(self._seconds(num_generating), is_alone=not num_generating)
+
+    def prompt_tokens(
+        self, num_generating: int, num_pending: int, *, depth: int = 0, num_moved: int = 0
+    ) -> int:
         """How many of `num_pending`, the next of which lies at position `depth`; at least one.
 
-        It may be more than `num_pending`, where time allows that.
+        It may be more than `num_pending`, where time allows that. Copying the states of `num_moved`
+        cells takes its part of the time.
         """
-        seconds = self._max_stall if num_generating else max(self._max_stall, PATIENCE)
-        fitting = self.cost.read_within(MARGIN * seconds, num_pending, depth=depth)
+        seconds = self._seconds(num_generating) - self.moves.seconds(num_moved)
+        fitting = self.cost.read_within(max(0.0, seconds), num_pending, depth=depth)
         if not self.cost.knows_reading:
             fitting = FIRST_CHUNK
         return floor(min(self._batch_size - num_generating, max(fitting, _least(num_pending))))
+
+    def _seconds(self, num_generating: int) -> float:
+        """What a step may take."""
+        return MARGIN * (self._max_stall if num_generating else max(self._max_stall, PATIENCE))
 
     def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
         """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.

@@ -8,7 +8,7 @@ given up (`rewind`) reads its own tokens again like a prompt, and goes on where 
 from typing import Literal
 
 from ....shared.errors import RequestError
-from ..prompt_store.stored_prompt import StoredPrompt
+from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 from ..speculation.prompt_lookup import PromptLookup
 from .context_shift import Window
@@ -21,7 +21,8 @@ class Progress:
 
     `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
     unless it has a `window`. One that `is_finishing` takes its next token for the end. Of one for
-    which tokens may be drafted `lookup` knows what it said before.
+    which tokens may be drafted `lookup` knows what it said before. What is `stored` for it is
+    released as soon as it is in the cells or a kept prefix, the one with the number `adopted_as`.
     """
 
     __slots__ = (
@@ -29,9 +30,11 @@ class Progress:
         "_most_generated",
         "_num_prefilled",
         "_num_scored",
+        "_pieces",
         "_prefill_seconds",
         "_prompt_length",
         "_was_started",
+        "adopted_as",
         "ceiling",
         "history",
         "id",
@@ -59,6 +62,8 @@ class Progress:
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
+        self.adopted_as: int | None = None
+        self._pieces: list[Piece] | None = None
         self.is_finishing = False
         self.lookup: PromptLookup | None = None
         self.num_cached = 0
@@ -121,6 +126,16 @@ class Progress:
     def is_generating(self) -> bool:
         """Whether a step needs exactly its last token; otherwise it is reading."""
         return self.num_generated > 0 and self.num_computed + 1 == len(self.history)
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether it has ended, and only waits for the state of what it computed."""
+        return self._pieces is not None
+
+    @property
+    def num_saved(self) -> int:
+        """Of how many of its computed tokens the state was handed out."""
+        return sum(piece.num_tokens for piece in self._pieces or ())
 
     @property
     def is_full(self) -> bool:
@@ -207,6 +222,25 @@ class Progress:
         """Its cells are lost: everything is computed again."""
         self.num_computed = 0
 
+    def save(self) -> None:
+        """It has ended, and what it computed is to be saved."""
+        self._pieces = []
+
+    def take_saved(self, num_tokens: int, state: State) -> None:
+        """The `state` of its next `num_tokens` computed tokens was handed out; not if empty."""
+        if self._pieces is None:
+            raise RuntimeError(f"sequence {self.id} saves nothing")
+        self._pieces.append(Piece(num_tokens, state))
+
+    @property
+    def saved(self) -> StoredPrompt | None:
+        """What was saved of it, once that is complete; without pieces where it is not to be had."""
+        pieces = self._pieces or ()
+        tokens = tuple(self.history[: self.num_computed])
+        if any(not piece.state for piece in pieces):
+            return StoredPrompt(tokens, ())
+        return StoredPrompt(tokens, tuple(pieces)) if self.num_saved == len(tokens) else None
+
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
         """The end of it, with its counts so far."""
         return SequenceEnd(reason, self.stats())
@@ -229,4 +263,5 @@ class Progress:
     def _advance(self, count: int) -> None:
         if count > self.num_pending:
             raise ValueError(f"{count} tokens computed of {self.num_pending} pending")
+        self.adopted_as = None
         self.num_computed += count

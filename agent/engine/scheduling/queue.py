@@ -22,9 +22,24 @@ class SequenceQueue:
         self._free = list(range(slots))
 
     @property
+    def everybody(self) -> tuple[Progress, ...]:
+        """Those who run and those who wait."""
+        return (*self.running.values(), *self.waiting)
+
+    @property
+    def active(self) -> dict[int, Progress]:
+        """Those who run and have something to compute, by slot."""
+        return {slot: one for slot, one in self.running.items() if not one.is_saving}
+
+    @property
     def candidates(self) -> list[Progress]:
         """Those who wait and for whom there are slots, best first."""
         return self.waiting[: len(self._free)]
+
+    @property
+    def num_stored(self) -> int:
+        """Tokens whose states are held for those who wait."""
+        return sum(len(one.stored.tokens) for one in self.waiting if one.stored is not None)
 
     def wait(self, one: Progress) -> None:
         """It waits, behind those of better rank."""
@@ -48,16 +63,15 @@ class SequenceQueue:
 
     def find(self, sequence_id: SequenceId) -> Progress | None:
         """The sequence, if it waits or runs."""
-        everybody = (*self.running.values(), *self.waiting)
-        return next((one for one in everybody if one.id == sequence_id), None)
+        return next((one for one in self.everybody if one.id == sequence_id), None)
 
     def stop_waiting(self, sequence_id: SequenceId) -> None:
         """It waits no longer, if it did."""
         self.waiting = [one for one in self.waiting if one.id != sequence_id]
 
     def last(self) -> int:
-        """The slot of the running sequence of the worst rank."""
-        return max(self.running, key=lambda slot: self.running[slot].rank)
+        """The slot of the active sequence of the worst rank."""
+        return max(self.active, key=lambda slot: self.running[slot].rank)
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""

@@ -8,7 +8,7 @@ from ....shared.inference import Notice
 from ..kv_cache.memory import Memory
 from ..sequence import SequenceOutput
 from ..statistics import Tally
-from ..step import Copy, Load, Restore, Step
+from ..step import Copy, Load, Step
 from .planner import Planner
 from .queue import SequenceQueue
 
@@ -32,7 +32,9 @@ class Recovery:
         The next step then finds room as always. A sequence that cannot go on alone has failed.
         """
         if len(self._queue.running) > 1 or step.size > 1:
-            self._memory.lower_limit(max(1, step.size // 2))  # the last one to run needs one
+            is_saving = any(one.is_saving for one in self._queue.running.values())
+            least = 0 if is_saving else 1  # the last one to run needs one, but can wait for saves
+            self._memory.lower_limit(max(least, step.size // 2))
             return []
         if self._memory.empty_cells():
             return []
@@ -46,20 +48,25 @@ class Recovery:
             else:
                 self._planner.retreat(run.slot)
 
-    def read_instead(self, step: Step, slots: tuple[int, ...]) -> list[SequenceOutput]:
-        """Whoever was to begin with what could not be loaded begins anew, as do its sharers."""
-        outputs = []
-        for edit in step.edits:
-            if isinstance(edit, Restore) and edit.slot in slots:
-                self._memory.lose(edit.source)
-        wanted_stored = {edit.slot for edit in step.edits if isinstance(edit, Load)}
-        for slot in _left_empty(step, slots):
-            one = self._queue.running[slot]
-            self._tally.shared(-one.begin_anew())
+    def read_instead(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
+        """What `holders` were to get is lost. Whoever was to begin with it begins anew."""
+        lost = _left_empty(step, holders)
+        for holder in holders:
+            self._memory.lose(holder)
+        outputs = self._unusable(step, holders)
+        for slot in lost & self._queue.running.keys():
+            self._tally.shared(-self._queue.running[slot].begin_anew())
             self._planner.retreat(slot)
-            if slot in wanted_stored:
-                outputs.append(SequenceOutput(one.id, notices=(_UNUSABLE,)))
         return outputs
+
+    def _unusable(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
+        """Say so to those for whom what was to be loaded had been stored."""
+        loading = {edit.holder for edit in step.edits if isinstance(edit, Load)}
+        told = [self._queue.running[slot] for slot in loading.intersection(holders)]
+        told += [one for one in self._queue.everybody if one.adopted_as in holders]
+        for one in told:
+            one.adopted_as = None
+        return [SequenceOutput(one.id, notices=(_UNUSABLE,)) for one in told]
 
     def fail(self, step: Step, message: str) -> list[SequenceOutput]:
         """The sequences that were in it end, once their cells are given up."""
@@ -71,12 +78,10 @@ class Recovery:
         return outputs
 
 
-def _left_empty(step: Step, slots: tuple[int, ...]) -> set[int]:
-    """Slots that were to load and could not, and those that were to share with them."""
-    empty: set[int] = set()
+def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
+    """`holders`, and those that were to share with them."""
+    empty = set(holders)
     for edit in step.edits:
-        if isinstance(edit, Load | Restore) and edit.slot in slots:
-            empty.add(edit.slot)
-        elif isinstance(edit, Copy) and edit.source in empty:
+        if isinstance(edit, Copy) and edit.source in empty:
             empty.add(edit.holder)
     return empty

@@ -20,7 +20,7 @@ from ..kv_cache.memory import Memory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.speculation import Speculation
 from ..statistics import EngineStatistics, Tally
-from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Save, Step
+from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
 from .context_shift import open_window
 from .planner import Planner
@@ -53,7 +53,10 @@ class Scheduler:
             )
         self._ceiling = min(context_size, capacity.num_cells)
         budget = PrefillBudget(
-            batch_size=capacity.batch_size, max_stall=max_stall, most_mixed=capacity.most_mixed
+            batch_size=capacity.batch_size,
+            max_stall=max_stall,
+            most_mixed=capacity.most_mixed,
+            cell_bytes=capacity.cell_bytes,
         )
         self._memory = Memory(
             slots=slots,
@@ -89,6 +92,8 @@ class Scheduler:
         self._recovery = Recovery(self._queue, self._memory, self._planner, self._tally)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
+        self._held: dict[SequenceId, SequenceOutput] = {}
+        """Last outputs of those who save, until that is done."""
         self._num_arrived = 0
         self._planned: Step | None = None
 
@@ -107,7 +112,7 @@ class Scheduler:
             num_cells=self._memory.num_cells,
             used=self._memory.num_used,
             kept=self._memory.num_kept,
-            parked=self._memory.num_parked,
+            parked=self._memory.num_parked + self._queue.num_stored,
         )
 
     def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
@@ -147,6 +152,7 @@ class Scheduler:
         self._ids.remove(sequence_id)
         self._queue.stop_waiting(sequence_id)
         self._unannounced = [one for one in self._unannounced if one.id != sequence_id]
+        self._held.pop(sequence_id, None)
         slot = self._queue.slot_of(sequence_id)
         if slot is not None:
             self._accounting.leave(slot)
@@ -156,7 +162,6 @@ class Scheduler:
         self._check_no_step()
         if self.is_idle:
             return None
-        self._accounting.saves.clear()
         self._planned = self._planner.plan()
         return self._planned
 
@@ -165,8 +170,8 @@ class Scheduler:
     ) -> tuple[SequenceOutput, ...]:
         """Account for `step`, which took `elapsed` seconds: what each sequence gained.
 
-        `pause` is how long there was something to do before it that was not done, in seconds.
-        Afterwards `saves` says what to hand out with the ends, before the next step.
+        `pause` is how long there was something to do before it that was not done, in seconds. The
+        end of a sequence that saves comes when its state has been read, with some later step.
         """
         if step is not self._planned:
             raise RuntimeError("this is not the step that was planned last")
@@ -175,26 +180,22 @@ class Scheduler:
         last = self._tally.now
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
-            case Decoded():
-                gained = self._accounting.account(step, outcome, elapsed, last)
-                outputs += _explained(gained, outcome)
+            case Decoded() as decoded:
+                gained = self._accounting.account(step, decoded, elapsed, last)
+                outputs += self._hold(_explained(gained, decoded))
+                outputs += self._saved(step, decoded)
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():
                 self._recovery.take_back(step)
-            case NotLoaded(slots):
-                outputs += self._recovery.read_instead(step, slots)
+            case NotLoaded(holders):
+                outputs += self._recovery.read_instead(step, holders)
             case Failed(reason):
                 outputs += self._recovery.fail(step, f"the engine failed: {reason}")
             case _:
                 assert_never(outcome)
         self._ids -= {output.id for output in outputs if output.end is not None}
         return tuple(outputs)
-
-    @property
-    def saves(self) -> tuple[Save, ...]:
-        """States that ended sequences asked for; to be had until the next step is carried out."""
-        return tuple(self._accounting.saves)
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
@@ -203,12 +204,29 @@ class Scheduler:
         everybody = [*self._running.values(), *self._queue.waiting]
         _check({one.id for one in everybody} <= self._ids, "ids")
         for one in everybody:
-            _check(0 <= one.num_computed < len(one.history), f"{one.id}: {one.num_computed}")
-            _check(len(one.history) < self._ceiling, f"{one.id}: over the ceiling")
+            most = 1 if one.is_saving else 0
+            _check(0 <= one.num_computed < len(one.history) + most, f"{one.id}: computed")
+            _check(len(one.history) < self._ceiling + most, f"{one.id}: over the ceiling")
         for one in self._queue.waiting:
             _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
         for slot, one in self._running.items():
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
+
+    def _hold(self, outputs: list[SequenceOutput]) -> list[SequenceOutput]:
+        """`outputs` without those that are the last of sequences which save."""
+        saving = {one.id for one in self._running.values() if one.is_saving}
+        self._held |= {one.id: one for one in outputs if one.id in saving}
+        return [one for one in outputs if one.id not in saving]
+
+    def _saved(self, step: Step, decoded: Decoded) -> list[SequenceOutput]:
+        """The ends of those whose states are complete."""
+        outputs = []
+        for id, prompt in self._accounting.save(step, decoded.saved).items():
+            output = self._held.pop(id)
+            if output.end is not None:
+                saved = prompt if prompt.pieces else None
+                outputs.append(replace(output, end=replace(output.end, saved=saved)))
+        return outputs
 
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []

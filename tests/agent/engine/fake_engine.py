@@ -12,11 +12,12 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Aborted,
+    Adopt,
     Clear,
     Copy,
     Decoded,
@@ -30,6 +31,7 @@ from arriero.agent.engine.step import (
     Park,
     Restore,
     Run,
+    Save,
     Step,
 )
 from arriero.shared.messages import ModelInfo
@@ -127,6 +129,16 @@ def state_of(tokens: Sequence[int]) -> bytes:
     return b"state of " + bytes(tokens)
 
 
+def stored_prompt(*tokens: int, piece: int = 3) -> StoredPrompt:
+    """`tokens` as an engine would have handed them out, in pieces of so many."""
+    parts = [tokens[start : start + piece] for start in range(0, len(tokens), piece)]
+    return StoredPrompt(tokens, tuple(Piece(len(part), state_of(part)) for part in parts))
+
+
+def _num_tokens(state: bytes) -> int:
+    return len(state.removeprefix(b"state of "))
+
+
 class FakeEngine:
     """`num_cells` bounds all cells together. `fail_next` spoils the step that comes next.
 
@@ -152,7 +164,10 @@ class FakeEngine:
         max_draft: int = 0,
         most_scored: int = 4,
         following: Following = next_token,
+        cell_bytes: int = 0,
+        seconds_per_moved_cell: float = 0.0,
     ) -> None:
+        self.seconds_per_moved_cell = seconds_per_moved_cell
         self.num_slots = slots
         self.context_size = context_size
         self.num_cells = slots * context_size if num_cells is None else num_cells
@@ -167,6 +182,7 @@ class FakeEngine:
             is_compact=is_compact,
             max_draft=max_draft,
             most_scored=most_scored,
+            cell_bytes=cell_bytes,
         )
         self._following = following
         self.cells: list[Cell] = []
@@ -176,9 +192,11 @@ class FakeEngine:
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
-        self.parked: dict[int, tuple[int, ...] | None] = {}
+        self.parked: dict[int, list[bytes]] = {}
+        self.adopted: set[int] = set()
         self._not_loaded: list[int] = []
         self._left_empty: set[int] = set()
+        self._saved: list[bytes] = []
         self._spoiled: Failed | Aborted | NoRoom | None = None
         self._written = Random(0)
         info = ModelInfo(
@@ -189,6 +207,9 @@ class FakeEngine:
             context_size=context_size,
         )
         self.model = LoadedModel(info, FakeVocab(), None)
+
+    def _move_seconds(self, step: Step) -> float:
+        return self.seconds_per_moved_cell * step.num_moved
 
     def load(
         self,
@@ -218,11 +239,6 @@ class FakeEngine:
             raise RuleBroken(f"sequence {sequence_id} is not open")
         return self.failures.get(sequence_id)
 
-    def save(self, slot: int, length: int) -> bytes:
-        if len(self.held(slot)) > length:
-            self._remove(slot, length)
-        return state_of(self.tokens(slot))
-
     def free(self) -> None:
         self.is_freed = True
 
@@ -248,12 +264,13 @@ class FakeEngine:
         for edit in step.edits:
             self._edit(edit)
         self.num_cells_after_edits = len(self.cells)
+        saved, self._saved = tuple(self._saved), []
         if self._not_loaded:
-            slots, self._not_loaded = tuple(self._not_loaded), []
+            holders, self._not_loaded = tuple(self._not_loaded), []
             self._left_empty.clear()
-            return NotLoaded(slots)
+            return NotLoaded(holders)
         if not step.runs:
-            return Decoded(())
+            return Decoded((), saved=saved, move_seconds=self._move_seconds(step))
         self._check(step)
         if self._spoiled is not None:
             outcome, self._spoiled = self._spoiled, None
@@ -267,7 +284,7 @@ class FakeEngine:
         tokens = tuple(token for run in whole for token in self._choose(run))
         scores = {run.id: tuple(self._score(run)) for run in whole if run.scored}
         broken = self.broken & {run.id for run in step.runs if run.samples or run.scored}
-        return Decoded(tokens, {}, scores, frozenset(broken))
+        return Decoded(tokens, {}, scores, frozenset(broken), saved, self._move_seconds(step))
 
     # ---- cells
 
@@ -280,16 +297,20 @@ class FakeEngine:
                 self._copy(source, holder, length)
             case Discard(slot, start, count):
                 self._discard(slot, start, count)
-            case Load(slot, stored, length):
-                self._load(slot, stored, length)
-            case Park(holder):
-                self._park(holder)
-            case Restore(source, slot, length):
-                self._restore(source, slot, length)
+            case Load(slot, stored):
+                self._load(slot, stored)
+            case Adopt(holder, stored):
+                self._adopt(holder, stored)
+            case Park(holder, start, count):
+                self._park(holder, start, count)
+            case Restore(holder, count):
+                self._restore(holder, count)
+            case Save(_, slot, start, count):
+                self._saved.append(self._state(slot, start, count))
 
     def _remove(self, holder: int, start: int) -> None:
-        if not start:
-            self.parked.pop(holder, None)
+        self.parked.pop(holder, None)
+        self.adopted.discard(holder)
         if start and not self.capacity.can_share:
             raise RuleBroken(f"holder {holder} cannot give up a suffix")
         for cell in self.held(holder)[start:]:
@@ -317,7 +338,7 @@ class FakeEngine:
             yield score_of(said[:place], token)
 
     def _copy(self, source: int, holder: int, length: int) -> None:
-        if source in self._left_empty:  # nothing is there, as the answer will say
+        if source in self._not_loaded or source in self._left_empty:  # as the answer will say
             self._left_empty.add(holder)
             return
         self._check_holder(source)
@@ -346,45 +367,71 @@ class FakeEngine:
             cell.position -= count
         self.cells = [cell for cell in self.cells if cell.holders]
 
-    def _load(self, slot: int, stored: StoredPrompt, length: int) -> None:
-        """All of it is there for a moment, which the cells have to hold."""
+    def _load(self, slot: int, stored: StoredPrompt) -> None:
         if self.held(slot):
             raise RuleBroken(f"slot {slot} has cells already")
-        if len(self.cells) + len(stored.tokens) > self.capacity.num_cells:
-            raise RuleBroken(f"no room to load {len(stored.tokens)} tokens")
-        if stored.state != state_of(stored.tokens):
-            self._lack(slot)
+        self._check_room(len(stored.tokens))
+        if stored != stored_prompt(*stored.tokens, piece=len(stored.tokens)):
+            self._not_loaded.append(slot)
             return
-        if length < len(stored.tokens) and not self.capacity.can_share:
-            raise RuleBroken("what was loaded cannot give up a suffix")
-        self.cells += [Cell(t, i, {slot}) for i, t in enumerate(stored.tokens[:length])]
+        self._append(slot, stored.tokens)
 
     def lose_parked(self) -> None:
         """Nothing that is parked now can be had back."""
-        self.parked = dict.fromkeys(self.parked)
+        self.parked = {holder: [b""] * len(pieces) for holder, pieces in self.parked.items()}
 
-    def _park(self, holder: int) -> None:
+    def _adopt(self, holder: int, stored: StoredPrompt) -> None:
         self._check_holder(holder)
-        if holder < self.num_slots or not self.held(holder):
-            raise RuleBroken(f"holder {holder} has nothing to park")
-        tokens = tuple(self.tokens(holder))
-        self._remove(holder, 0)
-        self.parked[holder] = tokens
-        if sum(len(one) for one in self.parked.values() if one) > self.capacity.most_parked:
+        if self.held(holder) or self.parked.get(holder):
+            raise RuleBroken(f"holder {holder} has something already")
+        self.adopted.add(holder)
+        self.parked[holder] = [bytes(piece.state) for piece in reversed(stored.pieces)]
+
+    def _park(self, holder: int, start: int, count: int) -> None:
+        self._check_holder(holder)
+        if holder in self._not_loaded:  # it is given up as soon as that is told
+            self.parked[holder].append(b"")
+            return
+        if holder < self.num_slots or not count or len(self.held(holder)) != start + count:
+            raise RuleBroken(f"holder {holder} has no {count} cells from {start} on to park")
+        self.parked.setdefault(holder, []).append(self._state(holder, start, count))
+        for cell in self.held(holder)[start:]:
+            cell.holders.remove(holder)
+        self.cells = [cell for cell in self.cells if cell.holders]
+        sizes = {one: sum(map(_num_tokens, pieces)) for one, pieces in self.parked.items()}
+        most = max(self.capacity.most_parked, *(sizes.get(one, 0) for one in self.adopted), 0)
+        if sum(sizes.values()) > most:
             raise RuleBroken("more is parked than there is room for")
 
-    def _restore(self, source: int, slot: int, length: int) -> None:
-        if source not in self.parked:
-            raise RuleBroken(f"holder {source} has nothing parked")
-        tokens = self.parked[source]
-        if tokens is None:
-            self._lack(slot)
+    def _restore(self, holder: int, count: int) -> None:
+        if not self.parked.get(holder):
+            raise RuleBroken(f"holder {holder} has nothing parked")
+        self._check_room(count)
+        state = self.parked[holder].pop()
+        tokens = tuple(state.removeprefix(b"state of "))
+        start = len(self.held(holder))
+        is_lost = state != state_of(tokens) or holder in self._not_loaded
+        if is_lost or len(self.cells) + count > self.num_cells:
+            self._not_loaded.append(holder)
             return
-        self._load(slot, StoredPrompt(tokens, state_of(tokens)), length)
+        if len(tokens) != count:
+            raise RuleBroken(f"a piece of {len(tokens)} cells was announced as one of {count}")
+        self._append(holder, tokens, start)
 
-    def _lack(self, slot: int) -> None:
-        self._not_loaded.append(slot)
-        self._left_empty.add(slot)
+    def _state(self, holder: int, start: int, count: int) -> bytes:
+        tokens = self.tokens(holder)[start : start + count]
+        if len(tokens) != count:
+            raise RuleBroken(f"holder {holder} has no {count} cells from {start} on")
+        if start and not self.capacity.can_share:
+            raise RuleBroken("states of this model are whole")
+        return state_of(tokens)
+
+    def _append(self, holder: int, tokens: Sequence[int], start: int = 0) -> None:
+        self.cells += [Cell(token, start + i, {holder}) for i, token in enumerate(tokens)]
+
+    def _check_room(self, count: int) -> None:
+        if len(self.cells) + count > self.capacity.num_cells:
+            raise RuleBroken(f"no room for {count} tokens more")
 
     def _write(self, run: Run, count: int) -> None:
         for index, token in enumerate(run.tokens[:count]):

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.loaded_model import ModelError
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
 from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
-from tests.agent.engine.fake_engine import FakeEngine, run_alone, state_of
+from tests.agent.engine.fake_engine import FakeEngine, run_alone, stored_prompt
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -193,7 +192,7 @@ def test_the_end_brings_what_was_to_be_saved() -> None:
             outputs += setup.outputs.get(timeout=LONG)
     tokens = (9, 9, 9, outputs[0].tokens[0])
     assert outputs[-1].end is not None
-    assert outputs[-1].end.saved == StoredPrompt(tokens, state_of(tokens))
+    assert outputs[-1].end.saved == stored_prompt(*tokens, piece=4)
 
 
 def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
@@ -233,7 +232,7 @@ def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
     assert len(tokens) == 4 and not last.tokens
     assert last.end is not None
     assert last.end.reason == "stop"
-    assert last.end.saved == StoredPrompt(tokens, state_of(tokens))
+    assert last.end.saved == stored_prompt(*tokens, piece=4)
 
 
 def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
@@ -292,16 +291,12 @@ class Faulty(FakeEngine):
         super().close(sequence_id)
         self._trip("close", sequence_id)
 
-    def save(self, slot: int, length: int) -> bytes:
-        self._trip("save", next(run.id for run in self.steps[-1].runs if run.slot == slot))
-        return super().save(slot, length)
-
     def _trip(self, what: str, id: SequenceId) -> None:
         if what == self._failing and id == 2:
             raise ZeroDivisionError("no luck")
 
 
-@pytest.mark.parametrize("failing", ["open", "failure", "save", "close"])
+@pytest.mark.parametrize("failing", ["open", "failure", "close"])
 def test_what_fails_for_one_sequence_ends_it_and_no_other(
     failing: str, caplog: pytest.LogCaptureFixture
 ) -> None:

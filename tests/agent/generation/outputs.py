@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
-from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import (
     ContextShift,
@@ -17,6 +17,7 @@ from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.prepared import Prepared
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, PromptRead
+from tests.agent.stored import whole
 
 REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
 SAVING = replace(REQUEST, cache_key="k", save_cache=True)
@@ -27,7 +28,7 @@ PREPARED = Prepared(
     stop=("!",),
     shift=ContextShift(4, 5),
 )
-SAVED = StoredPrompt((1, 2, 3), b"state")
+SAVED = whole((1, 2, 3), b"state")
 STATS = SequenceStats(
     prompt_tokens=3,
     cached_tokens=0,

@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceEnd
 from arriero.agent.generation.active_request import (
     Abandon,
@@ -30,6 +29,7 @@ from tests.agent.generation.outputs import (
     piece,
     prompt_read,
 )
+from tests.agent.stored import whole
 
 
 def new(request: GenerateRequest = REQUEST) -> ActiveRequest:
@@ -77,7 +77,7 @@ class TestAnswering:
     def test_what_preparation_found_goes_to_the_engine_and_what_it_noticed_to_the_client(
         self,
     ) -> None:
-        stored = StoredPrompt((1, 2), b"state")
+        stored = whole((1, 2), b"state")
         notice = Notice("prompt_cache", "torn")
         prepared = replace(PREPARED, stored=stored, notices=(notice,))
         change = new().prepared(prepared, a_byte)

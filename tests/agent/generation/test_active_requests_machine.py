@@ -7,7 +7,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.generation.active_request import (
@@ -27,6 +26,7 @@ from arriero.agent.generation.prepared import Prepared
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+from tests.agent.stored import whole
 
 STOP, BOOM = "!", "?"
 TEXTS = ("a", "b", STOP, BOOM)
@@ -43,7 +43,7 @@ PREPARED = Prepared(
 BROKEN = Prepared(prompt=(1, 2), sampling=Sampling(seed=1), max_tokens=None, stop=(None,))  # type: ignore[arg-type]
 KEYS = ("k", "l")
 NOT_SAVED = Notice("prompt_cache", "disk full")
-SAVED = StoredPrompt((1, 2), b"state")
+SAVED = whole((1, 2), b"state")
 
 
 def piece(token: int) -> bytes:

@@ -18,6 +18,7 @@ from arriero.shared.inference import GenerateRequest, Notice
 from arriero.shared.messages import Ended, Item, Piece, Refused
 from tests.agent.fakes import FakeWorker, byte_model, soon
 from tests.agent.generation.outputs import FIRST, SAVED, SECOND, R, S, a_store
+from tests.agent.stored import whole
 
 REQUEST = GenerateRequest(prompt="x")
 SAVING = GenerateRequest(prompt="x", cache_key="k", save_cache=True)
@@ -87,7 +88,7 @@ async def test_a_request_from_start_to_end(room: Room) -> None:
 
 async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:
     sequence = await room.started(request=SAVING)
-    saved = StoredPrompt(sequence.prompt, b"state")
+    saved = whole(sequence.prompt, b"state")
     room.worker.say(sequence, "yes!", is_last=True, saved=saved)
     _, released = await room.listener.next()
     assert released == ()

@@ -10,7 +10,7 @@ from arriero.agent.chat.families.family import ChatFamily
 from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
-from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
 from arriero.agent.generation.prepared import Echo, Prepared, Reading
@@ -19,6 +19,7 @@ from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
 from tests.agent.fakes import BOS, BYTES_INFO, ByteVocab, byte_model
 from tests.agent.saying import demo_model, demo_vocab, fits
+from tests.agent.stored import whole
 
 MESSAGES = (ChatMessage(role="user", content="hi"),)
 
@@ -349,7 +350,7 @@ class TestStored:
         return preparer.prepare(GenerateRequest(prompt="hi", **fields))
 
     def test_what_is_stored_under_the_key_is_loaded(self, store: PromptStore) -> None:
-        stored = StoredPrompt((BOS, *b"hi"), b"state")
+        stored = whole((BOS, *b"hi"), b"state")
         store.save("k", stored)
         assert self.prepared(store, cache_key="k").stored == stored
         assert self.prepared(store, cache_key="other").stored is None
@@ -357,7 +358,7 @@ class TestStored:
         assert self.prepared(store, cache_key="k").notices == ()
 
     def test_what_cannot_be_used_is_told(self, store: PromptStore, tmp_path: Path) -> None:
-        store.save("k", StoredPrompt((1,), b"state"))
+        store.save("k", whole((1,), b"state"))
         (path,) = tmp_path.iterdir()
         path.write_bytes(path.read_bytes()[:-1])
         prepared = self.prepared(store, cache_key="k")
@@ -367,9 +368,9 @@ class TestStored:
         assert "damaged" in notice.message
 
     def test_what_does_not_fit_into_the_context_is_told(self, store: PromptStore) -> None:
-        store.save("k", StoredPrompt((1,) * 16, b"state"))
+        store.save("k", whole((1,) * 16, b"state"))
         assert self.prepared(store, cache_key="k").stored is not None
-        store.save("k", StoredPrompt((1,) * 17, b"state"))
+        store.save("k", whole((1,) * 17, b"state"))
         prepared = self.prepared(store, cache_key="k")
         assert prepared.stored is None
         assert "17 tokens, more than this agent's context of 16" in prepared.notices[0].message
@@ -377,7 +378,7 @@ class TestStored:
     def test_nothing_is_loaded_for_what_is_refused(
         self, store: PromptStore, tmp_path: Path
     ) -> None:
-        store.save("k", StoredPrompt((1,), b"state"))
+        store.save("k", whole((1,), b"state"))
         (path,) = tmp_path.iterdir()
         os.utime(path, (5, 5))
         with pytest.raises(InvalidRequest):

@@ -45,6 +45,7 @@ from tests.agent.fakes import (
 )
 from tests.agent.generation.outputs import a_store
 from tests.agent.link.sessions import HELLO, make_requests, make_session, numbers, welcome
+from tests.agent.stored import whole
 
 LOGGER = "arriero.agent.link.connection"
 
@@ -382,7 +383,7 @@ async def test_a_slot_that_a_save_has_freed_is_told_to_the_others(house: House) 
             peer = await balancer.peer()
             await peer.say(Start(id=RequestId("r"), request=saving))
             sequence = await house.worker.added.get()
-            saved = StoredPrompt(sequence.prompt, b"state")
+            saved = whole(sequence.prompt, b"state")
             house.worker.say(sequence, "yes", is_last=True, saved=saved)
             reply = await house.saver.begun.get()
             await waiting.start("s")

@@ -2,10 +2,11 @@
 
 import pytest
 
-from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.kv_cache.memory import LEAST_IN_PIECE, MOST_IN_PIECE, Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.step import Clear, Copy, Discard, Load, Park, Restore
+from arriero.agent.engine.step import Adopt, Clear, Copy, Discard, Load, Park, Restore
+from tests.agent.engine.fake_engine import stored_prompt
+from tests.agent.stored import whole
 
 
 def make(
@@ -30,10 +31,18 @@ def run(memory: Memory, slot: int, *tokens: int) -> int:
     """Let a sequence of `tokens` be computed in `slot`; how many of them it shared."""
     history = list(tokens)
     found = memory.find(history, len(history) - 1)
+    assert memory.fetch(found)
     memory.enter(slot, history, found)
     memory.grow(slot, len(history) - found.length)
     memory.check_integrity()
     return found.length
+
+
+def kept(memory: Memory, *tokens: int) -> int:
+    """The number of the prefix that begins with `tokens`."""
+    source = memory.find(tokens, len(tokens)).source
+    assert source is not None and source >= 2
+    return source
 
 
 def test_an_ended_sequence_is_kept_beside_the_slots() -> None:
@@ -41,10 +50,11 @@ def test_an_ended_sequence_is_kept_beside_the_slots() -> None:
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
     memory.check_integrity()
-    assert memory.take_edits() == (Copy(0, 3, 3), Clear(0))
+    first = kept(memory, 1, 2, 3)
+    assert memory.take_edits() == (Copy(0, first, 3), Clear(0))
     assert (memory.num_used, memory.num_kept, memory.num_available) == (3, 3, 100)
     assert run(memory, 0, 1, 2, 3, 4) == 3
-    assert memory.take_edits() == (Copy(3, 0, 3),)
+    assert memory.take_edits() == (Copy(first, 0, 3),)
     assert (memory.num_used, memory.num_kept) == (4, 0)
 
 
@@ -68,79 +78,110 @@ def test_the_one_not_used_for_the_longest_time_goes_first() -> None:
     assert run(memory, 1, 1, 1, 1, 1, 1, 8) == 5
 
 
-def test_room_is_made_by_parking() -> None:
-    memory = make(num_cells=10, most_parked=6)
+def test_room_is_made_by_parking_what_was_not_used_for_the_longest_time() -> None:
+    memory = make(num_cells=400, most_parked=250)
     for token in (1, 2):
-        run(memory, 0, *[token] * 4)
+        run(memory, 0, *[token] * 150)
         memory.leave(0)
+    first, second = kept(memory, 1), kept(memory, 2)
     memory.take_edits()
-    assert (memory.num_kept, memory.num_available) == (8, 10)
-    memory.make_room(5)
-    assert memory.take_edits() == (Park(3),)
-    assert (memory.num_kept, memory.num_parked) == (4, 4)
-    memory.make_room(10)
-    assert memory.take_edits() == (Clear(3), Park(2)), "the first had to go for the second"
-    assert (memory.num_kept, memory.num_parked) == (0, 4)
+    assert (memory.num_kept, memory.num_available) == (300, 400)
+    memory.make_room(101)
+    assert memory.take_edits() == (Park(first, 150 - LEAST_IN_PIECE, LEAST_IN_PIECE),)
+    assert (memory.num_kept, memory.num_parked) == (300 - LEAST_IN_PIECE, LEAST_IN_PIECE)
+    memory.make_room(250)
+    assert memory.take_edits() == (Park(first, 0, 150 - LEAST_IN_PIECE),)
+    memory.make_room(400)
+    assert memory.take_edits() == (Clear(first), Park(second, 0, 150)), "the first had to go for it"
+    assert (memory.num_kept, memory.num_parked) == (0, 150)
     memory.check_integrity()
 
 
-def test_where_nothing_can_be_parked_prefixes_are_dropped() -> None:
-    memory = make(num_cells=10, most_parked=0)
+def test_where_nothing_can_be_parked_prefixes_lose_their_ends() -> None:
+    memory = make(num_cells=200, most_parked=0)
     for token in (1, 2):
-        run(memory, 0, *[token] * 4)
+        run(memory, 0, *[token] * 100)
         memory.leave(0)
+    first = kept(memory, 1)
     memory.take_edits()
-    assert memory.num_kept == 8, "as long as there is room"
-    memory.make_room(5)
-    assert memory.take_edits() == (Clear(3),)
-    assert memory.num_kept == 4
+    assert memory.num_kept == 200, "as long as there is room"
+    memory.make_room(10)
+    assert memory.take_edits() == (Clear(first, 100 - LEAST_IN_PIECE),)
+    assert memory.find([1] * 100, 99) == Found(100 - LEAST_IN_PIECE, first)
     assert memory.empty_cells()
     assert not memory.empty_cells()
+    assert memory.num_used == 0
     memory.check_integrity()
 
 
-def test_what_is_parked_comes_back_whole() -> None:
+def test_what_would_not_fit_as_a_whole_loses_its_end_and_is_parked_then() -> None:
+    memory = make(num_cells=200, most_parked=90)
+    run(memory, 0, *[1] * 100)
+    memory.leave(0)
+    first = kept(memory, 1)
+    memory.take_edits()
+    memory.make_room(110)
+    assert memory.take_edits() == (Clear(first, 100 - LEAST_IN_PIECE),)
+    memory.make_room(200)
+    assert memory.take_edits() == (Park(first, 0, 100 - LEAST_IN_PIECE),)
+    memory.check_integrity()
+
+
+def test_what_is_parked_comes_back_before_somebody_begins_with_it() -> None:
     memory = make(num_cells=10, is_compact=True)
     run(memory, 0, 1, 2, 3, 4, 5)
     memory.leave(0)
+    first = kept(memory, 1, 2, 3, 4, 5)
     memory.take_edits()
     run(memory, 1, 8, 8, 8, 8)
-    assert memory.take_edits() == (Park(3),), "somebody else began"
+    assert memory.take_edits() == (Park(first, 0, 5),), "somebody else began"
     found = memory.find([1, 2, 3, 9], 3)
-    assert found == Found(3, 3)
-    assert memory.num_needed(found, 4) == 5
+    assert found == Found(3, first)
+    assert memory.num_needed(found, 4) == 5, "the piece comes back whole"
     memory.leave(1)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 9) == 3
-    assert memory.take_edits() == (Park(2), Restore(3, 0, 3))
-    assert (memory.num_used, memory.num_parked) == (4, 9)
+    restored, *_, shared = memory.take_edits()
+    assert (restored, shared) == (Restore(first, 5), Copy(first, 0, 3))
+    assert memory.num_parked == 4
+    memory.check_integrity()
 
 
 def test_who_begins_with_it_finds_it_in_the_cells() -> None:
     memory = make(is_compact=True)
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
+    first = kept(memory, 1, 2, 3)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 4) == 3
-    assert memory.take_edits() == (Copy(3, 0, 3),)
+    assert memory.take_edits() == (Copy(first, 0, 3),)
 
 
-def test_what_shares_most_of_its_cells_is_not_moved_for_the_few_that_are_its_own() -> None:
+def test_only_cells_that_nobody_shares_are_moved_when_others_begin() -> None:
     memory = make(holders=8, is_compact=True)
     run(memory, 0, 1, 2, 3, 4, 5, 6)
     run(memory, 1, 1, 2, 3, 4, 8)
     memory.leave(0)
     memory.leave(1)
-    memory.take_edits()
     run(memory, 0, 9)
-    assert (memory.take_edits(), memory.num_kept) == ((), 7)
-    run(memory, 1, 1, 2, 7, 7)
+    assert (memory.num_parked, memory.num_kept) == (3, 4)
+    assert memory.find([1, 2, 3, 4, 5, 6, 7], 6).length == 6, "in part here, in part parked"
+    memory.check_integrity()
+
+
+def test_cells_that_only_kept_prefixes_share_can_be_had_too() -> None:
+    memory = make(num_cells=10, holders=8)
+    run(memory, 0, 1, 2, 3, 4, 5, 6)
+    run(memory, 1, 1, 2, 3, 4, 8)
+    memory.leave(0)
     memory.leave(1)
-    run(memory, 1, 8)
-    assert (memory.num_parked, memory.num_kept) == (4, 7), "half of it is its own"
+    memory.make_room(10)
+    assert memory.num_used == 0
+    assert memory.find([1, 2, 3, 4, 8, 9], 5).length == 5
+    memory.check_integrity()
 
 
-def test_only_so_much_is_parked_at_once() -> None:
+def test_only_so_much_is_parked_when_somebody_begins() -> None:
     memory = make(num_cells=9000, holders=9, most_parked=9000, is_compact=True)
     for slot, token in ((0, 1), (1, 2)):
         run(memory, slot, *[token] * 2000)
@@ -152,16 +193,68 @@ def test_only_so_much_is_parked_at_once() -> None:
     assert (memory.num_parked, memory.num_kept) == (4000, 0)
 
 
+def test_no_more_cells_move_than_are_allowed() -> None:
+    memory = make(num_cells=4000, most_parked=4000, is_compact=True)
+    run(memory, 0, *[1] * 1500)
+    memory.leave(0)
+    memory.allow(700)
+    run(memory, 1, 5)
+    assert memory.num_moved == memory.num_parked == 700
+    memory.leave(1)
+    for allowed in (300, 100):
+        memory.allow(allowed)
+        memory.fetch(memory.find([1] * 1500, 1499))
+        assert memory.num_moved <= max(allowed, MOST_IN_PIECE)
+    assert memory.is_present(memory.find([1] * 1500, 1499))
+    memory.check_integrity()
+
+
+def test_some_cells_are_saved_before_each_step() -> None:
+    memory = make()
+    memory.allow(0)
+    assert [memory.take_allowed(500) for _ in range(2)] == [LEAST_IN_PIECE, 0]
+    memory.allow(800)
+    assert [memory.take_allowed(900) for _ in range(3)] == [MOST_IN_PIECE, 800 - MOST_IN_PIECE, 0]
+
+
 def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
     memory = make(num_cells=10, most_parked=6, is_compact=True)
     run(memory, 0, 1, 1, 1, 1, 1)
     memory.leave(0)
+    first = kept(memory, *[1] * 5)
     run(memory, 0, *[2] * 6)
     memory.leave(0)
-    memory.take_edits()
     assert memory.num_parked == 5
+    memory.take_edits()
     assert run(memory, 0, 1, 1, 1, 1, 1, 7) == 5
-    assert memory.take_edits() == (Clear(2), Restore(3, 0, 5))
+    edits = memory.take_edits()
+    assert Restore(first, 5) in edits
+    assert edits[-1] == Copy(first, 0, 5)
+    memory.check_integrity()
+
+
+def test_what_was_read_from_disk_is_a_kept_prefix_that_is_parked() -> None:
+    memory = make()
+    stored = stored_prompt(*range(1, 8), piece=3)
+    holder = memory.adopt(stored)
+    assert holder is not None
+    assert memory.take_edits() == (Adopt(holder, stored),)
+    assert memory.num_parked == 7
+    assert run(memory, 0, 1, 2, 3, 4, 9) == 4
+    assert memory.take_edits() == (Restore(holder, 3), Restore(holder, 3), Copy(holder, 0, 4))
+    assert memory.num_parked == 1
+
+
+def test_what_was_read_from_disk_goes_before_what_is_parked() -> None:
+    memory = make(most_parked=5, is_compact=True)
+    run(memory, 0, 8, 8, 8)
+    memory.leave(0)
+    run(memory, 0, 9)
+    assert memory.num_parked == 3
+    memory.adopt(stored_prompt(*range(1, 8)))
+    assert memory.num_parked == 7, "more than may be parked, but no more than itself"
+    assert memory.find([8, 8, 8, 8], 3) == Found()
+    memory.check_integrity()
 
 
 def test_what_is_lost_is_found_no_more() -> None:
@@ -169,9 +262,10 @@ def test_what_is_lost_is_found_no_more() -> None:
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
     run(memory, 1, 9)
+    first = kept(memory, 1, 2, 3)
     assert memory.num_parked == 3
-    memory.lose(3)
-    memory.lose(3)
+    memory.lose(first)
+    memory.lose(first)
     assert memory.find([1, 2, 3, 4], 3) == Found()
     memory.check_integrity()
 
@@ -241,14 +335,15 @@ def test_what_moves_is_shared_with_nobody() -> None:
     memory.check_integrity()
 
 
-def test_a_stored_prompt_needs_room_for_all_of_it() -> None:
+def test_a_state_that_is_loaded_at_once_needs_room_for_all_of_it() -> None:
     memory = make(num_cells=10)
     run(memory, 0, *[1] * 4)
     memory.leave(0)
+    first = kept(memory, *[1] * 4)
     memory.take_edits()
-    stored = StoredPrompt((2,) * 8, b"state")
+    stored = whole((2,) * 8)
     memory.load(0, [2, 2, 2, 3], stored, 3)
-    assert memory.take_edits() == (Park(3), Load(0, stored, 3))
+    assert memory.take_edits() == (Park(first, 0, 4), Load(0, stored), Clear(0, 3))
     assert memory.num_used == 3
     memory.check_integrity()
 

@@ -1,4 +1,4 @@
-"""Who is kept where, and who goes when."""
+"""Kept prefixes by their last use, and what of them is parked."""
 
 import pytest
 
@@ -10,14 +10,26 @@ def test_the_oldest_is_the_one_used_longest_ago() -> None:
     first, second, third = (residency.put() for _ in range(3))
     assert not residency.has_free
     residency.touch(first)
-    assert residency.residents() == (second, third, first)
-    assert residency.oldest == residency.oldest_resident == second
+    assert [*residency] == [second, third, first]
+    assert residency.oldest == second
     residency.park(third, 5)
-    assert residency.oldest == third, "parked rather than resident"
-    assert residency.oldest_resident == second
+    assert residency.oldest == third, "parked rather than in the cells"
     residency.remove(third)
     assert residency.has_free
     assert {*residency} == {first, second}
+    residency.check_integrity()
+
+
+def test_pieces_come_back_in_the_opposite_order() -> None:
+    residency = Residency(range(1), most_parked=10)
+    holder = residency.put()
+    for length in (4, 3, 1):
+        residency.park(holder, length)
+    assert residency.pieces(holder) == (1, 3, 4)
+    assert residency.restore(holder) == 1
+    assert (residency.parked(holder), residency.num_parked) == (7, 7)
+    residency.forget_parked(holder)
+    assert (residency.parked(holder), residency.num_parked) == (0, 0)
     residency.check_integrity()
 
 
@@ -26,21 +38,31 @@ def test_who_goes_for_another() -> None:
     first, second, third = (residency.put() for _ in range(3))
     residency.park(first, 4)
     residency.park(second, 6)
-    assert residency.in_the_way(0, sparing=None) == []
-    assert residency.in_the_way(3, sparing=None) == [first]
-    assert residency.in_the_way(3, sparing=first) == [second]
-    assert residency.in_the_way(9, sparing=None) == [first, second]
-    assert residency.in_the_way(9, sparing=first) is None
-    assert residency.in_the_way(11, sparing=None) is None
+    assert residency.in_the_way(0, sparing=()) == []
+    assert residency.in_the_way(3, sparing=()) == [first]
+    assert residency.in_the_way(3, sparing=[first]) == [second]
+    assert residency.in_the_way(9, sparing=()) == [first, second]
+    assert residency.in_the_way(9, sparing=[first]) is None
+    assert residency.in_the_way(11, sparing=()) is None
     residency.touch(first)
-    assert residency.in_the_way(3, sparing=None) == [second]
+    assert residency.in_the_way(3, sparing=()) == [second]
     assert third in residency
-    assert residency.num_parked == 10
-    assert (residency.length_parked(first), residency.length_parked(third)) == (4, None)
+    assert (residency.parked(first), residency.parked(third)) == (4, 0)
 
 
 def test_more_than_may_be_parked_is_out_of_order() -> None:
     residency = Residency(range(2), most_parked=3)
     residency.park(residency.put(), 4)
     with pytest.raises(RuntimeError, match="4 cells parked"):
+        residency.check_integrity()
+
+
+def test_what_was_read_from_disk_may_take_more_by_itself() -> None:
+    residency = Residency(range(2), most_parked=3)
+    adopted, other = residency.put(), residency.put()
+    residency.adopt(adopted, (4, 5))
+    assert residency.pieces(adopted) == (4, 5)
+    residency.check_integrity()
+    residency.park(other, 1)
+    with pytest.raises(RuntimeError, match="10 cells parked"):
         residency.check_integrity()

@@ -39,14 +39,29 @@ def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
     sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
-    kept = engine.capacity.num_holders - 1
-    engine.execute(Step((Copy(0, kept, len(tokens)), Clear(0), Park(kept)), (), 0, 0))
+    kept, length = engine.capacity.num_holders - 1, len(tokens)
+    parks = (Park(kept, 9, length - 9), Park(kept, 4, 5), Park(kept, 0, 4))
+    restores = (Restore(kept, 4), Restore(kept, 5), Restore(kept, length - 9))
+    engine.execute(Step((Copy(0, kept, length), Clear(0), *parks), (), 0, 0))
     other = Run(SequenceId(2), 0, 0, tokens[::-1], False)
-    engine.execute(Step((), (other,), 0, len(tokens)))
-    last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
+    engine.execute(Step((), (other,), 0, length))
+    last = Run(sequence.id, 3, length - 1, tokens[-1:], True)
     for _ in range(2):
-        restore = Restore(kept, 3, len(tokens) - 1)
-        assert engine.execute(Step((Clear(3), restore), (last,), 0, 1)) == first
-    engine.execute(Step((Clear(3), Clear(kept)), (), 0, 0))
+        edits = (*restores, Copy(kept, 3, length - 1))
+        assert engine.execute(Step(edits, (last,), 0, 1)) == first
+        engine.execute(Step((Clear(3), *parks), (), 0, 0))
     engine.close(sequence.id)
+    wipe(engine)
+
+
+def test_a_prefix_may_be_in_the_cells_in_part(engine: LlamaEngine) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    whole = Run(SequenceId(1), 0, 0, tokens, False)
+    engine.execute(Step((), (whole,), 0, len(tokens)))
+    kept = engine.capacity.num_holders - 1
+    edits = (Copy(0, kept, len(tokens)), Clear(0), Park(kept, 6, len(tokens) - 6))
+    rest = Run(SequenceId(1), 2, 6, tokens[6:], False)
+    step = Step((*edits, Copy(kept, 2, 6)), (rest,), 0, len(tokens) - 6)
+    assert engine.execute(step) == Decoded(())
     wipe(engine)

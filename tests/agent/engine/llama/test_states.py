@@ -3,64 +3,100 @@
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
+    Adopt,
+    Clear,
+    Copy,
     Decoded,
     Load,
     NotLoaded,
+    Restore,
     Run,
+    Save,
     Step,
 )
 from tests.agent.engine.llama.running import GREEDY, prompt, wipe
 
+TEXT = "What is a slot?"
 
-def test_a_state_that_was_saved_is_loaded_instead_of_computed(engine: LlamaEngine) -> None:
+
+def saved(engine: LlamaEngine, tokens: tuple[int, ...], size: int) -> StoredPrompt:
+    """What slot 0 holds of `tokens`, in pieces of at most `size`."""
+    parts = [range(len(tokens))[start : start + size] for start in range(0, len(tokens), size)]
+    saves = tuple(Save(SequenceId(1), 0, part.start, len(part)) for part in parts)
+    outcome = engine.execute(Step(saves, (), 0, 0))
+    assert isinstance(outcome, Decoded)
+    assert outcome.move_seconds > 0
+    pieces = zip(parts, outcome.saved, strict=True)
+    return StoredPrompt(tokens, tuple(Piece(len(part), state) for part, state in pieces))
+
+
+@pytest.mark.parametrize("size", [5, 1000])
+def test_a_state_that_was_saved_comes_back_instead_of_being_computed(
+    engine: LlamaEngine, size: int
+) -> None:
     wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
+    tokens = prompt(engine, TEXT)
     sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
-    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
+    stored = saved(engine, tokens, size)
+    assert len(stored.pieces) == -(-len(tokens) // size)
     wipe(engine)
+    kept = engine.capacity.num_holders - 1
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    assert engine.execute(Step((Load(3, stored, len(tokens) - 1),), (last,), 0, 1)) == first
+    edits = (
+        Adopt(kept, stored),
+        *(Restore(kept, piece.num_tokens) for piece in stored.pieces),
+        Copy(kept, 3, len(tokens) - 1),
+    )
+    assert engine.execute(Step(edits, (last,), 0, 1)) == first
+    wipe(engine)
+    edits = (Load(3, stored), Clear(3, len(tokens) - 1))
+    assert engine.execute(Step(edits, (last,), 0, 1)) == first, "and at once, straight into a slot"
     engine.close(sequence.id)
     wipe(engine)
 
 
-@pytest.mark.parametrize("damage", ["torn", "empty", "other tokens"])
+@pytest.mark.parametrize("damage", ["torn", "empty", "other tokens", "out of order"])
 def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, damage: str) -> None:
     wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
+    tokens = prompt(engine, TEXT)
     run = Run(SequenceId(1), 0, 0, tokens, False)
     engine.execute(Step((), (run,), 0, len(tokens)))
-    state = engine.save(0, len(tokens))
+    first, second, *_ = saved(engine, tokens, 8).pieces
     wipe(engine)
-    stored = {
-        "torn": StoredPrompt(tokens, state[:-1000]),
-        "empty": StoredPrompt(tokens, b""),
-        "other tokens": StoredPrompt(tokens[:-1], state),
+    pieces = {
+        "torn": (Piece(8, first.state[:-1000]),),
+        "empty": (Piece(8, b""),),
+        "other tokens": (Piece(7, first.state),),
+        "out of order": (second, first),
     }[damage]
-    assert engine.execute(Step((Load(0, stored, 3),), (), 0, 0)) == NotLoaded((0,))
-    assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the slot is empty"
+    kept = engine.capacity.num_holders - 1
+    restores = tuple(Restore(kept, piece.num_tokens) for piece in pieces)
+    outcome = engine.execute(Step((Adopt(kept, StoredPrompt(tokens, pieces)), *restores), (), 0, 0))
+    assert isinstance(outcome, NotLoaded) and set(outcome.holders) == {kept}
+    wipe(engine)
+    assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the cells are free"
     wipe(engine)
 
 
 def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: LlamaEngine) -> None:
     engine = speculating_engine
     wipe(engine)
-    tokens = prompt(engine, "What is a slot?")
+    tokens = prompt(engine, TEXT)
     sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
     engine.open(sequence)
     run = Run(sequence.id, 0, 0, (*tokens, 7, 7), True, 2)
     outcome = engine.execute(Step((), (run,), 1, len(tokens) - 1, 2))
     assert isinstance(outcome, Decoded)
     assert len(outcome.tokens) == 1
-    stored = StoredPrompt(tokens, engine.save(0, len(tokens)))
+    stored = saved(engine, tokens, 1000)
     wipe(engine)
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    load = Load(3, stored, len(tokens) - 1)
-    assert engine.execute(Step((load,), (last,), 1, 0)) == outcome
+    edits = (Load(3, stored), Clear(3, len(tokens) - 1))
+    assert engine.execute(Step(edits, (last,), 1, 0)) == outcome
     engine.close(sequence.id)
     wipe(engine)

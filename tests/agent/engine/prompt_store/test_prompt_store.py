@@ -13,21 +13,24 @@ from arriero.agent.engine.prompt_store.prompt_store import (
     UNFINISHED_SUFFIX,
     Ignored,
     PromptStore,
+    write_whole,
 )
 from arriero.agent.engine.prompt_store.stored_prompt import (
     ModelIdentity,
     Origin,
+    State,
     StoredPrompt,
     pack,
 )
 from arriero.shared.inference import Notice
+from tests.agent.stored import whole
 
 ORIGIN = Origin(
     model=ModelIdentity(architecture="qwen3", parameters=7, size_bytes=14, digest="abc"),
     engine="llama.cpp 1",
     cache="f16",
 )
-PROMPT = StoredPrompt((1, 2, 3), b"state")
+PROMPT = whole((1, 2, 3), b"state")
 SIZE = sum(map(len, pack("a", ORIGIN, PROMPT)))
 
 
@@ -66,7 +69,7 @@ def test_what_is_ignored_is_for_the_client() -> None:
 def test_a_key_is_overwritten(folder: Path) -> None:
     store = store_in(folder)
     store.save("a", PROMPT)
-    other = StoredPrompt((9,), b"other")
+    other = whole((9,), b"other")
     assert store.save("a", other) is None
     assert store.load("a") == other
     assert only_file(folder).suffix == SUFFIX
@@ -187,7 +190,7 @@ def test_overwriting_removes_nothing_else(folder: Path) -> None:
 def test_one_over_the_limit_is_not_saved(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = store_in(folder, limit=2 * SIZE)
     store.save("a", PROMPT)
-    outcome = store.save("b", StoredPrompt((1,), bytes(2 * SIZE)))
+    outcome = store.save("b", whole((1,), bytes(2 * SIZE)))
     assert isinstance(outcome, Ignored)
     assert "--cache-limit" in outcome.reason
     assert [record.getMessage() for record in caplog.records] == [outcome.reason]
@@ -224,7 +227,7 @@ def test_nothing_is_left_of_a_save_that_failed(folder: Path) -> None:
 
 
 def test_agents_that_share_a_folder_see_whole_prompts_only(folder: Path) -> None:
-    prompts = [StoredPrompt((number,), bytes([number]) * 50_000) for number in range(4)]
+    prompts = [whole((number,), bytes([number]) * 50_000) for number in range(4)]
     stores = [store_in(folder, limit=500_000) for _ in prompts]
     strange: list[object] = []
 
@@ -243,3 +246,20 @@ def test_agents_that_share_a_folder_see_whole_prompts_only(folder: Path) -> None
         thread.join()
     assert strange == []
     assert len(list(folder.iterdir())) == 3
+
+
+def test_what_another_agent_saved_meanwhile_makes_room_too(folder: Path) -> None:
+    """Both look for room before either writes: the later one has to look again."""
+    other = store_in(folder, limit=2 * SIZE)
+
+    def write(path: Path, parts: tuple[State, ...]) -> None:
+        other.save("b", PROMPT)
+        write_whole(path, parts)
+
+    store_in(folder, limit=2 * SIZE).save("first", PROMPT)
+    age(only_file(folder), 1000)
+    store = PromptStore(folder, limit_bytes=2 * SIZE, origin=ORIGIN, write=write)
+    assert store.save("a", PROMPT) is None
+    assert total(folder) == 2 * SIZE
+    assert store.load("first") is None
+    assert store.load("a") == store.load("b") == PROMPT

@@ -17,6 +17,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import (
     VERSION,
     ModelIdentity,
     Origin,
+    Piece,
     StoredPrompt,
     UnusableFile,
     pack,
@@ -25,7 +26,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import (
 
 MODEL = ModelIdentity(architecture="qwen3", parameters=7, size_bytes=14, digest="abc")
 ORIGIN = Origin(model=MODEL, engine="llama.cpp 1", cache="f16")
-PROMPT = StoredPrompt((1, 2, 2**31 - 1), b"state of three tokens")
+PROMPT = StoredPrompt((1, 2, 2**31 - 1), (Piece(2, b"state of two"), Piece(1, b"of one")))
 FILE = b"".join(pack("key", ORIGIN, PROMPT))
 
 
@@ -41,16 +42,36 @@ def why(file: bytes, *, key: str = "key", origin: Origin = ORIGIN) -> str:
 
 @given(
     key=st.text(st.characters(codec="utf-8"), min_size=1, max_size=256),
-    tokens=st.lists(st.integers(0, 2**31 - 1)).map(tuple),
-    state=st.binary(),
+    states=st.lists(st.tuples(st.integers(1, 9), st.binary())),
+    first=st.integers(0, 2**31 - 1),
 )
-def test_what_was_packed_comes_back(key: str, tokens: tuple[int, ...], state: bytes) -> None:
-    prompt = StoredPrompt(tokens, state)
+def test_what_was_packed_comes_back(key: str, states: list[tuple[int, bytes]], first: int) -> None:
+    pieces = tuple(Piece(count, state) for count, state in states)
+    tokens = tuple((first + i) % 2**31 for i in range(sum(count for count, _ in states)))
+    prompt = StoredPrompt(tokens, pieces)
     assert read(b"".join(pack(key, ORIGIN, prompt)), key=key) == prompt
 
 
-def test_the_state_is_not_copied() -> None:
-    assert any(part is PROMPT.state for part in pack("key", ORIGIN, PROMPT))
+def test_states_are_not_copied() -> None:
+    parts = pack("key", ORIGIN, PROMPT)
+    assert all(any(part is piece.state for part in parts) for piece in PROMPT.pieces)
+
+
+@pytest.mark.parametrize(("length", "num_pieces"), [(0, 0), (1, 1), (2, 1), (3, 2)])
+def test_the_first_tokens_are_in_the_first_pieces(length: int, num_pieces: int) -> None:
+    first = PROMPT.first(length)
+    assert first.pieces == PROMPT.pieces[:num_pieces]
+    assert first.tokens == PROMPT.tokens[: sum(piece.num_tokens for piece in first.pieces)]
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 2), (0, 3), (3,)])
+def test_pieces_of_other_tokens_are_refused(counts: tuple[int, ...]) -> None:
+    lying = StoredPrompt(PROMPT.tokens, tuple(Piece(count, b"s") for count in counts))
+    file = b"".join(pack("key", ORIGIN, lying))
+    if counts == (3,):
+        assert read(file) == lying
+    else:
+        assert "pieces" in why(file)
 
 
 @pytest.mark.parametrize("size", range(len(FILE)))
@@ -94,7 +115,7 @@ def lies() -> Iterator[bytes]:
     """Files whose description is well formed and promises more than any file can hold."""
     (length,) = struct.unpack("<I", FILE[10:14])
     description = json.loads(FILE[14 : 14 + length])
-    for name in ("num_tokens", "state_bytes"):
+    for name in ("num_tokens", "num_pieces"):
         for count in (2**20, 2**62, 2**80):
             lie = json.dumps(description | {name: count}).encode()
             yield FILE[:10] + struct.pack("<I", len(lie)) + lie + FILE[14 + length :]

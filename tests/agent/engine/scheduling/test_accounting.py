@@ -7,6 +7,7 @@ from arriero.agent.engine.sequence import SequenceId, SequenceOutput
 from arriero.agent.engine.step import Clear, Decoded, Save, Step
 from tests.agent.engine.fake_engine import END_TOKEN
 from tests.agent.engine.setting import Setting
+from tests.agent.stored import whole
 
 
 def account(setting: Setting, step: Step, *tokens: int) -> list[SequenceOutput]:
@@ -59,7 +60,7 @@ def test_an_end_says_what_there_is_to_save() -> None:
     one = setting.add(1, 5, 6, max_tokens=1, save_as="key")
     step = setting.planner.plan()
     account(setting, step, 7)
-    assert setting.accounting.saves == [Save(one.id, step.runs[0].slot, (5, 6))]
+    assert setting.planner.plan().edits == (Save(one.id, step.runs[0].slot, 0, 2),)
 
 
 def test_waiting_for_others_prompts_is_a_stall() -> None:
@@ -123,7 +124,11 @@ def test_only_what_was_said_is_kept_and_saved() -> None:
     step = drafting(setting, 8, 9)
     (output,) = account(setting, step, 8, 11)
     assert output == SequenceOutput(one.id, (8, 11), one.end("length"))
-    assert setting.accounting.saves == [Save(one.id, step.runs[0].slot, (5, 6, 7, 8))]
+    slot = step.runs[0].slot
+    step = setting.planner.plan()
+    assert step.edits == (Clear(slot, 4), Save(one.id, slot, 0, 4))
+    saved = setting.accounting.save(step, (b"state",))
+    assert saved == {one.id: whole((5, 6, 7, 8))}
     assert setting.memory.num_kept == 4
 
 

@@ -6,10 +6,20 @@ from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.scheduling.admission import HEADROOM, WORTH_WAITING, Await, Begin, admit
+from arriero.agent.engine.scheduling.admission import (
+    HEADROOM,
+    WORTH_WAITING,
+    Await,
+    Begin,
+    Fetch,
+    Keep,
+    admit,
+)
 from arriero.agent.engine.scheduling.context_shift import Window
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from tests.agent.engine.fake_engine import stored_prompt
+from tests.agent.stored import whole
 
 
 def make(
@@ -84,28 +94,48 @@ def test_what_is_stored_is_loaded_where_it_is_more_than_what_is_held() -> None:
     cells.enter(0, held.history, Found())
     cells.grow(0, 9)
     held.start(9)
-    stored = StoredPrompt(tuple(range(1, 21)), b"state")
+    stored = whole(tuple(range(1, 21)), b"state")
     more = make(2, *range(1, 15), stored=stored)
     less = make(3, *range(1, 9), stored=stored)
     found = Found(9, 0)
-    assert list(admit([more], [held], cells)) == [
-        Begin(more, replace(found, promised=10, promised_by=0), 13)
-    ]
-    assert list(admit([less], [held], cells)) == [Begin(less, Found(7, 0))]
+    decisions = admit([more], [held], cells)
+    assert next(decisions) == Keep(more, 13)
+    kept = cells.adopt(stored)
+    found = replace(found, length=13, source=kept)
+    assert next(decisions) == Fetch(found)
+    assert cells.fetch(found)
+    assert list(decisions) == [Begin(more, found)]
+    assert list(admit([less], [held], cells)) == [Begin(less, Found(7, kept))]
 
 
 def test_what_is_stored_has_to_fit_whole() -> None:
-    stored = StoredPrompt(tuple(range(1, 100)), b"state")
+    stored = whole(tuple(range(1, 100)), b"state")
     one = make(1, *range(1, 15), stored=stored)
     assert list(admit([one], [], memory(98))) == [Begin(one, Found())]
-    assert list(admit([one], [], memory(99))) == [Begin(one, Found(), 13)]
+    assert next(admit([one], [], memory(99))) == Keep(one, 13)
+
+
+def test_what_takes_several_steps_to_come_back_is_waited_for_and_holds_up_nobody() -> None:
+    cells = memory(500)
+    one, other = make(1, *range(1, 41)), make(2, 99)
+    cells.adopt(stored_prompt(*range(1, 41), piece=10))
+    cells.allow(20)
+    held_up = []
+    for decision in admit([one, other], [], cells):
+        held_up.append(decision)
+        if isinstance(decision, Fetch):
+            assert not cells.fetch(decision.found)
+    assert held_up == [Fetch(Found(39, 7)), Begin(other, Found())]
+    cells.allow(20)
+    assert cells.fetch(Found(39, 7))
+    assert list(admit([one], [], cells)) == [Begin(one, Found(39, 7))]
 
 
 def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
     cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
-    stored = StoredPrompt(tuple(range(1, 10)), b"state")
-    whole, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
-    assert list(admit([whole], [], cells)) == [Begin(whole, Found(), 9)]
+    stored = whole(tuple(range(1, 10)), b"state")
+    longer, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
+    assert list(admit([longer], [], cells)) == [Begin(longer, Found(), 9)]
     assert list(admit([part], [], cells)) == [Begin(part, Found())]
 
 

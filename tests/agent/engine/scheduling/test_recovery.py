@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.engine.step import Clear
+from arriero.agent.engine.step import Adopt, Clear, Restore
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.setting import Setting
+from tests.agent.stored import whole
 
 
 def test_a_step_that_did_not_fit_is_followed_by_a_smaller_one() -> None:
@@ -59,12 +59,13 @@ def test_where_no_suffix_can_be_cleared_everything_is_computed_again() -> None:
 
 def test_what_could_not_be_loaded_is_read_and_its_client_told() -> None:
     setting = Setting()
-    stored = StoredPrompt((5, 6, 7), b"torn")
+    stored = whole((5, 6, 7), b"torn")
     one = setting.add(1, 5, 6, 7, 8, stored=stored)
     step = setting.planner.plan()
-    slot = step.runs[0].slot
+    adopted, restored, _ = step.edits
+    assert isinstance(adopted, Adopt) and isinstance(restored, Restore)
     assert one.num_cached == 3
-    (output,) = setting.recovery.read_instead(step, (slot,))
+    (output,) = setting.recovery.read_instead(step, (restored.holder,))
     assert [notice.code for notice in output.notices] == ["stored_prompt_unusable"]
     assert one.num_cached == 0
     assert setting.planner.plan().num_prompt_tokens == 4

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.engine.capacity import Capacity
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.prefill_budget import FIRST_CHUNK, MARGIN, MIN_CHUNK, PATIENCE
@@ -31,7 +32,8 @@ from arriero.agent.engine.step import (
     Step,
 )
 from arriero.shared.errors import EngineFailed, InvalidRequest, PromptTooLong
-from tests.agent.engine.fake_engine import END_TOKEN, FakeEngine, run_alone, state_of
+from tests.agent.engine.fake_engine import END_TOKEN, FakeEngine, run_alone, state_of, stored_prompt
+from tests.agent.stored import whole
 
 GREEDY = Sampling(seed=0, temperature=0)
 
@@ -59,6 +61,7 @@ def make(
     can_share: bool = True,
     most_parked: int = 1000,
     is_compact: bool = False,
+    cell_bytes: int = 0,
 ) -> Scheduler:
     return Scheduler(
         slots=slots,
@@ -74,6 +77,7 @@ def make(
             can_shift=can_share,
             most_parked=most_parked,
             is_compact=is_compact,
+            cell_bytes=cell_bytes,
         ),
     )
 
@@ -711,11 +715,14 @@ def test_what_is_finished_ends_with_its_next_step_and_is_saved() -> None:
     scheduler.add(replace(new(1, (5, 6)), save_as="key"))
     assert take(scheduler, Decoded((7,))) == [SequenceOutput(SequenceId(1), (7,))]
     scheduler.finish(SequenceId(1))
-    [output] = take(scheduler, Decoded((8,)))
+    assert take(scheduler, Decoded((8,))) == []
+    step = planned(scheduler)
+    assert step.edits == (Save(SequenceId(1), 0, 0, 3),)
+    [output] = scheduler.commit(step, Decoded((), saved=(b"state",)), 0.1)
     assert output.tokens == ()
     assert output.end is not None and output.end.reason == "stop"
     assert output.end.stats.completion_tokens == 1
-    assert scheduler.saves == (Save(SequenceId(1), 0, (5, 6, 7)),)
+    assert output.end.saved == whole((5, 6, 7))
 
 
 def test_what_waits_is_finished_once_its_prompt_is_read() -> None:
@@ -763,14 +770,10 @@ def test_computing_only_what_is_cached_ends_too() -> None:
 # ---- stored prompts
 
 
-def stored(*tokens: int) -> StoredPrompt:
-    return StoredPrompt(tokens, state_of(tokens))
-
-
 def test_a_stored_prompt_is_not_computed_again() -> None:
     engine = FakeEngine(slots=1)
     scheduler = make(slots=1)
-    sequence = replace(new(1, (1, 2, 3, 4, 5), max_tokens=3), stored=stored(1, 2, 3, 9, 9))
+    sequence = replace(new(1, (1, 2, 3, 4, 5), max_tokens=3), stored=stored_prompt(1, 2, 3, 9, 9))
     scheduler.add(sequence)
     assert finish(scheduler, engine)[1] == run_alone(sequence, 64)
     assert starts(engine, 1)[0] == 3
@@ -780,7 +783,7 @@ def test_a_stored_prompt_is_not_computed_again() -> None:
 def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
     engine = FakeEngine(slots=2)
     scheduler = make(slots=2)
-    torn = StoredPrompt((1, 2, 3), b"torn")
+    torn = whole((1, 2, 3), b"torn")
     first = replace(new(1, (1, 2, 3, 4, 5), max_tokens=3), stored=torn)
     second = new(2, (1, 2, 3, 4, 6), max_tokens=3)
     scheduler.add(first)
@@ -801,21 +804,86 @@ def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
     assert scheduler.statistics().prompt_tokens_cached == 0
 
 
-def test_what_an_ended_sequence_computed_can_be_had_before_the_next_step() -> None:
+def test_a_save_takes_as_many_cells_a_step_as_may_be_copied_and_streams_go_on() -> None:
+    costs = {"cell_bytes": MOST_BYTES // 70, "seconds_per_moved_cell": 0.001}
+    engine = FakeEngine(slots=2, context_size=1000, following=lambda _: 7, **costs)
+    scheduler = make(slots=2, context_size=1000, cell_bytes=engine.capacity.cell_bytes)
+    saving = replace(new(1, tuple(9 for _ in range(300)), max_tokens=1), save_as="key")
+    for one in (saving, new(2, (5,) * 8, max_tokens=200)):
+        scheduler.add(one)
+    ended: list[SequenceEnd] = []
+    num_saving = 0
+    while not ended:
+        step = planned(scheduler)
+        assert step.num_moved <= 70
+        if step.num_moved:
+            num_saving += 1
+            assert [run.id for run in step.runs] == [2], "the stream is in every step"
+        outputs = scheduler.commit(step, engine.execute(step), 0.01)
+        ended += [one.end for one in outputs if one.id == 1 and one.end is not None]
+    assert num_saving == 5
+    assert ended[0].saved is not None
+    assert ended[0].saved.tokens == saving.prompt
+    assert [piece.num_tokens for piece in ended[0].saved.pieces] == [70, 70, 70, 70, 20]
+
+
+def test_what_cannot_be_saved_ends_all_the_same() -> None:
+    scheduler = make(slots=1)
+    scheduler.add(replace(new(1, (5, 6), max_tokens=1), save_as="key"))
+    assert take(scheduler, Decoded((7,))) == []
+    [output] = take(scheduler, Decoded((), saved=(b"",)))
+    assert output.tokens == (7,)
+    assert output.end is not None and output.end.saved is None
+    assert scheduler.is_idle
+
+
+def test_who_is_dropped_saves_nothing() -> None:
+    scheduler = make(slots=1)
+    scheduler.add(replace(new(1, (5, 6), max_tokens=1), save_as="key"))
+    take(scheduler, Decoded((7,)))
+    scheduler.drop(SequenceId(1))
+    assert scheduler.is_idle
+    scheduler.add(new(1, (5,), max_tokens=1))
+    assert [one.tokens for one in take(scheduler, Decoded((8,)))] == [(8,)]
+
+
+def test_a_stored_prompt_is_released_once_it_is_in_the_cells() -> None:
     engine = FakeEngine(slots=1)
     scheduler = make(slots=1)
-    scheduler.add(replace(new(1, (9, 9, 9), max_tokens=2), save_as="key"))
-    answer: list[int] = []
-    while not scheduler.is_idle:
+    state = bytearray(state_of((1, 2, 3)))
+    pieces = (Piece(3, memoryview(state)),)
+    first = new(1, (1, 2, 3, 4, 5), max_tokens=50)
+    scheduler.add(replace(first, stored=StoredPrompt((1, 2, 3), pieces)))
+    del pieces
+    assert scheduler.statistics().num_cells_parked == 3, "it is counted while it waits"
+    step = planned(scheduler)
+    scheduler.commit(step, engine.execute(step), 0.1)
+    del step
+    engine.steps.clear()
+    assert scheduler.statistics().num_cells_parked == 0
+    state.clear()  # a BufferError if anybody still had a view of it
+
+
+def test_a_stored_prompt_is_fetched_piece_by_piece_beside_a_stream() -> None:
+    engine = FakeEngine(
+        slots=2, context_size=1000, cell_bytes=MOST_BYTES // 70, following=lambda _: 7
+    )
+    scheduler = make(slots=2, context_size=1000, cell_bytes=engine.capacity.cell_bytes)
+    stream = new(1, (5,) * 8, max_tokens=200)
+    scheduler.add(stream)
+    step = planned(scheduler)
+    scheduler.commit(step, engine.execute(step), 0.01)
+    tokens = tuple(1 + i % 40 for i in range(300))
+    loading = replace(new(7, (*tokens, 3), max_tokens=1), stored=stored_prompt(*tokens, piece=60))
+    scheduler.add(loading)
+    ended = False
+    while not ended:
         step = planned(scheduler)
-        for output in scheduler.commit(step, engine.execute(step), 0.1):
-            answer += output.tokens
-    (save,) = scheduler.saves
-    assert save == Save(SequenceId(1), 0, (9, 9, 9, answer[0]))
-    assert engine.save(save.slot, len(save.tokens)) == state_of(save.tokens)
-    scheduler.add(new(2, (9,), max_tokens=1))
-    planned(scheduler)
-    assert scheduler.saves == ()
+        assert step.num_moved <= 70
+        assert stream.id in [run.id for run in step.runs]
+        outputs = scheduler.commit(step, engine.execute(step), 0.01)
+        ended = any(one.id == 7 and one.end is not None for one in outputs)
+    assert starts(engine, 7) == [300]
 
 
 # ---- statistics

@@ -11,11 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
+from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
-from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.sequence import (
+    ContextShift,
+    NewSequence,
+    SequenceEnd,
+    SequenceId,
+    SequenceOutput,
+)
 from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, NotLoaded
 from arriero.shared.errors import EngineFailed, PromptTooLong
 from tests.agent.engine.fake_engine import (
@@ -26,7 +33,7 @@ from tests.agent.engine.fake_engine import (
     next_token,
     run_alone,
     score_of,
-    state_of,
+    stored_prompt,
 )
 
 
@@ -36,6 +43,7 @@ class Lives(RuleBasedStateMachine):
     context_size = 24
     slots = 3
     following = staticmethod(next_token)
+    piece = 3
 
     def make_engine(self) -> FakeEngine:
         return FakeEngine(
@@ -118,9 +126,10 @@ class Lives(RuleBasedStateMachine):
             case "prefill" if len(prompt) < self.context_size:
                 sequence = replace(sequence, prefill_only=True)
             case "stored":
-                sequence = replace(sequence, stored=StoredPrompt(stored, state_of(stored)))
+                sequence = replace(sequence, stored=self.store(stored))
             case "torn":
-                sequence = replace(sequence, stored=StoredPrompt(stored, b"torn"))
+                torn = tuple(Piece(one.num_tokens, b"?") for one in self.store(stored).pieces)
+                sequence = replace(sequence, stored=StoredPrompt(stored, torn))
             case "scored":
                 sequence = replace(sequence, scores_prompt=True)
             case "scored prefill" if len(prompt) < self.context_size:
@@ -185,10 +194,6 @@ class Lives(RuleBasedStateMachine):
             self.failed |= {run.id for run in step.runs}
         for output in self.scheduler.commit(step, outcome, self.elapsed):
             self.take(output)
-        for save in self.scheduler.saves:
-            assert self.engine.save(save.slot, len(save.tokens)) == state_of(save.tokens)
-            whole = (*self.sequences[save.id].prompt, *self.tokens[save.id])
-            assert save.tokens in (whole, whole[:-1])
         self.scheduler.check_integrity()
 
     def take(self, output: SequenceOutput) -> None:
@@ -200,7 +205,29 @@ class Lives(RuleBasedStateMachine):
             self.check_scores(self.sequences[output.id])
         if output.end is not None:
             self.ends[output.id] = output.end.reason
+            self.check_saved(output.id, output.end)
             assert output.end.stats.completion_tokens == len(self.tokens[output.id])
+
+    def store(self, tokens: tuple[int, ...]) -> StoredPrompt:
+        piece = self.piece if self.engine.capacity.can_share else len(tokens)
+        return stored_prompt(*tokens, piece=piece)
+
+    def check_saved(self, number: int, end: SequenceEnd) -> None:
+        """Whoever saves and ends well has what it computed, whatever happened meanwhile."""
+        wanted = self.sequences[number].save_as is not None and end.reason in ("stop", "length")
+        assert (end.saved is not None) == (wanted and not self.was_never_run(number))
+        if end.saved is not None:
+            whole = (*self.sequences[number].prompt, *self.tokens[number])
+            assert end.saved.tokens in (whole, whole[:-1])
+            states = b"".join(
+                bytes(one.state).removeprefix(b"state of ") for one in end.saved.pieces
+            )
+            assert states == bytes(end.saved.tokens)
+            assert sum(one.num_tokens for one in end.saved.pieces) == len(end.saved.tokens)
+
+    def was_never_run(self, number: int) -> bool:
+        """It ended at once, with nothing to do."""
+        return self.sequences[number].max_tokens == 0 and not self.sequences[number].prefill_only
 
     def check_scores(self, sequence: NewSequence) -> None:
         """All of a prompt is explained before its answer begins, whoever computed it before."""
@@ -236,6 +263,23 @@ class Lives(RuleBasedStateMachine):
                 if sequence.max_tokens != 0 or sequence.prefill_only:
                     self.check_scores(sequence)
                 assert (tuple(self.tokens[number]), reason) == expected
+
+
+class MovingLives(Lives):
+    """A few cells a step are copied to and from host memory."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=40,
+            num_holders=6,
+            most_parked=30,
+            is_compact=True,
+            cell_bytes=MOST_BYTES // 5,
+            seconds_per_moved_cell=0.02,
+        )
 
 
 class TightLives(Lives):
@@ -315,11 +359,12 @@ class TurnTakingLives(SpeculatingLives):
 
 
 MACHINES = (
-    *(Lives, TightLives, DeceivedLives, LonelyLives),
+    *(Lives, MovingLives, TightLives, DeceivedLives, LonelyLives),
     *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives),
 )
 
 TestLives = Lives.TestCase
+TestMovingLives = MovingLives.TestCase
 TestTightLives = TightLives.TestCase
 TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase

@@ -1,0 +1,28 @@
+"""What copying cells costs, and how many may be copied in a step."""
+
+import pytest
+
+from arriero.agent.engine.cost.move_cost import MOST_BYTES, PART, MoveCost
+
+
+def test_beside_streams_no_more_bytes_than_a_moment_takes() -> None:
+    cost = MoveCost(cell_bytes=MOST_BYTES // 100)
+    assert int(cost.within(0.5, is_alone=False)) == 100
+    assert cost.within(0.5, is_alone=True) > 1000
+    for _ in range(20):
+        cost.observe(100, 1e-6)
+    assert int(cost.within(0.5, is_alone=False)) == 100, "however cheap it was so far"
+
+
+def test_where_it_is_dear_fewer_cells() -> None:
+    cost = MoveCost(cell_bytes=1)
+    for _ in range(20):
+        cost.observe(100, 1.0)
+    assert 0 < cost.within(0.5, is_alone=False) <= 100 * 0.5 * PART * 1.1
+    assert cost.seconds(50) == pytest.approx(0.5)
+
+
+def test_what_takes_no_memory_costs_nothing() -> None:
+    cost = MoveCost(cell_bytes=0)
+    assert cost.within(0.5, is_alone=False) == float("inf")
+    assert cost.seconds(1000) == 0

@@ -1,0 +1,10 @@
+"""Stored prompts for tests that do not look into them."""
+
+from collections.abc import Sequence
+
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
+
+
+def whole(tokens: Sequence[int], state: bytes = b"state") -> StoredPrompt:
+    """`tokens` with a state of one piece."""
+    return StoredPrompt(tuple(tokens), (Piece(len(tokens), state),))
