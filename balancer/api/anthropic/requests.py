@@ -29,7 +29,7 @@ from ....shared.inference import (
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
-from ..common.body_fields import fields_given
+from ..common.body_fields import body_fields
 from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..openapi.bodies import Body
@@ -169,7 +169,7 @@ def parse_count(body: bytes) -> GenerateRequest:
 
 
 def _given(body: bytes) -> bytes:
-    return to_json(fields_given(body, refused=_REFUSED, ignored=IGNORED))
+    return to_json(body_fields(body, refused=_REFUSED, ignored=IGNORED))
 
 
 def _neutral(parsed: _Body) -> GenerateRequest:

@@ -11,7 +11,7 @@ from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
-from ..common.event_stream import listen, narrate
+from ..common.event_stream import read_to_end, server_sent_events
 from ..transport.bodies import parsed
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -60,11 +60,11 @@ async def _answer(
         if wanted.stream:
             return await send_stream(
                 request,
-                narrate(stream, message, FIELD_NAMES),
+                server_sent_events(stream, message, FIELD_NAMES),
                 content_type=EVENT_STREAM,
                 headers=_headers(id),
             )
-        await listen(stream, message, FIELD_NAMES)
+        await read_to_end(stream, message, FIELD_NAMES)
         return json_response(message.message, headers=_headers(id))
 
 

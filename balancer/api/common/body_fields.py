@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from ....shared.errors import InvalidRequest
 
 
-def fields_given(
+def body_fields(
     body: bytes,
     *,
     refused: Mapping[str, frozenset[bytes]],

@@ -109,13 +109,13 @@ class Deltas:
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
 
-async def narrate(
+async def server_sent_events(
     events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
 ) -> AsyncIterator[bytes]:
     """Server-sent events. Raises an error that comes before any event: it can be a status.
 
-    So nothing is told before the first token. Clients repeat a request for its status, and do not
-    for an event that says the same. Errors name fields as `names` has them.
+    Nothing is sent before the first token, because clients retry on a status and not on an error
+    event. Errors name fields as `names` has them.
     """
     has_begun = False
     async for event in events:
@@ -131,8 +131,13 @@ async def narrate(
             yield told
 
 
-async def listen(events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames) -> None:
-    """Has all of it told to nobody, for the sake of what it adds up to. Raises its error."""
+async def read_to_end(
+    events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
+) -> None:
+    """Reads all events without sending any, so that `renderer` has the result.
+
+    Raises the request's error.
+    """
     async for event in events:
         if isinstance(event, Failed):
             raise names.told(event.error)

@@ -33,7 +33,7 @@ from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common import embed_inputs
-from ..common.body_fields import fields_given, listed
+from ..common.body_fields import body_fields, listed
 from ..common.parts import only, vectors_of
 from ..common.vectors import Encoding, encoded
 from ..openapi.bodies import Body
@@ -87,7 +87,7 @@ _detokenize = TypeAdapter(_DetokenizeBody)
 
 def embed(body: bytes) -> QueryCall:
     """Raises `InvalidRequest`, as the others do."""
-    given = fields_given(body, refused={})
+    given = body_fields(body, refused={})
     if "input" in given:
         given["input"] = listed(given["input"])
     parsed = parse_json(_embed, to_json(given))

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from ....shared.queries import Result
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import fields_given, listed
+from ..common.body_fields import body_fields, listed
 from ..common.embed_inputs import EmbedFields, embed_body, named
 from ..common.parts import first_fault, vectors_of
 from ..common.vectors import Encoding, encoded
@@ -62,7 +62,7 @@ class EmbeddingsCall:
 
 def parse_embeddings(body: bytes) -> EmbeddingsCall:
     """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
-    given = fields_given(body, refused={}, ignored=_IGNORED)
+    given = body_fields(body, refused={}, ignored=_IGNORED)
     asked = given.get("input")
     if "input" in given:
         given["input"] = listed(asked)

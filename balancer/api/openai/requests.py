@@ -36,7 +36,7 @@ from ....shared.sampling import SamplingChoices, StopString, sampling_fields
 from ....shared.strict import ListOf
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
-from ..common.body_fields import fields_given, listed
+from ..common.body_fields import body_fields, listed
 from ..common.field_names import SAME_NAMES, FieldNames
 from ..common.readable import check_copies, check_readable
 from ..openapi.bodies import Body
@@ -283,7 +283,7 @@ def _check_completion(parsed: _CompletionBody) -> None:
 
 
 def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
-    given = fields_given(body, refused=refused, ignored=IGNORED)
+    given = body_fields(body, refused=refused, ignored=IGNORED)
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given

@@ -14,7 +14,7 @@ from ....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import fields_given
+from ..common.body_fields import body_fields
 from ..common.embed_inputs import named
 from ..common.parts import first_fault, in_parts, scores_of
 from ..common.readable import check_copies
@@ -79,7 +79,7 @@ class RerankCall:
 
 def parse_rerank(body: bytes) -> RerankCall:
     """The body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = fields_given(body, refused={}, ignored=_IGNORED)
+    given = body_fields(body, refused={}, ignored=_IGNORED)
     parsed = parse_json(_body, to_json(given))
     documents = tuple(
         each.text if isinstance(each, _Document) else each for each in parsed.documents

@@ -16,7 +16,7 @@ class Body:
 
     `name` is the component's in the document.
 
-    `refused` and `ignored` are those of `fields_given`, which takes null for an absent field;
+    `refused` and `ignored` are those of `body_fields`, which takes null for an absent field;
     `takes_nulls` says that it is used. `also` has, by field, what a value may be besides.
     """
 

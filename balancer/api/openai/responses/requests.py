@@ -31,7 +31,7 @@ from .....shared.inference import (
 from .....shared.sampling import SamplingChoices, sampling_fields
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
-from ...common.body_fields import fields_given
+from ...common.body_fields import body_fields
 from ...common.field_names import FieldNames
 from ...common.readable import check_readable
 from ...openapi.bodies import Body
@@ -284,7 +284,7 @@ class Wanted:
 
 def parse_response(body: bytes) -> Wanted:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
-    raw = fields_given(body, refused=_REFUSED, ignored=IGNORED)
+    raw = body_fields(body, refused=_REFUSED, ignored=IGNORED)
     if "input" in raw:
         raw["input"] = plain_items(raw["input"])
     if isinstance(raw.get("stop"), str):

@@ -10,7 +10,7 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.event_stream import listen, narrate
+from ...common.event_stream import read_to_end, server_sent_events
 from ...common.readable import check_copies
 from ...transport.bodies import BODIES, parsed
 from ...transport.http import request_id_key
@@ -52,11 +52,11 @@ class _Door:
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
-                chunks = narrate(stream, answer, FIELD_NAMES)
+                chunks = server_sent_events(stream, answer, FIELD_NAMES)
                 return await send_stream(
                     request, chunks, content_type=EVENT_STREAM, headers=headers
                 )
-            await listen(stream, answer, FIELD_NAMES)
+            await read_to_end(stream, answer, FIELD_NAMES)
             return json_response(answer.response, headers=headers)
 
     async def count(self, request: web.Request) -> web.Response:

@@ -3,14 +3,14 @@
 import pytest
 from pydantic_core import to_json
 
-from arriero.balancer.api.common.body_fields import fields_given, listed
+from arriero.balancer.api.common.body_fields import body_fields, listed
 from arriero.shared.errors import InvalidRequest
 
 REFUSED = {"audio": frozenset[bytes](), "choice": frozenset({b'"auto"', b'"none"'})}
 
 
 def given(body: object) -> dict[str, object]:
-    return fields_given(
+    return body_fields(
         to_json(body),
         refused=REFUSED,
         ignored=frozenset({"user"}),
@@ -25,7 +25,7 @@ def test_what_asks_for_nothing_is_left_out() -> None:
 
 def test_values_that_ask_for_nothing() -> None:
     refused = {"logprobs": frozenset({b"false"})}
-    assert fields_given(b'{"logprobs": false}', refused=refused) == {}
+    assert body_fields(b'{"logprobs": false}', refused=refused) == {}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_cannot_be_had_is_named(name: str, value: object, message: str) -> 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b'{"a": NaN}', b"\xff"])
 def test_bodies_that_are_no_objects(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        fields_given(body, refused={})
+        body_fields(body, refused={})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from arriero.balancer.api.common.event_stream import (
     EventRenderer,
     Json,
     frames,
-    listen,
-    narrate,
+    read_to_end,
+    server_sent_events,
 )
 from arriero.balancer.api.common.field_names import SAME_NAMES, FieldNames
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError
@@ -74,14 +74,14 @@ def framed(type: str, **values: str) -> bytes:
     return f'event: {type}\ndata: {{"type":"{type}"{members}}}\n\n'.encode()
 
 
-async def narrated(*events: Event, parrot: Parrot | None = None) -> list[bytes]:
-    told = narrate(stream(*events), parrot or Parrot(), SAME_NAMES)
+async def rendered(*events: Event, parrot: Parrot | None = None) -> list[bytes]:
+    told = server_sent_events(stream(*events), parrot or Parrot(), SAME_NAMES)
     return [chunk async for chunk in told]
 
 
 async def test_each_event_is_one_write() -> None:
     events = (Token("b"), Notice("x", "y"), Token(""), Token("a"), ToolCallStarted("c", "f"))
-    assert await narrated(*events, ToolCall("c", "f", "{}"), done()) == [
+    assert await rendered(*events, ToolCall("c", "f", "{}"), done()) == [
         framed("hello") + framed("word", text="b"),
         framed("word", text="a"),
         framed("call", name="f"),
@@ -92,45 +92,45 @@ async def test_each_event_is_one_write() -> None:
 async def test_what_is_known_beforehand_is_taken_beforehand() -> None:
     parrot = Parrot()
     beforehand = [Notice("x", "y"), Begun(3, 0)]
-    assert await narrated(*beforehand, Token("a"), parrot=parrot) == [
+    assert await rendered(*beforehand, Token("a"), parrot=parrot) == [
         framed("hello") + framed("word", text="a")
     ]
     assert parrot.begun == Begun(3, 0)
     with pytest.raises(EngineFailed):
-        await narrated(*beforehand, Failed(EngineFailed("broke")))
+        await rendered(*beforehand, Failed(EngineFailed("broke")))
 
 
 async def test_an_error_that_comes_first_is_raised() -> None:
     with pytest.raises(EngineFailed):
-        await narrated(Failed(EngineFailed("broke")))
+        await rendered(Failed(EngineFailed("broke")))
 
 
 async def test_a_later_error_is_told() -> None:
-    told = await narrated(Token("a"), Failed(EngineFailed("broke")))
+    told = await rendered(Token("a"), Failed(EngineFailed("broke")))
     assert told[1:] == [framed("sorry", message="broke")]
 
 
 async def test_listening() -> None:
     parrot = Parrot()
-    await listen(stream(Token("a"), done()), parrot, SAME_NAMES)
+    await read_to_end(stream(Token("a"), done()), parrot, SAME_NAMES)
     assert parrot.taken == [Token("a"), done()]
     with pytest.raises(EngineFailed):
-        await listen(stream(Token("a"), Failed(EngineFailed("broke"))), parrot, SAME_NAMES)
+        await read_to_end(stream(Token("a"), Failed(EngineFailed("broke"))), parrot, SAME_NAMES)
 
 
 async def test_errors_name_fields_as_the_client_does() -> None:
     names = FieldNames({"messages": "input"})
     failed = Failed(PromptTooLong("`messages`: too long", field="messages"))
-    for told in (narrate(stream(failed), Parrot(), names), narrate_all(failed, names)):
+    for told in (server_sent_events(stream(failed), Parrot(), names), read_all(failed, names)):
         with pytest.raises(PromptTooLong, match="`input`: too long") as caught:
             await anext(told)
         assert caught.value.field == "input"
-    later = narrate(stream(Token("a"), failed), Parrot(), names)
+    later = server_sent_events(stream(Token("a"), failed), Parrot(), names)
     assert [chunk async for chunk in later][1:] == [framed("sorry", message="`input`: too long")]
 
 
-async def narrate_all(failed: Failed, names: FieldNames) -> AsyncIterator[bytes]:
-    await listen(stream(Token("a"), failed), Parrot(), names)
+async def read_all(failed: Failed, names: FieldNames) -> AsyncIterator[bytes]:
+    await read_to_end(stream(Token("a"), failed), Parrot(), names)
     yield b""
 
 
