@@ -92,6 +92,23 @@ class PromptTooLong(ClientError):
 
     code = "prompt_too_long"
 
+    @classmethod
+    def of(
+        cls, num_tokens: int, most: int, *, is_at_least: bool = False, field: str | None = None
+    ) -> "PromptTooLong":
+        """The error for `num_tokens` where `most` fit; of a lower bound, `is_at_least`.
+
+        Clients that shorten conversations look for these words: the counts for "prompt is too
+        long: 9 tokens > 8", others for "This model's maximum context length is".
+        """
+        name = f"`{field}`: " if field else ""
+        told = f"at least {num_tokens}" if is_at_least else f"{num_tokens}"
+        return cls(
+            f"{name}prompt is too long: {told} tokens > {most} maximum. "
+            f"This model's maximum context length is {most} tokens.",
+            field=field,
+        )
+
 
 class Unauthorized(ClientError):
     """No API key, or an unknown one."""

@@ -173,7 +173,7 @@ class Preparer:
         tokens = self._prompt_tokens(request, rendered)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
-        self._check_length(request, f"{len(tokens)}", len(tokens))
+        self._check_length(request, len(tokens))
         return tokens
 
     def _check_text(self, request: GenerateRequest, text: str) -> None:
@@ -181,16 +181,17 @@ class Preparer:
         if not self._longest_token:
             return  # of some tokenisers nothing is known
         num_tokens = len(text.encode(errors="replace")) // self._longest_token
-        self._check_length(request, f"at least {num_tokens}", num_tokens)
+        self._check_length(request, num_tokens, is_at_least=True)
 
-    def _check_length(self, request: GenerateRequest, told: str, num_tokens: int) -> None:
+    def _check_length(
+        self, request: GenerateRequest, num_tokens: int, *, is_at_least: bool = False
+    ) -> None:
+        """One token of the context is for the answer."""
         if num_tokens < self._context_size or request.n_discard is not None:
             return
         field = "messages" if request.prompt is None else "prompt"
-        raise PromptTooLong(
-            f"`{field}`: the prompt is {told} tokens long; at most {self._context_size - 1} fit "
-            f"into this agent's context of {self._context_size}, which the answer shares",
-            field=field,
+        raise PromptTooLong.of(
+            num_tokens, self._context_size - 1, is_at_least=is_at_least, field=field
         )
 
     def _rendered(self, request: GenerateRequest) -> RenderedText:
@@ -213,7 +214,7 @@ class Preparer:
 
     def _prompt_tokens(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
         if isinstance(request.prompt, tuple):
-            self._check_length(request, f"{len(request.prompt)}", len(request.prompt))
+            self._check_length(request, len(request.prompt))
         if request.suffix is not None:
             self._check_text(request, rendered.text + request.suffix)
             return self._between(request.prompt or "", request.suffix)

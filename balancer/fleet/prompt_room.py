@@ -49,11 +49,11 @@ def check_length(request: GenerateRequest, room: PromptRoom) -> PromptTooLong | 
     if prompt is None or request.n_discard is not None:
         return None
     if not isinstance(prompt, str):
-        return _too_long(str(len(prompt)), room) if len(prompt) > room.num_tokens else None
+        return _too_long(len(prompt), room) if len(prompt) > room.num_tokens else None
     num_bytes = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))
     if num_bytes <= room.num_bytes:
         return None
-    return _too_long(f"at least {-(-num_bytes // room.longest_token)}", room)
+    return _too_long(-(-num_bytes // room.longest_token), room, is_at_least=True)
 
 
 def _room(info: ModelInfo) -> PromptRoom:
@@ -62,9 +62,7 @@ def _room(info: ModelInfo) -> PromptRoom:
     return PromptRoom(num_tokens, num_tokens * longest if longest else inf, longest or 1)
 
 
-def _too_long(num_tokens: str, room: PromptRoom) -> PromptTooLong:
-    return PromptTooLong(
-        f"`prompt`: it is {num_tokens} tokens long; at most {room.num_tokens:g} fit into the "
-        f"largest context there is, of {room.num_tokens + 1:g}, which the answer shares",
-        field="prompt",
+def _too_long(num_tokens: int, room: PromptRoom, *, is_at_least: bool = False) -> PromptTooLong:
+    return PromptTooLong.of(
+        num_tokens, int(room.num_tokens), is_at_least=is_at_least, field="prompt"
     )

@@ -10,6 +10,7 @@ from arriero.shared.errors import (
     AgentLost,
     InternalError,
     InvalidRequest,
+    PromptTooLong,
     QueueFull,
     RequestError,
     WireError,
@@ -74,3 +75,27 @@ def test_the_public_body_names_a_field_only_where_there_is_one() -> None:
         "retryable": True,
     }
     assert public_body(InvalidRequest("`seed` is odd", field="seed"))["field"] == "seed"
+
+
+class TestPromptTooLong:
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"prompt is too long[^0-9]*(\d+) tokens? > (\d+)",
+            r"(?i)this model's maximum context length is",
+        ],
+    )
+    @pytest.mark.parametrize("is_at_least", [False, True])
+    def test_it_has_the_words_that_clients_look_for(self, pattern: str, is_at_least: bool) -> None:
+        error = PromptTooLong.of(15013, 4095, is_at_least=is_at_least, field="messages")
+        found = re.search(pattern, error.message)
+        assert found is not None
+        assert found.groups() in ((), ("15013", "4095"))
+
+    def test_it_names_its_field_where_there_is_one(self) -> None:
+        assert PromptTooLong.of(9, 8, field="prompt").message.startswith("`prompt`: prompt is too")
+        assert PromptTooLong.of(9, 8, field="prompt").field == "prompt"
+        assert PromptTooLong.of(9, 8).message == (
+            "prompt is too long: 9 tokens > 8 maximum. "
+            "This model's maximum context length is 8 tokens."
+        )

@@ -162,7 +162,7 @@ class Embedder:
         if not tokens:
             return InvalidRequest("there is no text in it")
         if len(tokens) > most:
-            return PromptTooLong(f"it is {len(tokens)} tokens long; at most {most} fit")
+            return PromptTooLong.of(len(tokens), most)
         return tokens
 
     def _context(self, longest: int, *, ranks: bool) -> EmbeddingContext:

@@ -10,8 +10,5 @@ def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
     if num_tokens == 0:
         return InvalidRequest("the prompt has no tokens: give at least one")
     if num_tokens >= ceiling and sequence.shift is None:
-        return PromptTooLong(
-            f"the prompt has {num_tokens} tokens; this slot holds {ceiling}, one of which is for "
-            "the answer"
-        )
+        return PromptTooLong.of(num_tokens, ceiling - 1)  # one is for the answer
     return None

@@ -175,8 +175,10 @@ class TestPrompt:
         with pytest.raises(PromptTooLong) as caught:
             prompt(make(), **fields)
         assert caught.value.field == field
-        assert "16 tokens long" in caught.value.message
-        assert "at most 15 fit into this agent's context of 16" in caught.value.message
+        assert caught.value.message == (
+            f"`{field}`: prompt is too long: 16 tokens > 15 maximum. "
+            "This model's maximum context length is 15 tokens."
+        )
 
     @pytest.mark.parametrize(
         "fields",
@@ -193,14 +195,14 @@ class TestPrompt:
         info = replace(BYTES_INFO, longest_token=3)
         preparer = Preparer(replace(byte_model(), vocab=vocab, info=info), 16)
         vocab.tokenised.clear()
-        with pytest.raises(PromptTooLong, match="at least 16 tokens long; at most 15 fit"):
+        with pytest.raises(PromptTooLong, match="at least 16 tokens > 15 maximum"):
             prompt(preparer, **fields)
         assert vocab.tokenised == []
         prompt(preparer, **fields | {"n_discard": 4, "suffix": None})
         assert vocab.tokenised != []
 
     def test_too_many_token_ids_are_refused_before_they_are_looked_at(self) -> None:
-        with pytest.raises(PromptTooLong, match="16 tokens long"):
+        with pytest.raises(PromptTooLong, match="16 tokens > 15"):
             prompt(make(), prompt=(999,) * 16)
 
     def test_one_that_may_be_shifted_is_never_too_long(self) -> None:

@@ -266,7 +266,7 @@ def test_what_fits_into_no_context_is_refused_before_it_waits() -> None:
     decisions = scene.fleet.request_arrived(RequestId("r"), prompt, scene.now)
     assert isinstance(decisions[0], Refuse)
     assert isinstance(decisions[0].error, PromptTooLong)
-    assert "3000000 tokens long; at most 2047 fit" in decisions[0].error.message
+    assert "3000000 tokens > 2047 maximum" in decisions[0].error.message
     assert codes(decisions) == {"r": "prompt_too_long"}
     assert scene.fleet.totals().queue_depth == 0
 

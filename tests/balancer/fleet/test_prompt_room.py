@@ -19,8 +19,8 @@ def refusal(prompt: Prompt, room: PromptRoom = ROOM) -> PromptTooLong | None:
 def test_token_ids_are_counted_and_the_answer_needs_one() -> None:
     assert refusal((7,) * 9) is None
     assert refusal((7,) * 10) == PromptTooLong(
-        "`prompt`: it is 10 tokens long; at most 9 fit into the largest context there is, of 10, "
-        "which the answer shares",
+        "`prompt`: prompt is too long: 10 tokens > 9 maximum. "
+        "This model's maximum context length is 9 tokens.",
         field="prompt",
     )
 
@@ -34,7 +34,7 @@ def test_a_text_has_at_least_its_bytes_by_the_longest_token(text: str, is_too_lo
 def test_the_count_of_a_text_is_a_lower_bound() -> None:
     error = refusal("x" * 37)
     assert error is not None
-    assert "it is at least 10 tokens long" in error.message
+    assert "at least 10 tokens > 9 maximum" in error.message
 
 
 def test_a_lone_surrogate_is_measured_as_agents_read_it() -> None:

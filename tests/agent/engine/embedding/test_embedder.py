@@ -69,7 +69,7 @@ class TestEmbed:
         vectors = bench.embed(raw((1,), tuple(range(21)), (999,), "x" * 20, (2,)))
         errors = [each.error.code if each.error else None for each in vectors]
         assert errors == [None, "prompt_too_long", "invalid_request", "prompt_too_long", None]
-        assert vectors[1].error and "21 tokens long; at most 20 fit" in vectors[1].error.message
+        assert vectors[1].error and "21 tokens > 20 maximum" in vectors[1].error.message
         assert vectors[2].error and "no token 999" in vectors[2].error.message
         assert [numbers(vectors[0]), numbers(vectors[4])] == [[1, 0], [2, 0]]
 

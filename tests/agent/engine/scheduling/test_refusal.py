@@ -25,7 +25,7 @@ def test_a_prompt_leaves_room_for_an_answer() -> None:
     assert refusal(make(7), 8) is None
     error = refusal(make(8), 8)
     assert isinstance(error, PromptTooLong)
-    assert "8 tokens; this slot holds 8" in error.message
+    assert "8 tokens > 7 maximum" in error.message
 
 
 def test_a_prompt_that_may_be_shifted_is_never_too_long() -> None:

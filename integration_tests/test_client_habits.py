@@ -1,0 +1,46 @@
+"""What clients that cannot be changed send and look for, against a real fleet."""
+
+import re
+from typing import Any
+
+import pytest
+
+from integration_tests.daemons import Fleet
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LONG = "word " * 30_000
+
+
+async def posted(fleet: Fleet, path: str, body: dict[str, Any], status: int = 200) -> Any:
+    async with fleet.http.post(f"{fleet.inference}{path}", json=body) as response:
+        answer = await response.json()
+        assert response.status == status, answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "code"),
+    [
+        ("/api/v1/generate", {"prompt": LONG}, "prompt_too_long"),
+        ("/v1/completions", {"prompt": LONG}, "context_length_exceeded"),
+        ("/v1/chat/completions", {"messages": "LONG"}, "context_length_exceeded"),
+        ("/v1/responses", {"input": LONG}, "context_length_exceeded"),
+        ("/v1/messages", {"messages": "LONG", "max_tokens": 9}, None),
+    ],
+)
+async def test_too_long_is_told_in_words_that_clients_match(
+    shared_fleet: Fleet, path: str, fields: dict[str, Any], code: str | None
+) -> None:
+    body = {"model": "arriero-demo", **fields}
+    if "messages" in body:
+        body["messages"] = [{"role": "user", "content": LONG}]
+    error = (await posted(shared_fleet, path, body, 400))["error"]
+    pattern = (
+        r"prompt is too long: (at least )?\d+ tokens > \d+ maximum\. "
+        r"This model's maximum context length is \d+ tokens\."
+    )
+    assert re.search(pattern, error["message"])
+    assert error.get("code") == code
+    if code is None:
+        assert error["type"] == "invalid_request_error"
