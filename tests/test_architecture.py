@@ -49,6 +49,7 @@ PURE = (
     "agent.chat.calls.schema_check",
     "agent.chat.grammar.schema_place",
     "agent.chat.grammar.schema_ways",
+    "agent.chat.grammar.work",
     "agent.chat.parsing.segmenter",
     "agent.chat.calls.segments",
     "agent.chat.output.stop_strings",

@@ -13,9 +13,11 @@ _ATOM = re.compile(
     r"(?P<open>\()|(?P<close>\))"
     r"|\{(?P<least>\d{1,9}),?(?P<most>\d{0,9})\}"
     r"|(?P<wide>\\[wWpPbB])|(?P<narrow>\\[dDsS])"
-    r"|\\.|\[\^?\]?(?P<members>(?:\\.|[^\]\\])*)\]|(?P<none>[*+?|^$])|.",
+    r"|\\.|\[\^?\]?(?P<members>(?:\\.|[^\]\\])*)\]?|(?P<none>[*+?|^$])|.",
     re.DOTALL,
 )
+"""What is never closed reaches to the end, so that nothing is read twice."""
+
 _WIDE = 1200
 """Units for a class that names thousands of Unicode's characters."""
 _NARROW = 300

@@ -81,13 +81,13 @@ class _Arguments(ABC):
 
     def _leaves(self, schema: object, place: str) -> list[Mapping[str, Any]]:
         try:
-            return leaves_of(schema, self._root)
+            return leaves_of(schema, self._root, self._lark.work)
         except WaysError as error:
             raise _cannot(place, str(error)) from error
 
     def _ways(self, schema: object, place: str) -> list[Way]:
         try:
-            ways = ways_of(schema, self._root)
+            ways = ways_of(schema, self._root, self._lark.work)
         except WaysError as error:
             raise _cannot(place, str(error)) from error
         for way in ways:
@@ -103,7 +103,9 @@ class _Arguments(ABC):
         return self._lark.json(part.schema, is_lenient=part.is_lenient)
 
     def _part(self, schema: Mapping[str, Any], place: str) -> Schema:
-        return Schema(place, with_definitions(schema, self._root), self._is_lenient)
+        found = Schema(place, with_definitions(schema, self._root), self._is_lenient)
+        self._lark.work.spend(len(found.schema))
+        return found
 
     def _must_not_ignore(self, keywords: Iterable[str], place: str) -> None:
         for keyword in keywords:
@@ -120,11 +122,8 @@ class _Arguments(ABC):
         named = leaf.get("properties")
         properties = dict(named) if isinstance(named, Mapping) else {}
         required = leaf.get("required")
-        names = (
-            [name for name in required if isinstance(name, str)]
-            if isinstance(required, list)
-            else []
-        )
+        listed = required if isinstance(required, list) else []
+        names = dict.fromkeys(name for name in listed if isinstance(name, str))
         for name in names:
             properties.setdefault(name, leaf.get("additionalProperties", True))
         return [
@@ -240,6 +239,7 @@ class GemmaArguments(_Arguments):
     def _value(self, schema: object, place: str) -> str | None:
         """A rule for what `schema` describes; schemas may lead back to themselves."""
         key = json.dumps(schema, sort_keys=True)
+        self._lark.work.spend(len(key))
         if key not in self._named:
             self._named[key] = name = self._lark.name()
             ways = [self._way(way, place) for way in self._ways(schema, place)]

@@ -5,6 +5,7 @@ space may follow it. An answer that has to call something says nothing else besi
 can write a family's own notation, forced calls are a list in JSON.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -27,6 +28,7 @@ from .gbnf import GbnfError, lark_of
 from .lark import Lark
 from .schema import Schema
 from .unenforced import Unenforced
+from .work import MAX_SCHEMAS, TooMuchWorkError
 
 _SPACE = r'("\n" | "\n\n")?'
 
@@ -81,7 +83,22 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         if request.grammar is None and not is_forced and request.parallel_tool_calls:
             return None  # a strict function, as far as that can be had
         raise _no_syntax(request)
-    writer = _Writer(voice)
+    blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
+    _check_sizes(request, functions)
+    try:
+        return _written(request, _Writer(voice), functions, syntax, blamed)
+    except TooMuchWorkError as error:
+        raise InvalidRequest(f"`{blamed}` cannot be served: {error}", field=blamed) from error
+
+
+def _written(
+    request: GenerateRequest,
+    writer: "_Writer",
+    functions: Sequence[Function],
+    syntax: CallSyntax | None,
+    blamed: str,
+) -> AnswerGrammar:
+    is_forced = must_call(request)
     ways = []
     if syntax is not None:
         may_be_text = not is_forced and request.grammar is None
@@ -89,7 +106,6 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
     if request.grammar is not None and not is_forced:
         ways.append(writer.content(request.grammar))
-    blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
     return AnswerGrammar(
         writer.finish(ways),
         blamed,
@@ -97,6 +113,22 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         tuple(writer.lenient),
         tuple(writer.unenforced),
     )
+
+
+def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> None:
+    """Refuse schemas that are too long for a grammar before anything is made of them."""
+    schemas = [(each.field, each.parameters) for each in functions]
+    if isinstance(request.grammar, JsonSchemaGrammar):
+        schemas.append(("grammar.schema", request.grammar.schema))
+    size = 0
+    for place, schema in schemas:
+        size += len(json.dumps(schema))
+        if size > MAX_SCHEMAS:
+            raise InvalidRequest(
+                f"`{place}` cannot be served: with it the schemas are {size} characters long, and "
+                f"may have {MAX_SCHEMAS} together",
+                field=place,
+            )
 
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:

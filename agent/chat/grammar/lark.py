@@ -3,6 +3,7 @@
 The dialect of Lark is described at
 https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. A rule is a name for an
 expression; control tokens, which have no text, are named by their number.
+Everything that is added counts as work.
 """
 
 import json
@@ -11,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llguidance import regex_to_lark
+
+from .work import Work
 
 _WHITE_SPACE = r"[ ]|\n[ \t]{0,40}"
 """Between the parts of JSON: as people write it. Models that may write any never come to an end."""
@@ -22,9 +25,13 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()/]")
 
 
 class Lark:
-    """`control` are the numbers of the control tokens whose names may stand in literals."""
+    """`control` are the numbers of the control tokens whose names may stand in literals.
 
-    def __init__(self, control: Mapping[str, int]) -> None:
+    What adds to it raises `TooMuchWorkError` when there has been enough.
+    """
+
+    def __init__(self, control: Mapping[str, int], work: Work | None = None) -> None:
+        self.work = work or Work()
         self._control = control
         self._in_literal = re.compile("|".join(map(re.escape, control)) or "(?!)")
         self._rules = [f"TEXT: {_ANY}"]
@@ -49,7 +56,7 @@ class Lark:
 
     def define(self, name: str, expression: str) -> None:
         """What the `name` stands for."""
-        self._rules.append(f"{name}: {expression}")
+        self._add(f"{name}: {expression}")
 
     def literal(self, text: str) -> str:
         """Exactly this text."""
@@ -98,7 +105,7 @@ class Lark:
         # What can be told only by its end has to be one piece with it.
         head, rest = self._split(end)
         name = f"TEXT{self.name()}".upper()
-        self._rules.append(f"{name}: ({' & '.join(parts)}) {_quoted(head) if head else ''}")
+        self._add(f"{name}: ({' & '.join(parts)}) {_quoted(head) if head else ''}")
         return f"{name} {self.literal(rest)}" if rest else name
 
     def regex(self, pattern: str) -> str:
@@ -113,7 +120,12 @@ class Lark:
         """What a grammar of its own describes, from its rule `start` on."""
         return self._part({"lark_grammar": source})
 
+    def _add(self, rule: str) -> None:
+        self.work.spend(len(rule))
+        self._rules.append(rule)
+
     def _part(self, part: dict[str, Any]) -> str:
+        self.work.spend(len(json.dumps(part)))
         name = f"part{len(self._parts)}"
         self._parts.append({"name": name, **part})
         return f"@{name}"

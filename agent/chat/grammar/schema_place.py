@@ -8,7 +8,9 @@ from .lark import json_part
 from .schema import Schema, step
 
 MAX_TRIES = 500
-"""Parts that are looked at; a fault beyond is told to be in the part around it."""
+MAX_TRIED = 1024 * 1024
+"""Parts that are looked at, and their characters with all definitions, which take about a second to
+compile. A fault beyond is told to be in the part around it."""
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -22,21 +24,24 @@ def schema_place(schema: Schema, complaint: Complaint) -> tuple[str, str] | None
 
     The place is the smallest part with which the same is wrong.
     """
-    reason = complaint(_grammar(schema.schema, schema))
+    whole = _grammar(schema.schema, schema)
+    reason = complaint(whole)
     if reason is None:
         return None
     definitions = {
         key: schema.schema[key] for key in ("$defs", "definitions") if key in schema.schema
     }
-    place, part, num_tries = schema.field, schema.schema, 0
+    place, part, num_tries, num_tried = schema.field, schema.schema, 0, len(whole)
     is_found = True
     while is_found:
         is_found = False
         for way, child in children(part):
+            grammar = _grammar({**definitions, **child}, schema)
             num_tries += 1
-            if num_tries > MAX_TRIES:
-                break
-            if complaint(_grammar({**definitions, **child}, schema)) == reason:
+            num_tried += len(grammar)
+            if num_tries > MAX_TRIES or num_tried > MAX_TRIED:
+                return place, reason
+            if complaint(grammar) == reason:
                 place, part, is_found = place + way, child, True
                 break
     return place, reason

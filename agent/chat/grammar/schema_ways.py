@@ -5,15 +5,18 @@ is a client's, so only so much of one is looked through.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
 from ..calls.schema_check import SchemaCheck
+from .work import Work
 
 MAX_LOOKS = 2000
 """Parts that are looked at for one value; a schema that has more is refused."""
 MAX_DEPTH = 32
+_LOOK = 10
+"""Units of work for one part, beside its members."""
 
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "$schema", "$id"}
@@ -25,7 +28,7 @@ _TEXT_KEYS = ANNOTATIONS | {"type", "minLength", "maxLength", "pattern"}
 _OTHER_TYPES = ("number", "boolean", "null", "array", "object")
 _TELLING = {"properties": "object", "required": "object", "items": "array", "prefixItems": "array"}
 _JOINED = ("anyOf", "oneOf")
-_ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 _ANYWHERE = r"(.|\n)*"
 
 
@@ -59,14 +62,17 @@ class Typed:
 Way = Text | Given | Typed
 
 
-def ways_of(schema: object, root: Mapping[str, Any]) -> list[Way]:
-    """None if nothing fits. `root` is what references lead into. Raises `WaysError`."""
-    return [way for leaf in leaves_of(schema, root) for way in _ways(leaf, root)]
+def ways_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Way]:
+    """None if nothing fits. `root` is what references lead into.
+
+    Raises `WaysError` and `TooMuchWorkError`.
+    """
+    return [way for leaf in leaves_of(schema, root, work) for way in _ways(leaf, root, work)]
 
 
-def leaves_of(schema: object, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The alternatives in `schema`, each with one type or none. Raises `WaysError`."""
-    return list(_Leaves(root).of(schema, MAX_DEPTH))
+def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mapping[str, Any]]:
+    """The alternatives in `schema`, each with one type or none. Raises as `ways_of` does."""
+    return list(_Leaves(root, work).of(schema, MAX_DEPTH))
 
 
 def with_definitions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,14 +82,16 @@ def with_definitions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict
 
 
 class _Leaves:
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], work: Work) -> None:
         self._root = root
+        self._work = work
         self._num_looks = 0
 
     def of(self, schema: object, depth: int) -> Iterator[Mapping[str, Any]]:
         self._num_looks += 1
         if self._num_looks > MAX_LOOKS or depth == 0:
             raise WaysError("it has too many alternatives, or they go too deep")
+        self._work.spend(_LOOK + _size(schema))
         if schema is False:
             return
         whole = dict(schema) if isinstance(schema, Mapping) else {}
@@ -97,28 +105,41 @@ class _Leaves:
         """`schema` itself if there is nothing to open, or what is in it."""
         rest = dict(schema)
         if isinstance(reference := rest.pop("$ref", None), str):
-            return [_merged(rest, self._target(reference))]
+            return [self._merged(rest, self._target(reference))]
         parts = rest.pop("allOf", None)
         if isinstance(parts, list) and parts:
             for part in parts:
-                rest = _merged(rest, part)
+                rest = self._merged(rest, part)
             return [rest]
         for key in _JOINED:
             rest = dict(schema)
             parts = rest.pop(key, None)
             if isinstance(parts, list):
-                return [_merged(rest, part) for part in parts]
+                return [self._merged(rest, part) for part in parts]
         types = schema.get("type")
         if isinstance(types, list):
             return [{**schema, "type": each} for each in types]
         return [schema]
 
+    def _merged(self, one: Mapping[str, Any], other: object) -> Any:
+        self._work.spend(_LOOK + _size(one) + _size(other))
+        return _merged(one, other)
+
     def _target(self, reference: str) -> object:
+        self._work.spend(len(reference))
         found: object = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
             found = found.get(key, {}) if isinstance(found, Mapping) else {}
         return found
+
+
+def _size(schema: object) -> int:
+    """How much there is to copy."""
+    if not isinstance(schema, Mapping):
+        return 0
+    inner = (schema.get(key) for key in ("properties", "required"))
+    return len(schema) + sum(len(each) for each in inner if isinstance(each, Sized))
 
 
 def _merged(one: Mapping[str, Any], other: object) -> Any:
@@ -135,13 +156,14 @@ def _merged(one: Mapping[str, Any], other: object) -> Any:
     return merged
 
 
-def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any]) -> list[Way]:
+def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any], work: Work) -> list[Way]:
     is_const = "const" in leaf
     values = [leaf["const"]] if is_const else leaf.get("enum")
     if isinstance(values, list):
         # Each is held against the rest; against the list as well would cost its length squared.
         rest = {key: leaf[key] for key in leaf if is_const or key != "enum"}
         whole = with_definitions(rest, root)
+        work.spend(_LOOK * len(values) + len(whole))
         check = SchemaCheck(whole)
         return [Given(each) for each in values if check.find(each) is None]
     type = leaf.get("type")

@@ -52,3 +52,7 @@ def test_the_longer_the_text_the_more() -> None:
 )
 def test_what_matches(pattern: str, text: str, does_match: bool) -> None:
     assert Pattern(pattern).matches(text) == does_match
+
+
+def test_a_class_that_is_never_closed_is_read_once() -> None:
+    assert cost_of("[" * 200_000).num_atoms == 1

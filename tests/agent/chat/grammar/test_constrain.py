@@ -81,6 +81,12 @@ def test_what_cannot_be_served_is_told_with_its_place(
     assert "\n" not in error.message
 
 
+def test_a_long_reason_is_cut() -> None:
+    message = refusal(schema_grammar({"type": "x" * 10_000})).message
+    assert "xxx" in message
+    assert len(message) < 400
+
+
 def test_a_tools_schema_is_told_by_its_tool() -> None:
     tools = (
         {"type": "function", "function": {"name": "good"}},

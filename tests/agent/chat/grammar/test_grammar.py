@@ -350,3 +350,42 @@ def test_schemas_are_told_with_their_places() -> None:
         ("tools[2].function.parameters", False),
     ]
     assert json.loads(found.text)["grammars"]
+
+
+def with_parameters(*parameters: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"type": "function", "function": {"name": f"f{n}", "parameters": each}}
+        for n, each in enumerate(parameters)
+    )
+
+
+LONG = {"enum": ["x" * 100] * 3000}
+MANY = {
+    "$defs": {"d": {"anyOf": [{"type": "integer", "title": str(n)} for n in range(1900)]}},
+    "type": "object",
+    "properties": {f"p{n}": {"$ref": "#/$defs/d"} for n in range(1000)},
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "field"),
+    [
+        ("qwen", {"tools": with_parameters(LONG, LONG)}, "tools[1].function.parameters"),
+        ("glm", {"tools": with_parameters(LONG, LONG)}, "tools[1].function.parameters"),
+        ("glm", {"tools": with_parameters(MANY)}, "tools"),
+        ("gemma", {"tools": with_parameters(MANY)}, "tools"),
+    ],
+)
+def test_what_is_too_much_work_is_refused_by_name(
+    family: FamilyName, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"too much work|characters long") as caught:
+        grammar(voice(family), tool_choice="required", **fields)
+    assert caught.value.field == field
+
+
+def test_a_schema_that_is_too_long_is_refused_by_name() -> None:
+    schema = JsonSchemaGrammar(type="json_schema", schema={"anyOf": [LONG, LONG]})
+    with pytest.raises(InvalidRequest, match="characters long") as caught:
+        grammar(None, grammar=schema)
+    assert caught.value.field == "grammar.schema"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.grammar.grammar import Schema
-from arriero.agent.chat.grammar.schema_place import MAX_TRIES, schema_place
+from arriero.agent.chat.grammar.schema_place import MAX_TRIED, MAX_TRIES, schema_place
 from tests.agent.saying import demo_grammars
 
 BAD = {"type": "strig"}
@@ -55,3 +55,21 @@ def test_there_is_an_end_to_the_search() -> None:
     assert schema_place(Schema("here", schema), complaint) == ("here", "bad")
     assert len(tried) <= MAX_TRIES + 1
     assert json.loads(tried[0])
+
+
+def test_large_definitions_leave_fewer_tries() -> None:
+    """They are compiled anew with each part."""
+    num_characters = 0
+
+    def complaint(grammar: str) -> str | None:
+        nonlocal num_characters
+        num_characters += len(grammar)
+        return "bad" if '"last"' in grammar else None
+
+    properties: dict[str, Any] = {f"p{n}": {} for n in range(400)}
+    schema = {
+        "$defs": {"d": {"enum": list(range(50_000))}},
+        "properties": {**properties, "last": {"const": "last"}},
+    }
+    assert schema_place(Schema("here", schema), complaint) == ("here", "bad")
+    assert num_characters <= MAX_TRIED

@@ -15,6 +15,7 @@ from arriero.agent.chat.grammar.schema_ways import (
     whole_pattern,
     with_definitions,
 )
+from arriero.agent.chat.grammar.work import TooMuchWorkError, Work
 
 ROOT: dict[str, Any] = {
     "$defs": {"word": {"type": "string"}, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}]}}
@@ -50,12 +51,12 @@ def typed(type: str, **more: Any) -> Typed:
     ],
 )
 def test_ways(schema: object, ways: list[Way]) -> None:
-    assert ways_of(schema, ROOT) == ways
+    assert ways_of(schema, ROOT, Work()) == ways
 
 
 @pytest.mark.parametrize("schema", [True, {}, None, {"description": "Anything."}])
 def test_anything_may_be_text_or_of_any_other_type(schema: object) -> None:
-    text, *others = ways_of(schema, ROOT)
+    text, *others = ways_of(schema, ROOT, Work())
     assert text == Text()
     kinds = [each.type for each in others if isinstance(each, Typed)]
     assert kinds == ["number", "boolean", "null", "array", "object"]
@@ -66,7 +67,7 @@ def test_members_of_what_is_joined_come_together() -> None:
         {"properties": {"a": {}}, "required": ["a"]},
         {"properties": {"b": {}}, "required": ["b"]},
     ]
-    assert leaves_of({"allOf": parts}, ROOT) == [
+    assert leaves_of({"allOf": parts}, ROOT, Work()) == [
         {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
     ]
 
@@ -77,7 +78,7 @@ def test_members_of_what_is_joined_come_together() -> None:
 )
 def test_what_is_too_large_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(WaysError, match="too"):
-        ways_of(schema, ROOT)
+        ways_of(schema, ROOT, Work())
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_part_takes_along_what_its_references_lead_to() -> None:
 
 @pytest.mark.parametrize("odd", ["2", None, -1, 1.5, True, float("inf"), float("nan"), [2]])
 def test_a_bound_that_makes_no_sense_bounds_nothing(odd: object) -> None:
-    (way,) = ways_of({"type": "string", "maxLength": odd}, {})
+    (way,) = ways_of({"type": "string", "maxLength": odd}, {}, Work())
     assert way == Text(ignored=("maxLength",))
 
 
@@ -118,9 +119,30 @@ def test_a_bound_may_be_written_as_a_fraction() -> None:
 def test_many_values_are_each_looked_at_once() -> None:
     """Against the list as well this would take minutes."""
     values = list(range(50_000))
-    assert ways_of({"type": "integer", "enum": values}, {}) == [Given(each) for each in values]
+    assert ways_of({"type": "integer", "enum": values}, {}, Work()) == [
+        Given(each) for each in values
+    ]
 
 
 def test_a_given_value_has_to_be_among_the_values() -> None:
-    assert ways_of({"const": 1, "enum": [1, 2]}, {}) == [Given(1)]
-    assert ways_of({"const": 3, "enum": [1, 2]}, {}) == []
+    assert ways_of({"const": 1, "enum": [1, 2]}, {}, Work()) == [Given(1)]
+    assert ways_of({"const": 3, "enum": [1, 2]}, {}, Work()) == []
+
+
+def many_merges(keyword: str) -> dict[str, Any]:
+    parts = [{"properties": {f"p{n}": True}} for n in range(1000)]
+    return {keyword: parts, "properties": {f"q{n}": True for n in range(1000)}}
+
+
+@pytest.mark.parametrize(
+    "schema", [many_merges("allOf"), many_merges("anyOf"), {"enum": [0] * 10_000}]
+)
+def test_all_work_is_told(schema: dict[str, Any]) -> None:
+    """What is merged again and again counts each time."""
+    with pytest.raises(TooMuchWorkError):
+        ways_of(schema, {}, Work(100_000))
+
+
+def test_a_class_that_is_never_closed_is_read_once() -> None:
+    pattern = "[" * 200_000
+    assert whole_pattern(pattern) == rf"(.|\n)*({pattern})(.|\n)*"

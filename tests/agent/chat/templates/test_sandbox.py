@@ -132,6 +132,7 @@ class TestBounds:
             "{{ f(18) }}",
             "{% set many = range(600) %}"
             "{% for i in many recursive %}{{ loop(many) if loop.depth < 3 }}{% endfor %}",
+            "{% for i in [1] recursive %}{{ loop(range(60000)) if loop.depth == 1 }}{% endfor %}",
         ],
     )
     def test_whatever_takes_for_ever_is_stopped(self, source: str) -> None:
