@@ -294,7 +294,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
     "balancer.fleet.fleet": FLEET,
     "balancer.fleet.runtime": (*FLEET, "balancer.fleet.fleet"),
-    "balancer.api.transport": (),
+    "balancer.api.transport": ("balancer.fleet",),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.native": (*API, *RUNTIME),

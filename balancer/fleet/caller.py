@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`name` stands in logs and may label metrics: it comes from a bounded set, never from a body.
+    """`name` may label metrics: it comes from a bounded set, never from a request.
 
-    Without access keys every caller is anonymous.
+    Without access keys every caller is anonymous. `address` and `user_agent` are for the log only:
+    the address is the proxy's where there is one, and a client may write anything as its agent.
     """
 
     name: str = "anonymous"
+    address: str | None = None
+    user_agent: str | None = None
 
 
 ANONYMOUS = Caller()

@@ -13,6 +13,7 @@ from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import read_to_end, server_sent_events
 from ..transport.bodies import parsed
+from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer_types import CountedInput
@@ -34,7 +35,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def count(request: web.Request) -> web.Response:
         wanted = await parsed(request, parse_count)
-        num_tokens = await count_tokens(runtime, wanted, FIELD_NAMES)
+        num_tokens = await count_tokens(runtime, wanted, FIELD_NAMES, caller=caller_of(request))
         body: CountedInput = {"input_tokens": num_tokens}
         return json_response(body, headers=_headers(new_request_id()))
 
@@ -54,7 +55,7 @@ def error_answer(error: RequestError, id: RequestId | None = None) -> web.Respon
 async def _answer(
     runtime: FleetRuntime, request: web.Request, wanted: GenerateRequest, id: RequestId
 ) -> web.StreamResponse:
-    with runtime.open(wanted, id) as stream:
+    with runtime.open(wanted, id, caller=caller_of(request)) as stream:
         model = runtime.model_name_for("generate") if wanted.model is None else wanted.model
         message = MessageEvents(id, model=model, max_tokens=wanted.max_tokens)
         if wanted.stream:

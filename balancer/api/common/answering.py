@@ -1,4 +1,4 @@
-"""Answers to questions, as bytes.
+"""Answers to queries, as bytes.
 
 Vectors take the event loop's time when they become text. So a list may come as an iterator: it is
 written piece by piece, and what else waits comes in between.
@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from ....shared.queries import Result
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..transport.callers import caller_of
 from ..transport.http import request_id_key
 from ..transport.streaming import REQUEST_ID
 
@@ -36,8 +37,8 @@ async def answer(
     query_request: QueryRequest,
     shape: Callable[[str, Sequence[Result]], Mapping[str, object]],
 ) -> web.Response:
-    """The response to `question`; `shape` gives its body from its id and the results."""
-    with runtime.ask(query_request) as handle:
+    """The response to a query; `shape` gives its body from its id and the results."""
+    with runtime.ask(query_request, caller=caller_of(request)) as handle:
         request[request_id_key] = handle.id
         results = await handle.results()
     body = await written(shape(handle.id, results))

@@ -3,6 +3,7 @@
 from ....shared.errors import RequestError
 from ....shared.inference import GenerateRequest
 from ....shared.queries import Counted, CountTokens
+from ...fleet.caller import Caller
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from .field_names import SAME_NAMES, FieldNames
@@ -10,14 +11,18 @@ from .parts import only
 
 
 async def count_tokens(
-    runtime: FleetRuntime, request: GenerateRequest, names: FieldNames = SAME_NAMES
+    runtime: FleetRuntime,
+    request: GenerateRequest,
+    names: FieldNames = SAME_NAMES,
+    *,
+    caller: Caller,
 ) -> int:
     """In tokens, with all that the template adds. Raises `RequestError`, told by `names`."""
     query_request = QueryRequest(
         kind="text", parts=(CountTokens(request=request),), model=request.model
     )
     try:
-        with runtime.ask(query_request) as handle:
+        with runtime.ask(query_request, caller=caller) as handle:
             return only(await handle.results(), Counted).num_tokens
     except RequestError as error:
         raise names.told(error) from error

@@ -4,7 +4,7 @@
 | --- | --- |
 | `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
 | `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}` in order |
-| `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `native_questions` |
+| `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `queries` |
 
 Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
 whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots
@@ -12,6 +12,7 @@ wait in the queue, and one that the queue refuses ends with its own error.
 """
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from aiohttp import hdrs, web
 
@@ -22,6 +23,7 @@ from ..common.accumulator import Accumulator
 from ..common.answering import answer, json_response
 from ..common.merge import Merged, open_all, or_refusal
 from ..transport.bodies import parsed
+from ..transport.callers import caller_of
 from ..transport.http import Handler, request_id_key
 from ..transport.streaming import (
     EVENT_STREAM,
@@ -40,7 +42,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = await parsed(request, parse_generate)
-        with runtime.open(wanted) as stream:
+        with runtime.open(wanted, caller=caller_of(request)) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:
                 return await _stream_one(request, stream)
@@ -48,7 +50,8 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
-        streams = open_all(or_refusal(runtime.open), batch.requests)
+        open_one = partial(runtime.open, caller=caller_of(request))
+        streams = open_all(or_refusal(open_one), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:
                 return await _stream_batch(request, batch, merged)

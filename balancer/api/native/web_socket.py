@@ -30,9 +30,11 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from ....shared.errors import InternalError, InvalidRequest, RateLimited, RequestError
 from ....shared.inference import GenerateRequest, RequestId
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.merge import open_all, or_refusal
 from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, body_too_large
+from ..transport.callers import caller_of
 from .calls import answer_batch, answer_generate, answer_query
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
@@ -98,7 +100,7 @@ class NativeSocket:
         if not socket.can_prepare(request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         await socket.prepare(request)
-        session = _Session(self._runtime, socket, request.app[BODIES])
+        session = _Session(self._runtime, socket, request.app[BODIES], caller=caller_of(request))
         self._sessions.add(session)
         try:
             await session.run()
@@ -146,9 +148,15 @@ class _Session:
     """
 
     def __init__(
-        self, runtime: FleetRuntime, socket: web.WebSocketResponse, bodies: Bodies
+        self,
+        runtime: FleetRuntime,
+        socket: web.WebSocketResponse,
+        bodies: Bodies,
+        *,
+        caller: Caller,
     ) -> None:
         self._runtime = runtime
+        self._caller = caller
         self._socket = socket
         self._bodies = bodies
         self._live: dict[RpcId, _LiveCall] = {}
@@ -236,18 +244,19 @@ class _Session:
 
     def _ask(self, call: Call, asking: QueryCall) -> None:
         self._check_room(1)
-        handle = self._runtime.ask(asking.query_request)
+        handle = self._runtime.ask(asking.query_request, caller=self._caller)
         self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
 
     def _generate(self, call: Call, wanted: GenerateRequest) -> None:
         self._check_room(1)
-        stream = self._runtime.open(wanted)
+        stream = self._runtime.open(wanted, caller=self._caller)
         answer = partial(answer_generate, call.id, wanted, stream, self._outbox.put)
         self._start(call.id, [stream], answer)
 
     def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
-        streams = open_all(or_refusal(self._runtime.open), batch.requests)
+        open_one = partial(self._runtime.open, caller=self._caller)
+        streams = open_all(or_refusal(open_one), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._outbox.put)
         self._start(call.id, streams, answer, batch.ids)
 

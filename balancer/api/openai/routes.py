@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from ..common.answering import json_response
 from ..common.field_names import FieldNames
 from ..common.merge import Merged, open_all
 from ..transport.bodies import parsed
+from ..transport.callers import caller_of
 from ..transport.http import request_id_key
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
@@ -50,7 +52,7 @@ async def _answer(
 async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
-    streams = open_all(runtime.open, wanted.requests)
+    streams = open_all(partial(runtime.open, caller=caller_of(request)), wanted.requests)
     request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:
         head = Head(

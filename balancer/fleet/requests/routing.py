@@ -11,10 +11,12 @@ PriorityClass = Literal["interactive", "default", "batch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingRequest:
-    """`model` of `None` is any. `prefix_key` names a stored prompt that the request begins with.
+    """`model` of `None` is any. Dispatch uses the model only; the other fields are not used yet.
 
-    `num_tokens` of the prompt are known only where it was given as token ids. Dispatch goes by the
-    model so far.
+    `prefix_key` names a stored prompt that the request begins with: agents that hold it could be
+    preferred. `num_tokens` of the prompt are known only where it was given as token ids. Every
+    request has the default `priority_class`: `GenerateRequest.priority` orders requests within
+    an agent's engine and not in this queue.
     """
 
     model: str | None = None

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
-from ..caller import ANONYMOUS, Caller
+from ..caller import Caller
 from ..decisions import (
     BetweenTokens,
     Decision,
@@ -89,7 +89,7 @@ class FleetRuntime:
         self._clock = clock
         self._watch_interval = watch_interval
         self._streams: dict[RequestId, Stream] = {}
-        self._inquiries: dict[RequestId, QueryHandle] = {}
+        self._query_handles: dict[RequestId, QueryHandle] = {}
         self._peers: dict[LinkId, Peer] = {}
         self._links = count(1)
         self._revision = fleet.revision
@@ -110,7 +110,7 @@ class FleetRuntime:
         request: GenerateRequest,
         id: RequestId | None = None,
         *,
-        caller: Caller = ANONYMOUS,
+        caller: Caller,
     ) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
 
@@ -124,10 +124,10 @@ class FleetRuntime:
         )
         return stream
 
-    def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:
+    def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:
         """Accept `query_request`. Raises as `open` does, and for what no agent here can answer."""
         handle = QueryHandle(new_request_id(), self._close)
-        self._inquiries[handle.id] = handle
+        self._query_handles[handle.id] = handle
         self._accept(
             handle.id,
             self._fleet.query_arrived(handle.id, query_request, self._clock(), caller=caller),
@@ -155,7 +155,7 @@ class FleetRuntime:
 
     def _forget(self, id: RequestId) -> None:
         self._streams.pop(id, None)
-        self._inquiries.pop(id, None)
+        self._query_handles.pop(id, None)
 
     # ---- agents
 
@@ -282,7 +282,7 @@ class FleetRuntime:
                     self._recorder.ended(ending)
                     _log(ending)
                 case Settle(query=id, outcome=outcome):
-                    self._inquiries.pop(id).settle(outcome)
+                    self._query_handles.pop(id).settle(outcome)
                 case Refuse():
                     pass  # `open` raises it
                 case _:
@@ -332,6 +332,8 @@ def _log(ending: Ending) -> None:
         id=ending.request_id,
         agent=ending.agent,
         caller=ending.caller.name,
+        address=ending.caller.address,
+        user_agent=ending.caller.user_agent,
         code=ending.code,
         prompt_tokens=ending.usage.prompt_tokens,
         completion_tokens=ending.usage.completion_tokens,

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
 from arriero.balancer.fleet.view import FleetTotals, ModelView
@@ -85,6 +86,7 @@ class FakeFleetRuntime:
     def __init__(self, script: Callable[[GenerateRequest], Iterable[Event]] | None = None) -> None:
         self.script = script
         self.streams: list[FakeStream] = []
+        self.callers: list[Caller] = []
         self.refusals: list[RequestError | None] = []
         self.answers: Callable[[QueryRequest], Outcome] | None = None
         self.questions: list[QueryRequest] = []
@@ -96,7 +98,10 @@ class FakeFleetRuntime:
         self.is_draining = False
         self.changed = asyncio.Event()
 
-    def open(self, request: GenerateRequest, id: RequestId | None = None) -> FakeStream:
+    def open(
+        self, request: GenerateRequest, id: RequestId | None = None, *, caller: Caller = ANONYMOUS
+    ) -> FakeStream:
+        self.callers.append(caller)
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:
             raise refusal
@@ -108,8 +113,9 @@ class FakeFleetRuntime:
             stream.say(*self.script(request))
         return stream
 
-    def ask(self, query_request: QueryRequest) -> QueryHandle:
+    def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:
         """Answered at once by `answers`, or left to the test."""
+        self.callers.append(caller)
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:
             raise refusal

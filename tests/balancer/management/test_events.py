@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -114,7 +115,7 @@ async def test_a_delta_has_the_size_of_the_change(runtime: FleetRuntime, hub: Ev
         with hub.subscribe() as reader:
             follower = Follower(reader)
             await follower.read()
-            with runtime.open(GenerateRequest(prompt="Once")):
+            with runtime.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS):
                 while "delta" not in follower.names():
                     await follower.read()
     delta = next(body for name, _, body in follower.events if name == "delta")
@@ -160,7 +161,7 @@ async def test_throughput_is_measured_while_somebody_reads(runtime: FleetRuntime
     now = [0.0]
     hub = EventHub(runtime, clock=lambda: now[0], interval=0.0)
     peer = Peer(runtime, "a")
-    stream = runtime.open(GenerateRequest(prompt="Once"))
+    stream = runtime.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS)
     async with running(hub):
         with hub.subscribe() as reader:
             follower = Follower(reader)

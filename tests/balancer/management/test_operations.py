@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics import Metrics
@@ -34,7 +35,7 @@ async def test_the_fleet_is_as_described(
     client: TestClient, runtime: FleetRuntime, path: str
 ) -> None:
     Peer(runtime, "a")
-    with runtime.open(GenerateRequest(prompt="Once")):
+    with runtime.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS):
         response = await client.get(path)
         described = DOCUMENT["paths"][path.replace("id-a", "{id}")]["get"]["responses"]["200"]
         schema = described["content"]["application/json"]["schema"]

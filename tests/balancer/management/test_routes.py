@@ -6,6 +6,7 @@ import pytest
 from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics import Metrics
@@ -51,7 +52,10 @@ async def test_one_agent(client: TestClient, runtime: FleetRuntime) -> None:
 
 async def test_requests_and_cancelling_them(client: TestClient, runtime: FleetRuntime) -> None:
     peer = Peer(runtime, "a", slots=1)
-    with runtime.open(REQUEST) as running, runtime.open(REQUEST) as queued:
+    with (
+        runtime.open(REQUEST, caller=ANONYMOUS) as running,
+        runtime.open(REQUEST, caller=ANONYMOUS) as queued,
+    ):
         _, body = await get(client, "/api/v1/requests")
         assert [(each["id"], each["state"]) for each in body["requests"]] == [
             (running.id, "assigned"),
@@ -75,7 +79,7 @@ async def test_requests_by_state_and_their_number(
     client: TestClient, runtime: FleetRuntime
 ) -> None:
     Peer(runtime, "a", slots=1)
-    with runtime.open(REQUEST), runtime.open(REQUEST) as queued:
+    with runtime.open(REQUEST, caller=ANONYMOUS), runtime.open(REQUEST, caller=ANONYMOUS) as queued:
         _, body = await get(client, "/api/v1/requests?state=queued")
         assert [each["id"] for each in body["requests"]] == [queued.id]
         assert body["total"] == 2

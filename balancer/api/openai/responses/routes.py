@@ -13,6 +13,7 @@ from ...common.counting import count_tokens
 from ...common.event_stream import read_to_end, server_sent_events
 from ...common.readable import check_copies
 from ...transport.bodies import BODIES, parsed
+from ...transport.callers import caller_of
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer_types import CountedInput, DeletedResponse, Response
@@ -47,7 +48,7 @@ class _Door:
         wanted = await parsed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
         neutral = await _neutral(request, wanted, previous)
-        with self._runtime.open(neutral) as stream:
+        with self._runtime.open(neutral, caller=caller_of(request)) as stream:
             request[request_id_key] = stream.id
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
@@ -63,7 +64,9 @@ class _Door:
         wanted = await parsed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
         neutral = await _neutral(request, wanted, previous)
-        num_tokens = await count_tokens(self._runtime, neutral, FIELD_NAMES)
+        num_tokens = await count_tokens(
+            self._runtime, neutral, FIELD_NAMES, caller=caller_of(request)
+        )
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return json_response(body)
 

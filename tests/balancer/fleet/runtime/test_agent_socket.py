@@ -8,6 +8,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
@@ -73,7 +74,7 @@ async def test_a_request_runs_on_an_agent_that_dialled(
     client: Client, runtime: FleetRuntime
 ) -> None:
     socket = await join(client)
-    with runtime.open(request()) as stream:
+    with runtime.open(request(), caller=ANONYMOUS) as stream:
         assert await hear(socket) == Start(id=stream.id, request=request())
         await say(socket, output(piece(stream.id, "Once")))
         assert await anext(stream) == Token("Once", "content", (0,))
@@ -124,7 +125,7 @@ async def test_junk_closes_its_own_connection_and_no_other(
     client: Client, runtime: FleetRuntime, frame: str | bytes, reason: str
 ) -> None:
     bystander = await join(client, "a2")
-    stream = runtime.open(request())
+    stream = runtime.open(request(), caller=ANONYMOUS)
     await hear(bystander)
     socket = await join(client)
     await (socket.send_str(frame) if isinstance(frame, str) else socket.send_bytes(frame))
@@ -140,7 +141,7 @@ async def test_junk_closes_its_own_connection_and_no_other(
 
 async def test_a_large_message_comes_in_pieces(client: Client, runtime: FleetRuntime) -> None:
     socket = await join(client)
-    with runtime.open(request()) as stream:
+    with runtime.open(request(), caller=ANONYMOUS) as stream:
         await hear(socket)
         text = encode_from_agent(output(piece(stream.id, "long ago"), ended(stream.id)))
         await socket.send_bytes(b"\0\0\0\1\0" + text[:20])
@@ -198,7 +199,7 @@ async def test_dialling_again_closes_the_old_socket(client: Client, runtime: Fle
     closing = await old.receive()
     assert (closing.type, closing.extra) == (WSMsgType.CLOSE, "the agent has dialled again")
     await asyncio.wait_for(old.close(), 5)
-    stream = runtime.open(request())
+    stream = runtime.open(request(), caller=ANONYMOUS)
     assert await hear(new) == Start(id=stream.id, request=request())
     stream.close()
     await new.close()

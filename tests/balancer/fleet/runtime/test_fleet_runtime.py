@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
@@ -36,7 +37,7 @@ class QueryDispatcher:
 async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() -> None:
     dispatcher = QueryDispatcher()
     link, peer = dispatcher.join()
-    with dispatcher.runtime.open(request()) as stream:
+    with dispatcher.runtime.open(request(), caller=ANONYMOUS) as stream:
         assert peer.sent[1:] == [Start(id=stream.id, request=request())]
         dispatcher.clock.now += 2.0
         dispatcher.runtime.agent_said(link, output(piece(stream.id, "Once", num_tokens=2)))
@@ -52,14 +53,14 @@ async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() ->
 
 async def test_ids_are_never_the_same() -> None:
     dispatcher = QueryDispatcher()
-    streams = [dispatcher.runtime.open(request()) for _ in range(10)]
+    streams = [dispatcher.runtime.open(request(), caller=ANONYMOUS) for _ in range(10)]
     assert len({stream.id for stream in streams}) == 10
 
 
 async def test_a_refusal_is_raised_and_recorded() -> None:
     dispatcher = QueryDispatcher(Limits(max_buffered_requests=0))
     with pytest.raises(QueueFull):
-        dispatcher.runtime.open(request())
+        dispatcher.runtime.open(request(), caller=ANONYMOUS)
     assert [ending.code for ending in dispatcher.recorder.endings] == ["queue_full"]
     assert dispatcher.runtime.view().requests == ()
 
@@ -67,15 +68,15 @@ async def test_a_refusal_is_raised_and_recorded() -> None:
 async def test_a_reader_that_goes_frees_the_slot() -> None:
     dispatcher = QueryDispatcher()
     _, peer = dispatcher.join(slots=1)
-    with dispatcher.runtime.open(request()) as first:
-        second = dispatcher.runtime.open(request())
+    with dispatcher.runtime.open(request(), caller=ANONYMOUS) as first:
+        second = dispatcher.runtime.open(request(), caller=ANONYMOUS)
     assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=request())]
     assert dispatcher.runtime.totals().slots_busy == 1
 
 
 async def test_a_reader_that_goes_at_its_deadline_is_not_delivered_to() -> None:
     dispatcher = QueryDispatcher(Limits(buffered_request_timeout=5.0))
-    stream = dispatcher.runtime.open(request())
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
     dispatcher.clock.now += 5.0
     stream.close()
     assert [ending.code for ending in dispatcher.recorder.endings] == ["queue_timeout"]
@@ -83,7 +84,7 @@ async def test_a_reader_that_goes_at_its_deadline_is_not_delivered_to() -> None:
 
 async def test_cancel_says_how_many_had_not_ended() -> None:
     dispatcher = QueryDispatcher()
-    streams = [dispatcher.runtime.open(request()) for _ in range(2)]
+    streams = [dispatcher.runtime.open(request(), caller=ANONYMOUS) for _ in range(2)]
     ids = [stream.id for stream in streams]
     assert dispatcher.runtime.cancel([*ids, *ids, "unknown"]) == 2
     assert dispatcher.runtime.cancel(ids) == 0
@@ -118,7 +119,8 @@ async def test_each_ended_request_is_one_line_with_its_figures(
     caplog.set_level(logging.INFO, logger="arriero.balancer.fleet")
     dispatcher = QueryDispatcher()
     link, _ = dispatcher.join()
-    stream = dispatcher.runtime.open(request())
+    caller = Caller(address="192.0.2.7", user_agent="curl/8.0")
+    stream = dispatcher.runtime.open(request(), caller=caller)
     dispatcher.clock.now += 1.5
     dispatcher.runtime.agent_said(link, output(piece(stream.id), ended(stream.id)))
     [record] = caplog.records
@@ -127,6 +129,8 @@ async def test_each_ended_request_is_one_line_with_its_figures(
         "id": stream.id,
         "agent": "host-a1",
         "caller": "anonymous",
+        "address": "192.0.2.7",
+        "user_agent": "curl/8.0",
         "code": "stop",
         "prompt_tokens": 3,
         "completion_tokens": 2,
@@ -141,7 +145,7 @@ async def test_the_timer_keeps_deadlines() -> None:
     runtime = FleetRuntime(Fleet(limits), recorder=RecordingRecorder())
     timer = asyncio.create_task(runtime.run())
     await asyncio.sleep(0)
-    events: list[Event] = [event async for event in runtime.open(request())]
+    events: list[Event] = [event async for event in runtime.open(request(), caller=ANONYMOUS)]
     assert [event.error.code for event in events if isinstance(event, Failed)] == ["queue_timeout"]
     timer.cancel()
     with suppress(asyncio.CancelledError):
@@ -153,7 +157,7 @@ async def test_the_timer_is_brought_forward_for_a_nearer_deadline() -> None:
     runtime = FleetRuntime(Fleet(limits), recorder=RecordingRecorder())
     timer = asyncio.create_task(runtime.run())
     await asyncio.sleep(0)
-    runtime.open(request("none"))
+    runtime.open(request("none"), caller=ANONYMOUS)
     peer = SignallingPeer()
     runtime.agent_joined(peer, hello())
     await peer.heartbeat.wait()
@@ -211,7 +215,7 @@ async def test_one_agent_and_the_oldest_requests() -> None:
     dispatcher.join("a1")
     agent = dispatcher.runtime.agent(AgentId("a1"))
     assert agent is not None and agent.id == "a1"
-    streams = [dispatcher.runtime.open(request()) for _ in range(3)]
+    streams = [dispatcher.runtime.open(request(), caller=ANONYMOUS) for _ in range(3)]
     assert [each.id for each in dispatcher.runtime.requests()] == [each.id for each in streams]
     view = dispatcher.runtime.view(max_requests=2)
     assert [each.id for each in view.requests] == [each.id for each in streams[:2]]
@@ -221,11 +225,11 @@ async def test_one_agent_and_the_oldest_requests() -> None:
 async def test_draining_returns_when_everything_has_ended() -> None:
     dispatcher = QueryDispatcher()
     link, _ = dispatcher.join()
-    stream = dispatcher.runtime.open(request())
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
     drained = asyncio.create_task(dispatcher.runtime.drain(60.0))
     await asyncio.sleep(0)
     with pytest.raises(ShuttingDown):
-        dispatcher.runtime.open(request())
+        dispatcher.runtime.open(request(), caller=ANONYMOUS)
     assert not drained.done()
     dispatcher.runtime.agent_said(link, output(ended(stream.id)))
     await drained
@@ -238,7 +242,7 @@ async def test_draining_an_idle_fleet_returns_at_once() -> None:
 async def test_draining_ends_at_its_deadline() -> None:
     dispatcher = QueryDispatcher()
     dispatcher.join()
-    stream = dispatcher.runtime.open(request())
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
     drained = asyncio.create_task(dispatcher.runtime.drain(60.0))
     await asyncio.sleep(0)
     dispatcher.clock.now += 60.0

@@ -1,0 +1,17 @@
+"""The `Caller` of an HTTP request or a WebSocket: the one place that makes them."""
+
+from aiohttp import hdrs, web
+
+from ...fleet.caller import Caller
+
+LONGEST_USER_AGENT = 120
+"""Characters of a `User-Agent` that are kept; the log shows them with each request."""
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Who sent `request`. Of a WebSocket it is who opened it."""
+    user_agent = request.headers.get(hdrs.USER_AGENT)
+    return Caller(
+        address=request.remote,
+        user_agent=None if user_agent is None else user_agent[:LONGEST_USER_AGENT],
+    )
