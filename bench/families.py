@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.calls.segments import CallBegan, Said
+from arriero.agent.chat.calls.segments import CallBegan, TextSegment
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.family import Family
 from arriero.agent.chat.families.recognition import family_of
@@ -120,7 +120,7 @@ def _compared(
     said: str | None,
 ) -> str:
     rng = random.Random(written)
-    thoughts = family.thoughts
+    thoughts = family.reasoning
     is_thinking = bool(thoughts and before.rstrip().endswith(thoughts.opening))
     answers = [_read(family, written, is_thinking, rng) for _ in range(NUM_CUTS)]
     read = answers[0]
@@ -146,9 +146,9 @@ def _read(family: Family, written: str, is_thinking: bool, rng: random.Random) -
     for segment in [*segments, *segmenter.flush()]:
         if isinstance(segment, CallBegan):
             answer["calls"].append([segment.name, ""])
-        elif isinstance(segment, Said) and segment.kind == "tool_call":
+        elif isinstance(segment, TextSegment) and segment.kind == "tool_call":
             answer["calls"][-1][1] += segment.text
-        elif isinstance(segment, Said) and segment.kind != "markup":
+        elif isinstance(segment, TextSegment) and segment.kind != "markup":
             answer[segment.kind] += segment.text
     for call in answer["calls"]:
         call[1] = _value(call[1])

@@ -48,7 +48,7 @@ PURE = (
     "agent.chat.calls.pattern",
     "agent.chat.calls.schema_check",
     "agent.chat.grammar.schema_place",
-    "agent.chat.grammar.schema_ways",
+    "agent.chat.grammar.schema_alternatives",
     "agent.chat.grammar.work",
     "agent.chat.parsing.segmenter",
     "agent.chat.calls.segments",

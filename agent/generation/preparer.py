@@ -17,7 +17,7 @@ from ..chat.families.call_syntax import forced_family
 from ..chat.families.families import family_named
 from ..chat.families.family import ChatFamily, Family
 from ..chat.families.recognition import family_of
-from ..chat.grammar.constrain import Hold, hold_of
+from ..chat.grammar.constrain import ConstrainedAnswer, constrain
 from ..chat.grammar.grammar import Voice, must_call
 from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
@@ -85,7 +85,7 @@ class Preparer:
         prompt = self._prompt(request, rendered)
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
-        held = hold_of(request, self._voice(request, text), self._grammars)
+        held = constrain(request, self._voice(request, text), self._grammars)
         return Prepared(
             prompt=prompt,
             sampling=sampling,
@@ -115,7 +115,10 @@ class Preparer:
         return loaded
 
     def _notices(
-        self, request: GenerateRequest, loaded: StoredPrompt | Ignored | None, held: Hold | None
+        self,
+        request: GenerateRequest,
+        loaded: StoredPrompt | Ignored | None,
+        held: ConstrainedAnswer | None,
     ) -> tuple[Notice, ...]:
         notices = [loaded.notice] if isinstance(loaded, Ignored) else []
         # A forced call is made all the same: the grammar knows the tools.
@@ -128,22 +131,22 @@ class Preparer:
     def _voice(self, request: GenerateRequest, text: str) -> Voice | None:
         if request.messages is None:
             return None
-        thoughts = self._family.thoughts
+        markers = self._family.reasoning
         return Voice(
             family=self._family,
             template=self._source,
             is_thinking=self._is_thinking(text),
-            may_think=thoughts is not None
-            and thoughts.opening in self._source
+            may_think=markers is not None
+            and markers.opening in self._source
             and not request.continue_final_message
-            and not text.rstrip().endswith(thoughts.closing),
+            and not text.rstrip().endswith(markers.closing),
             control={marker.decode(): token for token, marker in self._shown[True].items()},
         )
 
     def _is_thinking(self, text: str) -> bool:
         """Whether the prompt `text` ends inside reasoning."""
-        thoughts = self._family.thoughts
-        return thoughts is not None and text.rstrip().endswith(thoughts.opening)
+        markers = self._family.reasoning
+        return markers is not None and text.rstrip().endswith(markers.opening)
 
     def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
         if request.messages is None:

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from ...shared.inference import RequestId, TokenKind, TokenLogProbs
 from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
-from ..chat.calls.segments import CallBegan, CallEnded, Said, Segment
+from ..chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
 from ..chat.calls.tools import Tools
 from ..chat.output.attribution import Attribution
 from ..chat.output.reasoning_count import ReasoningCount
@@ -102,10 +102,10 @@ class Utterance:
     def _items(self, segments: Iterable[Segment]) -> list[Item]:
         items: list[Item] = []
         for segment in segments:
-            is_reasoning = isinstance(segment, Said) and segment.is_reasoning
+            is_reasoning = isinstance(segment, TextSegment) and segment.is_reasoning
             self._reasoning.leave(len(segment.raw), is_reasoning=is_reasoning)
             match segment:
-                case Said():
+                case TextSegment():
                     self._say(segment, items)
                 case CallBegan():
                     self._hide(segment)
@@ -115,7 +115,7 @@ class Utterance:
                     items += self._end()
         return items
 
-    def _say(self, said: Said, items: list[Item]) -> None:
+    def _say(self, said: TextSegment, items: list[Item]) -> None:
         if said.kind == "markup" or not said.text:
             self._hide(said)
             return

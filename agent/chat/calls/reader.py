@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
 from ....shared.inference import TokenKind
-from .segments import CallBegan, CallEnded, Said, Segment, SegmentKind
+from .segments import CallBegan, CallEnded, Segment, SegmentKind, TextSegment
 
 T = TypeVar("T")
 Parse = Generator[None, None, T]
@@ -89,12 +89,12 @@ class Reader:
         """What is held is of this kind as it stands."""
         if raw := self.take():
             text = "" if kind == "markup" else raw
-            self._segments.append(Said(kind, text, raw, self.kind == "reasoning"))
+            self._segments.append(TextSegment(kind, text, raw, self.kind == "reasoning"))
 
     def give_arguments(self, text: str) -> None:
         """What is held means `text` in a call's arguments."""
         if text or self.num_held:
-            self._segments.append(Said("tool_call", text, self.take()))
+            self._segments.append(TextSegment("tool_call", text, self.take()))
 
     def give_verbatim(self) -> None:
         """What is held stands in a call's arguments as it is."""

@@ -12,7 +12,7 @@ SegmentKind = TokenKind | Literal["markup"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextSegment:
     """Some text of one kind; of markup (markers and the white space around them) nothing is said.
 
     `text` of the kind `tool_call` is JSON, a part of the arguments of the call that began last. It
@@ -42,4 +42,4 @@ class CallEnded:
     raw: str
 
 
-Segment = Said | CallBegan | CallEnded
+Segment = TextSegment | CallBegan | CallEnded

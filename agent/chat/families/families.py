@@ -35,7 +35,7 @@
 """
 
 from ..calls.gemma_calls import QUOTE
-from .family import Calls, Family, FamilyName, Thoughts
+from .family import Calls, Family, FamilyName, ReasoningMarkers
 from .notations import gemma, json_of_known, keyed, known, named, plain_json, python, tagged
 from .tag_notations import (
     ARG_TAGS,
@@ -48,7 +48,7 @@ from .tag_notations import (
     SEED_TAGS,
 )
 
-_THINK = Thoughts("<think>", "</think>")
+_THINK = ReasoningMarkers("<think>", "</think>")
 _IN_TAGS = Calls(
     openings=("<tool_call>",),
     notations=(plain_json, tagged(FUNCTION_TAGS), tagged(ARG_TAGS)),
@@ -67,13 +67,13 @@ FAMILIES = (
     ),
     Family(
         "gemma",
-        thoughts=Thoughts("<|channel>thought", "<channel|>"),
+        reasoning=ReasoningMarkers("<|channel>thought", "<channel|>"),
         calls=Calls(("<|tool_call>",), (gemma,), ("<tool_call|>",), inner=(QUOTE,)),
         inner=("<|channel>",),
     ),
     Family(
         "dsml",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=('<｜DSML｜invoke name="',),
             notations=(tagged(DSML_TAGS),),
@@ -86,7 +86,7 @@ FAMILIES = (
     ),
     Family(
         "deepseek",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=("<｜tool▁call▁begin｜>",),
             notations=(
@@ -100,7 +100,7 @@ FAMILIES = (
     ),
     Family(
         "kimi",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=("<|tool_call_begin|>",),
             notations=(
@@ -116,7 +116,7 @@ FAMILIES = (
     ),
     Family(
         "mistral",
-        thoughts=Thoughts("[THINK]", "[/THINK]"),
+        reasoning=ReasoningMarkers("[THINK]", "[/THINK]"),
         calls=Calls(
             openings=("[TOOL_CALLS]",),
             notations=(
@@ -128,7 +128,7 @@ FAMILIES = (
     ),
     Family(
         "command-r",
-        thoughts=Thoughts("<|START_THINKING|>", "<|END_THINKING|>"),
+        reasoning=ReasoningMarkers("<|START_THINKING|>", "<|END_THINKING|>"),
         calls=Calls(
             openings=("<|START_ACTION|>", "Action: ```json", "Action:```json", "Action:\n```json"),
             notations=(plain_json,),
@@ -138,7 +138,7 @@ FAMILIES = (
     ),
     Family(
         "kimi-k3",
-        thoughts=Thoughts("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        reasoning=ReasoningMarkers("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         calls=Calls(
             openings=('<|open|>call tool="',),
             notations=(tagged(KIMI_K3_TAGS),),
@@ -152,7 +152,7 @@ FAMILIES = (
     ),
     Family(
         "solar",
-        thoughts=Thoughts("<|think|>", "<|end|>"),
+        reasoning=ReasoningMarkers("<|think|>", "<|end|>"),
         calls=Calls(
             openings=("<|tool_call:begin|>",),
             notations=(
@@ -169,7 +169,7 @@ FAMILIES = (
     ),
     Family(
         "hunyuan",
-        thoughts=Thoughts("<think:opensource>", "</think:opensource>"),
+        reasoning=ReasoningMarkers("<think:opensource>", "</think:opensource>"),
         calls=Calls(
             openings=("<tool_call:opensource>",),
             notations=(tagged(HUNYUAN_TAGS),),
@@ -183,7 +183,7 @@ FAMILIES = (
     ),
     Family(
         "seed",
-        thoughts=Thoughts("<seed:think>", "</seed:think>"),
+        reasoning=ReasoningMarkers("<seed:think>", "</seed:think>"),
         calls=Calls(
             openings=("<seed:tool_call>",),
             notations=(tagged(SEED_TAGS),),
@@ -192,12 +192,12 @@ FAMILIES = (
     ),
     Family(
         "nemotron",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(("<TOOLCALL>",), (plain_json,), ("</TOOLCALL>",)),
     ),
     Family(
         "lfm",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(("<|tool_call_start|>",), (plain_json, python), ("<|tool_call_end|>",)),
     ),
     Family(
@@ -207,12 +207,12 @@ FAMILIES = (
     ),
     Family(
         "apertus",
-        thoughts=Thoughts("<|inner_prefix|>", "<|inner_suffix|>"),
+        reasoning=ReasoningMarkers("<|inner_prefix|>", "<|inner_suffix|>"),
         calls=Calls(("<|tools_prefix|>",), (keyed,), ("<|tools_suffix|>",)),
     ),
     Family(
         "apriel",
-        thoughts=Thoughts("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+        reasoning=ReasoningMarkers("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
         calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
         wrappers=("[END FINAL RESPONSE]",),
     ),
@@ -225,20 +225,20 @@ FAMILIES = (
         ),
         wrappers=("<|message_sep|>",),
     ),
-    Family("minimax-m3", thoughts=Thoughts("<mm:think>", "</mm:think>")),
+    Family("minimax-m3", reasoning=ReasoningMarkers("<mm:think>", "</mm:think>")),
     Family(
         "minimax",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=('<invoke name="',),
             notations=(tagged(INVOKE_TAGS),),
             wrappers=("<minimax:tool_call>", "</minimax:tool_call>"),
         ),
     ),
-    Family("glm", thoughts=_THINK, calls=_IN_TAGS),
+    Family("glm", reasoning=_THINK, calls=_IN_TAGS),
     Family(
         "granite",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "<tool_call>"),
             notations=(plain_json,),
@@ -248,25 +248,25 @@ FAMILIES = (
     ),
     Family(
         "phi",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(
             openings=("<|tool_call|>", "functools"),
             notations=(plain_json,),
             closings=("<|/tool_call|>",),
         ),
     ),
-    Family("qwen", thoughts=_THINK, calls=_IN_TAGS),
+    Family("qwen", reasoning=_THINK, calls=_IN_TAGS),
     Family(
         "minimax-m1",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(("<tool_calls>",), (plain_json,), ("</tool_calls>",)),
     ),
     Family(
         "minicpm",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(('<function name="',), (tagged(PARAM_TAGS),)),
     ),
-    Family("exaone", thoughts=Thoughts("<thought>", "</thought>")),
+    Family("exaone", reasoning=ReasoningMarkers("<thought>", "</thought>")),
     Family(
         "functionary-v3.2",
         wrappers=(">>>",),
@@ -279,7 +279,7 @@ FAMILIES = (
     ),
     Family(
         "llama",
-        thoughts=_THINK,
+        reasoning=_THINK,
         calls=Calls(openings=("<|python_tag|>",), notations=(plain_json,)),
         bare=(json_of_known,),
     ),

@@ -57,7 +57,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Thoughts:
+class ReasoningMarkers:
     """The markers around reasoning."""
 
     opening: str
@@ -75,7 +75,7 @@ class Family:
     """
 
     name: FamilyName
-    thoughts: Thoughts | None = None
+    reasoning: ReasoningMarkers | None = None
     calls: Calls | None = None
     wrappers: tuple[str, ...] = ()
     openers: tuple[str, ...] = ()
@@ -86,8 +86,8 @@ class Family:
     def markers(self, *, has_tools: bool) -> tuple[str, ...]:
         """What has to show in the text for the answer to be told apart."""
         found = [*self.wrappers, *self.inner]
-        if self.thoughts:
-            found += [self.thoughts.opening, self.thoughts.closing]
+        if self.reasoning:
+            found += [self.reasoning.opening, self.reasoning.closing]
         if self.calls and has_tools:
             calls = self.calls
             found += [*calls.openings, *calls.closings, *calls.wrappers, *calls.inner]

@@ -16,17 +16,17 @@ from ..calls.gemma_calls import QUOTE
 from ..families.call_syntax import Members
 from .lark import Lark
 from .schema import Schema, step
-from .schema_ways import (
+from .schema_alternatives import (
     ANNOTATIONS,
+    Alternative,
     Given,
     Text,
+    TooManyAlternativesError,
     Typed,
-    Way,
-    WaysError,
+    alternatives_of,
     is_size,
     leaves_of,
     size_in,
-    ways_of,
     with_definitions,
 )
 from .unenforced import Unenforced
@@ -82,20 +82,20 @@ class _Arguments(ABC):
     def _leaves(self, schema: object, place: str) -> list[Mapping[str, Any]]:
         try:
             return leaves_of(schema, self._root, self._lark.work)
-        except WaysError as error:
+        except TooManyAlternativesError as error:
             raise _cannot(place, str(error)) from error
 
-    def _ways(self, schema: object, place: str) -> list[Way]:
+    def _alternatives(self, schema: object, place: str) -> list[Alternative]:
         try:
-            ways = ways_of(schema, self._root, self._lark.work)
-        except WaysError as error:
+            alternatives = alternatives_of(schema, self._root, self._lark.work)
+        except TooManyAlternativesError as error:
             raise _cannot(place, str(error)) from error
-        for way in ways:
-            if isinstance(way, Text):
-                self._must_not_ignore(way.ignored, place)
-                if way.like and isinstance(schema, Mapping):
+        for alternative in alternatives:
+            if isinstance(alternative, Text):
+                self._must_not_ignore(alternative.ignored, place)
+                if alternative.like and isinstance(schema, Mapping):
                     self.schemas.append(self._part(schema, place))
-        return ways
+        return alternatives
 
     def _json(self, schema: Mapping[str, Any], place: str) -> str:
         part = self._part(schema, place)
@@ -185,17 +185,19 @@ class MemberArguments(_Arguments):
             if member.schema is not False:
                 yield "", f"{self._json(schema, member.place)} {self._lark.literal(end)}"
             return
-        ways = self._ways(member.schema, member.place)
-        if not types and any(isinstance(way, Text) and not way.like for way in ways):
-            ways = [Text()]  # any text, so that all else is text as well
-        for way in ways:
-            value = self._way(way, member.place)
+        alternatives = self._alternatives(member.schema, member.place)
+        if not types and any(
+            isinstance(alternative, Text) and not alternative.like for alternative in alternatives
+        ):
+            alternatives = [Text()]  # any text, so that all else is text as well
+        for alternative in alternatives:
+            value = self._alternative(alternative, member.place)
             if value is not None:
-                yield types.get(_type(way), _type(way)), value
+                yield types.get(_type(alternative), _type(alternative)), value
 
-    def _way(self, way: Way, place: str) -> str | None:
+    def _alternative(self, alternative: Alternative, place: str) -> str | None:
         lark, notation = self._lark, self._notation
-        match way:
+        match alternative:
             case Text(like=like):
                 return lark.text(like=like, without=notation.barred, end=notation.end)
             case Given(value=value):
@@ -207,7 +209,7 @@ class MemberArguments(_Arguments):
                 value = _WORDS.get(type) or self._json(schema, place)
                 return f"{value} {lark.literal(notation.end)}"
             case _:
-                assert_never(way)
+                assert_never(alternative)
 
 
 class GemmaArguments(_Arguments):
@@ -242,15 +244,20 @@ class GemmaArguments(_Arguments):
         self._lark.work.spend(len(key))
         if key not in self._named:
             self._named[key] = name = self._lark.name()
-            ways = [self._way(way, place) for way in self._ways(schema, place)]
-            written = " | ".join(way for way in ways if way is not None)
+            alternatives = [
+                self._alternative(alternative, place)
+                for alternative in self._alternatives(schema, place)
+            ]
+            written = " | ".join(
+                alternative for alternative in alternatives if alternative is not None
+            )
             self._named[key] = name if written else None
             self._lark.define(name, written or '""')
         return self._named[key]
 
-    def _way(self, way: Way, place: str) -> str | None:
+    def _alternative(self, alternative: Alternative, place: str) -> str | None:
         lark = self._lark
-        match way:
+        match alternative:
             case Text(like=like):
                 return f"{lark.literal(QUOTE)} {lark.text(like=like, without=(QUOTE,), end=QUOTE)}"
             case Given(value=value):
@@ -265,7 +272,7 @@ class GemmaArguments(_Arguments):
             case Typed(schema=schema):
                 return self._json(schema, place)
             case _:
-                assert_never(way)
+                assert_never(alternative)
 
     def _array(self, leaf: Mapping[str, Any], place: str) -> str | None:
         self._must_not_ignore((key for key in leaf if key not in _ARRAY_KEYS), place)
@@ -284,9 +291,9 @@ class GemmaArguments(_Arguments):
         return self._lark.rule(f'"[" ({items}){"" if least else "?"} "]"')
 
 
-def _type(way: Way) -> str:
-    """JSON's name for the type of what is written in this way."""
-    match way:
+def _type(alternative: Alternative) -> str:
+    """JSON's name for the type of the values of this alternative."""
+    match alternative:
         case Text():
             return "string"
         case Typed(type=type):
@@ -294,7 +301,7 @@ def _type(way: Way) -> str:
         case Given(value=value):
             return _type_of(value)
         case _:
-            assert_never(way)
+            assert_never(alternative)
 
 
 def _type_of(value: object) -> str:

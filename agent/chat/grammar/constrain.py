@@ -15,16 +15,16 @@ _PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": 
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """What an answer is held to, and what its client should know of it."""
+class ConstrainedAnswer:
+    """The grammar that an answer follows, and what its client should know of it."""
 
     constraint: Constraint
     notice: Notice | None
 
 
-def hold_of(
+def constrain(
     request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
-) -> Hold | None:
+) -> ConstrainedAnswer | None:
     """`None` if anything goes.
 
     Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
@@ -40,7 +40,7 @@ def hold_of(
         constraint = grammars.compile(grammar.text)
     except ConstraintError as error:
         raise _blamed(grammar, str(error), request, grammars) from error
-    return Hold(constraint, notice_of(_unenforced(grammar, constraint)))
+    return ConstrainedAnswer(constraint, notice_of(_unenforced(grammar, constraint)))
 
 
 def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforced]:

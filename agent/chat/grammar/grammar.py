@@ -210,7 +210,7 @@ class _Writer:
         barred = list(family.calls.openings) if family.calls else []
         barred += family.wrappers if family.bare else ()
         barred += [end] if end else []
-        begins_not = family.thoughts.opening if family.thoughts else ""
+        begins_not = family.reasoning.opening if family.reasoning else ""
         text = lark.text(like=like, without=barred, begins_not=begins_not, end=end)
         if shown := [lark.literal(each) for each in family.wrappers if lark.has_control(each)]:
             part = lark.text(without=barred, begins_not=begins_not)
@@ -253,11 +253,11 @@ class _Writer:
             channel, message = lark.literal("<|channel|>"), lark.literal("<|message|>")
             rest = f"{lark.text(without=ENDS, end='<|end|>')} {lark.literal('<|start|>assistant')}"
             return f'({channel} ("analysis" | "commentary") {message} {rest})*'
-        thoughts = voice.family.thoughts
-        if thoughts is None or not (voice.is_thinking or voice.may_think):
+        markers = voice.family.reasoning
+        if markers is None or not (voice.is_thinking or voice.may_think):
             return ""
-        rest = f"{lark.up_to(thoughts.closing)} {_SPACE}"
-        return rest if voice.is_thinking else f"({self._begun(thoughts.opening)} {rest})?"
+        rest = f"{lark.up_to(markers.closing)} {_SPACE}"
+        return rest if voice.is_thinking else f"({self._begun(markers.opening)} {rest})?"
 
     def _begun(self, opening: str) -> str:
         """New lines may be before it, and have to be one piece with it, or they are text."""

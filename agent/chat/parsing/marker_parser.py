@@ -24,15 +24,15 @@ class MarkerParser:
         self._tools = tools or Tools(())
         self._calls = family.calls if tools and family.calls else _NO_CALLS
         self._bare = family.bare if tools else ()
-        self._thoughts = family.thoughts
+        self._markers = family.reasoning
         self._wrappers = (*family.wrappers, *self._calls.wrappers)
         within = (*self._calls.openings, *self._wrappers)
         self._in_content = Markers(within)
-        thoughts = family.thoughts
+        reasoning = family.reasoning
         self._silent = (*self._wrappers, *family.openers)
-        self._at_start = (*within, *family.openers, *((thoughts.opening,) if thoughts else ()))
+        self._at_start = (*within, *family.openers, *((reasoning.opening,) if reasoning else ()))
         # A call's marker in reasoning may only be talked about, and a forgotten end is rare.
-        self._in_thoughts = Markers((thoughts.closing,) if thoughts else ())
+        self._in_reasoning = Markers((reasoning.closing,) if reasoning else ())
 
     def read(self, *, is_thinking: bool) -> Parse[None]:
         """The whole answer."""
@@ -61,7 +61,7 @@ class MarkerParser:
         if found in self._silent:
             self._reader.give("markup")
             return True
-        if self._thoughts and found == self._thoughts.opening:
+        if self._markers and found == self._markers.opening:
             yield from self._reasoning()
             return True
         if (yield from self._call(self._calls.notations)):
@@ -75,7 +75,7 @@ class MarkerParser:
         reader.kind = "reasoning"
         yield from reader.space()
         reader.give("markup")
-        yield from reader.until(self._in_thoughts, "reasoning")
+        yield from reader.until(self._in_reasoning, "reasoning")
         reader.give("markup")
         reader.kind = "content"
 

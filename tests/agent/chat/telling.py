@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from arriero.agent.chat.calls.reader import Parse, Reader
-from arriero.agent.chat.calls.segments import CallBegan, CallEnded, Said, Segment
+from arriero.agent.chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.families.family import Family
@@ -49,7 +49,7 @@ def pieces_of(segments: Iterable[Segment]) -> list[Piece]:
 def _pieces(segments: Iterable[Segment]) -> Iterator[Piece]:
     for segment in segments:
         match segment:
-            case Said(kind, text) if kind != "markup" and text:
+            case TextSegment(kind, text) if kind != "markup" and text:
                 yield kind, text
             case CallBegan(name):
                 yield "call", name

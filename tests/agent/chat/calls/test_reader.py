@@ -3,7 +3,7 @@ import re
 import pytest
 
 from arriero.agent.chat.calls.reader import Markers, Parse, Reader
-from arriero.agent.chat.calls.segments import CallBegan, CallEnded, Said
+from arriero.agent.chat.calls.segments import CallBegan, CallEnded, TextSegment
 
 WORD = re.compile(r"\w*")
 
@@ -83,7 +83,7 @@ class TestGivingOut:
         reader = reader_of("a b \n")
         parse = reader.until(Markers(("<x>",)), "content")
         assert run(parse) is ...
-        assert reader.fetch() == [Said("content", "a b", "a b")]
+        assert reader.fetch() == [TextSegment("content", "a b", "a b")]
         reader.feed("<")
         assert run(parse) is ...
         reader.feed("x>c")
@@ -93,13 +93,13 @@ class TestGivingOut:
     def test_space_at_the_end_is_text(self) -> None:
         reader = reader_of("a \n", is_over=True)
         assert run(reader.until(Markers(("<x>",)), "content")) is None
-        assert reader.fetch() == [Said("content", "a \n", "a \n")]
+        assert reader.fetch() == [TextSegment("content", "a \n", "a \n")]
         assert reader.is_at_end
 
     def test_translated_text_keeps_what_it_was(self) -> None:
         reader = reader_of("ab<x>")
         assert run(reader.translate(Markers(("<x>",)), str.upper)) == "<x>"
-        assert reader.fetch() == [Said("tool_call", "AB", "ab")]
+        assert reader.fetch() == [TextSegment("tool_call", "AB", "ab")]
 
     def test_collected_text_is_held(self) -> None:
         reader = reader_of("ab<x>")
@@ -119,6 +119,6 @@ class TestGivingOut:
             give()
         assert reader.fetch() == [
             CallBegan("f", "1", "f"),
-            Said("tool_call", "{}", "{}"),
+            TextSegment("tool_call", "{}", "{}"),
             CallEnded("e"),
         ]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from arriero.agent.chat.calls.segments import CallBegan, Said
+from arriero.agent.chat.calls.segments import CallBegan, TextSegment
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.call_syntax import CallSyntax, Members, call_syntax, forced_family
 from arriero.agent.chat.families.families import family_named
@@ -38,9 +38,9 @@ def read(family: FamilyName, text: str) -> tuple[list[tuple[str, str]], str]:
     for segment in [*segmenter.push(text), *segmenter.flush()]:
         if isinstance(segment, CallBegan):
             calls.append((segment.name, ""))
-        elif isinstance(segment, Said) and segment.kind == "tool_call":
+        elif isinstance(segment, TextSegment) and segment.kind == "tool_call":
             calls[-1] = (calls[-1][0], calls[-1][1] + segment.text)
-        elif isinstance(segment, Said) and segment.kind == "content":
+        elif isinstance(segment, TextSegment) and segment.kind == "content":
             content += segment.text
     return calls, content
 
@@ -117,7 +117,9 @@ def test_forced_calls_that_are_json_are_read(family: FamilyName) -> None:
     text = '[{"name": "f", "arguments": {"x": [1]}}, {"name": "g", "arguments": {}}]'
     segments = [*segmenter.push(text), *segmenter.flush()]
     assert [each.name for each in segments if isinstance(each, CallBegan)] == ["f", "g"]
-    assert not [each for each in segments if isinstance(each, Said) and each.kind == "content"]
+    assert not [
+        each for each in segments if isinstance(each, TextSegment) and each.kind == "content"
+    ]
 
 
 def test_forced_calls_of_others_are_read_as_they_write_them() -> None:

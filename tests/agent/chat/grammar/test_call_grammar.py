@@ -41,7 +41,7 @@ def words_of(family: FamilyName, template: str) -> list[str]:
     notation = [syntax.opening or "", syntax.end, syntax.after]
     if isinstance(members := syntax.arguments, Members):
         notation += [members.end, *members.barred, members.begin.replace("KEY", "a")]
-    thoughts = family_named(family).thoughts
+    thoughts = family_named(family).reasoning
     notation += [thoughts.opening, thoughts.closing] if thoughts else []
     likely = [word.replace("↵", "\n") for word in notation if word]
     markers = list(family_named(family).markers(has_tools=True))
@@ -65,7 +65,7 @@ def test_what_is_written_is_read_as_calls_that_fit(
     marker = draw(st.none() | st.sampled_from(markers))
     # llguidance panics where only this one of a row of markers is a control token, as it never is.
     assume((family, marker) != ("gpt-oss", "<|start|>"))
-    is_thinking = is_thinking and family_named(family).thoughts is not None
+    is_thinking = is_thinking and family_named(family).reasoning is not None
     grammar = answer_grammar(
         GenerateRequest(
             messages=MESSAGES, tools=tools, tool_choice=choice, parallel_tool_calls=not is_one

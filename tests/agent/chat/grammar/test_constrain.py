@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.chat.families.families import family_named
-from arriero.agent.chat.grammar.constrain import hold_of
+from arriero.agent.chat.grammar.constrain import constrain
 from arriero.agent.chat.grammar.grammar import Voice
 from arriero.agent.engine.grammar.constraint import Constraint
 from arriero.shared.errors import InvalidRequest, NotSupported
@@ -32,7 +32,7 @@ def schema_grammar(schema: dict[str, Any]) -> JsonSchemaGrammar:
 
 
 def constrained(grammar: Grammar | None) -> Constraint | None:
-    held = hold_of(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
+    held = constrain(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
     return held.constraint if held else None
 
 
@@ -95,14 +95,14 @@ def test_a_tools_schema_is_told_by_its_tool() -> None:
     messages = (ChatMessage(role="user", content="hi"),)
     request = GenerateRequest(messages=messages, tools=tools, tool_choice="required")
     with pytest.raises(InvalidRequest) as caught:
-        hold_of(request, VOICE, demo_grammars())
+        constrain(request, VOICE, demo_grammars())
     assert caught.value.field == "tools[1].parameters.properties.a"
 
 
 def test_without_a_vocabulary_nothing_is_constrained() -> None:
     request = GenerateRequest(prompt="x", grammar=RegexGrammar(type="regex", pattern="a"))
     with pytest.raises(NotSupported) as caught:
-        hold_of(request, None, None)
+        constrain(request, None, None)
     assert caught.value.field == "grammar"
 
 
@@ -130,7 +130,7 @@ def test_what_calls_are_not_held_to_is_told(template: str) -> None:
     voice = Voice(
         family=family_named("qwen"), template=template, is_thinking=False, may_think=False
     )
-    held = hold_of(request, voice, demo_grammars())
+    held = constrain(request, voice, demo_grammars())
     assert held is not None
     assert held.notice is not None
     assert held.notice.message.startswith(

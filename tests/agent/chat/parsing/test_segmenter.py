@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.calls.segments import Said
+from arriero.agent.chat.calls.segments import TextSegment
 from arriero.agent.chat.families.families import FAMILIES, family_named
 from arriero.agent.chat.families.family import FamilyName
 from arriero.agent.chat.parsing.segmenter import Segmenter
@@ -61,7 +61,7 @@ def test_any_text_cut_anywhere_says_the_same_and_loses_nothing(
         assert "".join(segment.raw for segment in segments) == text
         assert pieces_of(segments) == pieces_of(whole)
     for segment in whole:
-        if isinstance(segment, Said) and segment.kind in ("content", "reasoning"):
+        if isinstance(segment, TextSegment) and segment.kind in ("content", "reasoning"):
             assert segment.text == segment.raw
 
 

@@ -2,16 +2,16 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.grammar.schema_ways import (
+from arriero.agent.chat.grammar.schema_alternatives import (
     MAX_LOOKS,
+    Alternative,
     Given,
     Text,
+    TooManyAlternativesError,
     Typed,
-    Way,
-    WaysError,
+    alternatives_of,
     leaves_of,
     size_in,
-    ways_of,
     whole_pattern,
     with_definitions,
 )
@@ -50,13 +50,13 @@ def typed(type: str, **more: Any) -> Typed:
         ({"allOf": [{"type": "null"}, False]}, []),
     ],
 )
-def test_ways(schema: object, ways: list[Way]) -> None:
-    assert ways_of(schema, ROOT, Work()) == ways
+def test_ways(schema: object, ways: list[Alternative]) -> None:
+    assert alternatives_of(schema, ROOT, Work()) == ways
 
 
 @pytest.mark.parametrize("schema", [True, {}, None, {"description": "Anything."}])
 def test_anything_may_be_text_or_of_any_other_type(schema: object) -> None:
-    text, *others = ways_of(schema, ROOT, Work())
+    text, *others = alternatives_of(schema, ROOT, Work())
     assert text == Text()
     kinds = [each.type for each in others if isinstance(each, Typed)]
     assert kinds == ["number", "boolean", "null", "array", "object"]
@@ -77,8 +77,8 @@ def test_members_of_what_is_joined_come_together() -> None:
     [{"$ref": "#/$defs/loop"}, {"anyOf": [{"type": "null"}] * (MAX_LOOKS + 1)}],
 )
 def test_what_is_too_large_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(WaysError, match="too"):
-        ways_of(schema, ROOT, Work())
+    with pytest.raises(TooManyAlternativesError, match="too"):
+        alternatives_of(schema, ROOT, Work())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_part_takes_along_what_its_references_lead_to() -> None:
 
 @pytest.mark.parametrize("odd", ["2", None, -1, 1.5, True, float("inf"), float("nan"), [2]])
 def test_a_bound_that_makes_no_sense_bounds_nothing(odd: object) -> None:
-    (way,) = ways_of({"type": "string", "maxLength": odd}, {}, Work())
+    (way,) = alternatives_of({"type": "string", "maxLength": odd}, {}, Work())
     assert way == Text(ignored=("maxLength",))
 
 
@@ -119,14 +119,14 @@ def test_a_bound_may_be_written_as_a_fraction() -> None:
 def test_many_values_are_each_looked_at_once() -> None:
     """Against the list as well this would take minutes."""
     values = list(range(50_000))
-    assert ways_of({"type": "integer", "enum": values}, {}, Work()) == [
+    assert alternatives_of({"type": "integer", "enum": values}, {}, Work()) == [
         Given(each) for each in values
     ]
 
 
 def test_a_given_value_has_to_be_among_the_values() -> None:
-    assert ways_of({"const": 1, "enum": [1, 2]}, {}, Work()) == [Given(1)]
-    assert ways_of({"const": 3, "enum": [1, 2]}, {}, Work()) == []
+    assert alternatives_of({"const": 1, "enum": [1, 2]}, {}, Work()) == [Given(1)]
+    assert alternatives_of({"const": 3, "enum": [1, 2]}, {}, Work()) == []
 
 
 def many_merges(keyword: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def many_merges(keyword: str) -> dict[str, Any]:
 def test_all_work_is_told(schema: dict[str, Any]) -> None:
     """What is merged again and again counts each time."""
     with pytest.raises(TooMuchWorkError):
-        ways_of(schema, {}, Work(100_000))
+        alternatives_of(schema, {}, Work(100_000))
 
 
 def test_a_class_that_is_never_closed_is_read_once() -> None:

@@ -1,4 +1,4 @@
-"""In which ways a value may be written, as its JSON Schema has it: text, a given value, or JSON.
+"""The alternatives of a JSON Schema: a value is text, one that the schema gives, or JSON of a type.
 
 For notations that write text without quotes: they have to know where a value may be text. A schema
 is a client's, so only so much of one is looked through.
@@ -32,7 +32,7 @@ _ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 _ANYWHERE = r"(.|\n)*"
 
 
-class WaysError(Exception):
+class TooManyAlternativesError(Exception):
     """A schema is too large to be looked through."""
 
 
@@ -59,19 +59,26 @@ class Typed:
     schema: Mapping[str, Any]
 
 
-Way = Text | Given | Typed
+Alternative = Text | Given | Typed
 
 
-def ways_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Way]:
+def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Alternative]:
     """None if nothing fits. `root` is what references lead into.
 
-    Raises `WaysError` and `TooMuchWorkError`.
+    Raises `TooManyAlternativesError` and `TooMuchWorkError`.
     """
-    return [way for leaf in leaves_of(schema, root, work) for way in _ways(leaf, root, work)]
+    return [
+        alternative
+        for leaf in leaves_of(schema, root, work)
+        for alternative in _alternatives(leaf, root, work)
+    ]
 
 
 def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mapping[str, Any]]:
-    """The alternatives in `schema`, each with one type or none. Raises as `ways_of` does."""
+    """The schemas that `schema` joins by `anyOf` and the like, each with one type or none.
+
+    Raises what `alternatives_of` does.
+    """
     return list(_Leaves(root, work).of(schema, MAX_DEPTH))
 
 
@@ -90,7 +97,7 @@ class _Leaves:
     def of(self, schema: object, depth: int) -> Iterator[Mapping[str, Any]]:
         self._num_looks += 1
         if self._num_looks > MAX_LOOKS or depth == 0:
-            raise WaysError("it has too many alternatives, or they go too deep")
+            raise TooManyAlternativesError("it has too many alternatives, or they go too deep")
         self._work.spend(_LOOK + _size(schema))
         if schema is False:
             return
@@ -156,7 +163,9 @@ def _merged(one: Mapping[str, Any], other: object) -> Any:
     return merged
 
 
-def _ways(leaf: Mapping[str, Any], root: Mapping[str, Any], work: Work) -> list[Way]:
+def _alternatives(
+    leaf: Mapping[str, Any], root: Mapping[str, Any], work: Work
+) -> list[Alternative]:
     is_const = "const" in leaf
     values = [leaf["const"]] if is_const else leaf.get("enum")
     if isinstance(values, list):
