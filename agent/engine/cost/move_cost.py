@@ -5,16 +5,19 @@ what was learnt of the one says little of the other. While somebody streams, no 
 copied at once than take moments either way.
 """
 
-from .linear_cost import LinearCost
-
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 32 * 2**20
 """Of states that are copied before a step beside streams."""
 
-MOST_BYTES_ALONE = 16 * MOST_BYTES
-"""The same with nobody to stall."""
+FIRST_BYTES = 8 * 2**20
+"""The same before anything is known."""
+
+MOST_BYTES_ALONE = 32 * MOST_BYTES
+"""Of states that are copied before a step with nobody to stall."""
 
 PART = 0.5
 """The part of a step's time that copying may take: the rest is for reading prompts."""
+
+_FORGETTING = 0.7
 
 
 class MoveCost:
@@ -22,18 +25,23 @@ class MoveCost:
 
     def __init__(self, *, cell_bytes: int) -> None:
         self._cell_bytes = cell_bytes
-        self._line = LinearCost()
+        self._num_cells = 0.0
+        self._seconds = 0.0
 
     def observe(self, num_cells: int, seconds: float) -> None:
         """`num_cells` were copied in `seconds`."""
-        self._line.observe(num_cells, seconds)
+        self._num_cells = _FORGETTING * self._num_cells + num_cells
+        self._seconds = _FORGETTING * self._seconds + seconds
 
     def seconds(self, num_cells: int) -> float:
         """What copying `num_cells` takes; 0 where nothing is known."""
-        return self._line.predict(num_cells) if num_cells else 0.0
+        return num_cells * self._seconds / self._num_cells if self._num_cells else 0.0
 
     def within(self, seconds: float, *, is_alone: bool) -> float:
         """How many cells may be copied in a step of `seconds`; `is_alone`: nobody streams."""
-        most_bytes = MOST_BYTES_ALONE if is_alone else MOST_BYTES
-        most = most_bytes / self._cell_bytes if self._cell_bytes else float("inf")
-        return min(most, self._line.most_within(PART * seconds))
+        if not self._cell_bytes:
+            return float("inf")
+        most = MOST_BYTES_ALONE if is_alone else MOST_BYTES if self._num_cells else FIRST_BYTES
+        fitting = most / self._cell_bytes
+        price = self.seconds(1)
+        return min(fitting, PART * seconds / price) if price else fitting
