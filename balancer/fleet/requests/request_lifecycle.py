@@ -44,7 +44,7 @@ from ..view import RequestState, RequestView
 _NO_RATES = Rates()
 
 MAX_NOTICES = 64
-"""Notices that are remembered, in case another agent repeats them."""
+"""Notices that a request's client gets; further ones are counted, and the last notice says so."""
 
 Told = Piece | CallStarted | Called | Noticed | PromptRead
 """What an agent sends of an answer or about it, short of its end."""
@@ -60,6 +60,8 @@ class RequestLifecycle:
         "_last_token_at",
         "_limits",
         "_notices",
+        "_num_notices",
+        "_num_notices_left_out",
         "_queued_at",
         "_waited",
         "accepted_at",
@@ -103,6 +105,8 @@ class RequestLifecycle:
         self._last_token_at = now
         self._has_begun = False
         self._notices: set[Notice] = set()
+        self._num_notices = 0
+        self._num_notices_left_out = 0
 
     @property
     def state(self) -> RequestState:
@@ -188,7 +192,11 @@ class RequestLifecycle:
     def _notice(self, notice: Notice) -> tuple[Decision, ...]:
         if notice in self._notices:
             return ()
-        if not self.has_streamed and len(self._notices) < MAX_NOTICES:
+        if self._num_notices == MAX_NOTICES:
+            self._num_notices_left_out += 1
+            return ()
+        self._num_notices += 1
+        if not self.has_streamed:
             self._notices.add(notice)
         return (Deliver(self.id, notice),)
 
@@ -213,11 +221,11 @@ class RequestLifecycle:
         event = Done(end.finish_reason, end.usage, timings, agent, end.stop_string)
         finish = self._finish(end.finish_reason, now)
         ending = replace(finish.ending, usage=end.usage, timings=timings)
-        return [Deliver(self.id, event), Finish(ending)]
+        return [*self._last_notice(), Deliver(self.id, event), Finish(ending)]
 
     def failed(self, error: RequestError, now: float) -> list[Decision]:
         """It ends with an error."""
-        return [Deliver(self.id, Failed(error)), self.refused(error, now)]
+        return [*self._last_notice(), Deliver(self.id, Failed(error)), self.refused(error, now)]
 
     def refused(self, error: RequestError, now: float) -> Finish:
         """It ends with an error that its client hears of in another way."""
@@ -255,6 +263,16 @@ class RequestLifecycle:
                 return self._assigned_at + limits.first_token_timeout
             case "streaming":
                 return self._last_token_at + limits.token_timeout
+
+    def _last_notice(self) -> list[Decision]:
+        """Says how many notices the client did not get, if there were any."""
+        if not self._num_notices_left_out:
+            return []
+        message = (
+            f"only the first {MAX_NOTICES} notices are passed on; "
+            f"left out: {self._num_notices_left_out}"
+        )
+        return [Deliver(self.id, Notice("notices_left_out", message))]
 
     def _finish(self, code: str, now: float) -> Finish:
         if self.is_ended:

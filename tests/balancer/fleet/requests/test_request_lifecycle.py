@@ -14,7 +14,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending
-from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.requests.request_lifecycle import MAX_NOTICES, RequestLifecycle
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.errors import (
     Cancelled,
@@ -29,12 +29,14 @@ from arriero.shared.inference import (
     Done,
     Failed,
     LogProb,
+    Notice,
     RequestId,
     Timings,
     Token,
     TokenLogProbs,
     Usage,
 )
+from arriero.shared.messages import Noticed
 from tests.balancer.fleet.builders import USAGE, ended, piece, request
 
 LIMITS = Limits(
@@ -144,6 +146,39 @@ def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
     lifecycle.received(piece("r"), 98.0)
     assert lifecycle.deadline == 100.0
     assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_notices_beyond_a_number_are_counted_and_not_delivered(streams: bool) -> None:
+    lifecycle = streaming_at(0.0) if streams else lifecycle_at(0.0)
+    if not streams:
+        lifecycle.assigned(LINK, "host", 0.0)
+    delivered = [
+        decision
+        for number in range(MAX_NOTICES + 7)
+        for decision in lifecycle.received(
+            Noticed(id=RequestId("r"), code="odd", message=str(number)), 1.0
+        )
+    ]
+    assert len(delivered) == MAX_NOTICES
+    last, end, _ = lifecycle.done(ended("r"), 2.0)
+    assert last == Deliver(
+        RequestId("r"),
+        Notice("notices_left_out", "only the first 64 notices are passed on; left out: 7"),
+    )
+    assert isinstance(end, Deliver)
+    assert isinstance(end.event, Done)
+
+
+def test_notices_that_were_left_out_are_told_before_an_error_too() -> None:
+    lifecycle = streaming_at(0.0)
+    for number in range(MAX_NOTICES + 1):
+        noticed = Noticed(id=RequestId("r"), code="odd", message=str(number))
+        lifecycle.received(noticed, 1.0)
+    last, end, _ = lifecycle.failed(EngineFailed("no"), 2.0)
+    assert isinstance(last, Deliver)
+    assert isinstance(last.event, Notice)
+    assert end == Deliver(RequestId("r"), Failed(EngineFailed("no")))
 
 
 def test_time_with_an_agent_is_not_time_in_the_queue() -> None:
