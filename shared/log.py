@@ -4,6 +4,9 @@ What a message is about goes into its context, which both formats show by key:
 `logger.info("agent connected", extra=context(agent=name, slots=4))`. Passwords in URLs are masked
 in whatever is logged; other secrets must not be logged at all.
 
+Errors quote what clients sent, so each part of a record is bounded: what is too long loses its
+middle, and the line says how much was cut.
+
 A thread writes the lines: a reader that stops reading delays nobody (see `line_writer`).
 """
 
@@ -22,6 +25,11 @@ Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
+MAX_MESSAGE_BYTES = 8 * 1024
+MAX_VALUE_BYTES = 2 * 1024
+"""Of each value in a context."""
+MAX_TRACEBACK_BYTES = 32 * 1024
+
 _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
 
 
@@ -68,7 +76,8 @@ class LineHandler(logging.Handler):
         try:
             line = self.format(record)
         except Exception:  # of the program's arguments or their `str`; it is logged in their place
-            line = f"a log record cannot be written: {traceback.format_exc()}"
+            reason = bounded(traceback.format_exc(), MAX_TRACEBACK_BYTES)
+            line = f"a log record cannot be written: {reason}"
         self.writer.put(line)
 
     def flush(self) -> None:
@@ -110,17 +119,29 @@ def redact(text: str) -> str:
     return _PASSWORD.sub(r"\1***@", text)
 
 
+def bounded(text: str, most: int) -> str:
+    """`text`, or its beginning and its end if its UTF-8 has more than `most` bytes."""
+    data = text.encode(errors="backslashreplace")
+    if len(data) <= most:
+        return text
+    half = most // 2
+    head, tail = (part.decode(errors="ignore") for part in (data[:half], data[-half:]))
+    return f"{head} … {len(data) - 2 * half} bytes cut … {tail}"
+
+
 class TextFormatter(logging.Formatter):
     """Time, level, message, then the context as `key=value`; a traceback follows on its lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = _time_of(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        head = f"{time} {record.levelname:<7} {record.getMessage()}"
+        head = f"{time} {record.levelname:<7} {_message_of(record)}"
         lines = [" ".join([head, *key_values(_context_of(record))])]
-        return redact("\n".join(lines + self._details(record)))
+        return "\n".join(lines + self._details(record))
 
     def _details(self, record: logging.LogRecord) -> list[str]:
-        return [self.formatException(record.exc_info)] if record.exc_info else []
+        if not record.exc_info:
+            return []
+        return [_shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)]
 
 
 class JsonFormatter(logging.Formatter):
@@ -131,12 +152,12 @@ class JsonFormatter(logging.Formatter):
             "time": _time_of(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message_of(record),
         }
         entry = _context_of(record) | entry
         if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return redact(json.dumps(entry, ensure_ascii=False, default=str))
+            entry["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)
+        return json.dumps(entry, ensure_ascii=False, default=str)
 
 
 def _time_of(record: logging.LogRecord) -> datetime:
@@ -145,7 +166,23 @@ def _time_of(record: logging.LogRecord) -> datetime:
 
 def _context_of(record: logging.LogRecord) -> dict[str, object]:
     found: dict[str, object] = getattr(record, "context", {})
-    return found
+    return {key: _value(value) for key, value in found.items()}
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    return _shown(record.getMessage(), MAX_MESSAGE_BYTES)
+
+
+def _value(value: object) -> object:
+    """Numbers as they are, all else as text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _shown(str(value), MAX_VALUE_BYTES)
+
+
+def _shown(text: str, most: int) -> str:
+    """Masked before it is cut: what is left of a cut URL would not be known for one."""
+    return bounded(redact(text), most)
 
 
 def _quoted(value: object) -> str:

@@ -113,6 +113,45 @@ def test_passwords_are_masked_everywhere() -> None:
     assert redact("ws://host:8060/a@b") == "ws://host:8060/a@b"
 
 
+LONG = "é" * 100_000
+
+
+def fail_at_length() -> None:
+    try:
+        raise ValueError(f"ws://u:secret@{LONG}")
+    except ValueError:
+        logger.exception("cannot read %s", LONG, extra=context(url=LONG, peer="somebody"))
+
+
+def test_no_part_of_a_line_is_longer_than_it_may_be() -> None:
+    entry = json_of(fail_at_length)
+    limits = {
+        "message": log.MAX_MESSAGE_BYTES,
+        "url": log.MAX_VALUE_BYTES,
+        "traceback": log.MAX_TRACEBACK_BYTES,
+    }
+    for name, most in limits.items():
+        text = str(entry[name])
+        assert len(text.encode()) <= most + 50
+        assert re.search(r"é … \d+ bytes cut … é", text), name
+    assert str(entry["message"]).startswith("cannot read é")
+    assert str(entry["traceback"]).startswith("Traceback (most recent call last)")
+    assert entry["peer"] == "somebody"
+
+
+def test_lines_of_text_are_bounded_too() -> None:
+    text = text_of(fail_at_length)
+    assert text.count("bytes cut") == 3
+    assert len(text.encode()) < 64 * 1024
+    assert "secret" not in text
+
+
+def test_a_password_is_masked_before_its_url_is_cut() -> None:
+    half = log.MAX_MESSAGE_BYTES // 2
+    url = "x" * (half - len("ws://u:sec")) + "ws://u:secret@host/" + "y" * half
+    assert "sec" not in text_of(lambda: logger.info("%s", url))
+
+
 def test_auto_is_text_on_a_terminal_and_json_otherwise() -> None:
     terminal, file = Terminal(), io.StringIO()
     log.setup("auto", "info", terminal)
@@ -175,8 +214,8 @@ def test_lines_that_nobody_reads_are_dropped_and_nobody_waits_for_them() -> None
     reading, writing = os.pipe()
     with open(writing, "w") as stream:  # noqa: PTH123
         log.setup("json", "info", stream)
-        for _ in range(2 * MAX_WAITING // 100_000):
-            logger.info("x" * 100_000)
+        for _ in range(2 * MAX_WAITING // log.MAX_MESSAGE_BYTES):
+            logger.info("x" * log.MAX_MESSAGE_BYTES)
         assert log.num_dropped() > 0
         with open(reading) as reader:  # noqa: PTH123
             told = next(line for line in reader if "were dropped" in line)
