@@ -44,3 +44,24 @@ async def test_too_long_is_told_in_words_that_clients_match(
     assert error.get("code") == code
     if code is None:
         assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("roles", "same"),
+    [
+        (["developer", "developer", "user"], ["system", "user"]),
+        (["system", "user", "system"], ["system", "user"]),
+    ],
+)
+async def test_instructions_anywhere_are_told_to_a_template_that_wants_them_first(
+    shared_fleet: Fleet, roles: list[str], same: list[str]
+) -> None:
+    """As Codex and Claude Code send them; the demo's template refuses both."""
+
+    async def length(said: list[str]) -> int:
+        messages = [{"role": role, "content": f"{role} says so. " * 3} for role in said]
+        body = {"messages": messages, "max_tokens": 1, "model": "arriero-demo"}
+        answer = await posted(shared_fleet, "/v1/chat/completions", body)
+        return int(answer["usage"]["prompt_tokens"])
+
+    assert await length(roles) > await length(same)

@@ -34,6 +34,7 @@ PURE = (
     "agent.chat.grammar.gbnf_words",
     "agent.chat.grammar.grammar",
     "agent.chat.grammar.lark",
+    "agent.chat.templates.instructions",
     "agent.chat.templates.message_form",
     "agent.chat.templates.user_text",
     "agent.chat.families.notations",

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -10,6 +9,7 @@ import jinja2
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import ChatMessage
+from .instructions import instructions_shown
 from .message_form import PlainMessage, form_wanted, ignores_tools
 from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
 from .user_text import ControlTexts, MixedUpError, RenderedText, Variables
@@ -58,7 +58,6 @@ class ChatTemplate:
         """
         self.origin = origin
         self._timer = timer
-        self._knows_developers = "developer" in source
         self._constants = {"bos_token": bos_text, "eos_token": eos_text, "documents": None}
         try:
             self._template = Sandbox(clock).compiled(source)
@@ -71,6 +70,7 @@ class ChatTemplate:
         self._form = form_wanted(self._attempt)
         if not self._attempt(self._form.plain(_GREETING), None):
             self._no_tools = {}  # some go through `tools` without a look at whether there are any
+        self._instructions = instructions_shown(self._shows, names_developers="developer" in source)
         self.ignores_tools = ignores_tools(self._attempt, self._form)
         """Whether it says nothing of tools."""
 
@@ -94,11 +94,11 @@ class ChatTemplate:
         is_on = options.get("enable_thinking") if thinking is None else thinking
         if isinstance(is_on, bool):
             options = {**_switches(is_on), **options}
-        known = [self._known(message) for message in messages]
+        placed = self._instructions.placed(messages)
 
         def variables() -> Variables:
             given = None if tools is None else deepcopy(list(tools))
-            return Variables(self._form.plain(known), given, deepcopy(dict(options)))
+            return Variables(self._form.plain(placed), given, deepcopy(dict(options)))
 
         def text_of(given: Variables) -> str:
             if goes_on:
@@ -113,12 +113,6 @@ class ChatTemplate:
             ) from error
         except _MISTAKES as error:
             raise InvalidRequest(self._sentence(error), field="messages") from error
-
-    def _known(self, message: ChatMessage) -> ChatMessage:
-        if message.role == "developer" and not self._knows_developers:
-            # Templates skip roles they do not know, and the instructions would be lost in silence.
-            return replace(message, role="system")
-        return message
 
     def _rendered(self, given: Variables, add_generation_prompt: bool = True) -> str:
         variables: dict[str, Any] = {
@@ -135,6 +129,10 @@ class ChatTemplate:
             return self._rendered(Variables(messages, deepcopy(tools), {}))
         except _MISTAKES:
             return ""
+
+    def _shows(self, messages: Sequence[ChatMessage]) -> bool:
+        text = self._attempt(self._form.plain(messages), None)
+        return bool(text) and all(message.text in text for message in messages)
 
     def _up_to_end(self, given: Variables) -> str:
         last = given.messages[-1]

@@ -262,3 +262,30 @@ class TestMistakes:
     def test_one_that_fails_says_where(self, expression: str) -> None:
         with pytest.raises(InvalidRequest, match="failed on the messages, line 3: "):
             render("{% set a = 1 %}\n\n{{ " + expression + " }}")
+
+
+class TestInstructions:
+    STRICT = (
+        "{% for m in messages %}"
+        "{% if m.role == 'system' and not loop.first %}{{ raise_exception('first!') }}{% endif %}"
+        "{% if m.role == 'developer' %}{{ raise_exception('who?') }}{% endif %}"
+        "[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+    )
+
+    def test_that_the_template_refuses_are_placed_where_it_takes_them(self) -> None:
+        text = render(
+            self.STRICT,
+            ChatMessage(role="developer", content="One."),
+            ChatMessage(role="developer", content="Two."),
+            ChatMessage(role="user", content="Hi."),
+            ChatMessage(role="system", content="Three."),
+        )
+        assert text == (
+            "[system] One.\n\nTwo.\n[user] Hi.\n\n<instructions>\nThree.\n</instructions>\n"
+        )
+
+    def test_that_the_template_shows_stay(self) -> None:
+        said = [ChatMessage(role=role, content=role) for role in ("user", "system", "assistant")]
+        assert render(
+            "{% for m in messages %}{{ m.role }}={{ m.content }} {% endfor %}", *said
+        ) == ("user=user system=system assistant=assistant ")

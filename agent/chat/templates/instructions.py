@@ -1,0 +1,191 @@
+"""Instructions (system's and developers' messages) where a template shows them: found by trying.
+
+Clients send instructions anywhere: two of them first, one after a user's turn. Some templates
+refuse that, and some leave out in silence what stands in such a place. Where a template does
+either,
+
+- several at the beginning are merged into one, and go into the user's turn that follows if the
+  template has no system's message at all;
+- a later one goes into a user's turn beside it, marked as instructions: into the one before, else
+  into the one after, else it becomes one. After a tool's result it ends the result where no user's
+  turn may follow. That depends on its neighbours alone, so the next request of the conversation
+  begins with the same text.
+
+What a template shows stays where it is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice, pairwise, product, takewhile, tee, zip_longest
+from typing import Literal, NamedTuple
+
+from ....shared.inference import ChatMessage, Role
+
+Shows = Callable[[Sequence[ChatMessage]], bool]
+"""Whether the template shows the contents of all these messages."""
+
+_INSTRUCTIONS: tuple[Role, ...] = ("system", "developer")
+_CALL = {
+    "id": "call00001",
+    "type": "function",
+    "function": {"name": "arriero_tool", "arguments": "{}"},
+}
+
+
+_Kind = Role | Literal["call"]
+"""A role; an assistant's message that calls is told from others, since templates do."""
+
+
+class _Place(NamedTuple):
+    """A message of `role` between two others, after other instructions if it `has_earlier`."""
+
+    role: Role
+    previous: _Kind
+    next: _Kind | None
+    has_earlier: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What a template does not show; as it stands, one that shows everything."""
+
+    has_developers: bool = True
+    hides_first: frozenset[Role] = frozenset()
+    hidden_pairs: frozenset[tuple[Role, Role]] = frozenset()
+    hidden_places: frozenset[_Place] = frozenset()
+
+    def placed(self, messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+        """`messages` with their instructions where the template shows them."""
+        known = [self._known(message) for message in messages]
+        lead = self._merged(list(takewhile(_instructs, known)))
+        rest = known[len(list(takewhile(_instructs, known))) :]
+        if lead and rest and rest[0].role == "user" and lead[0].role in self.hides_first:
+            rest[0] = _with_text(rest[0], f"{_marked(lead)}\n\n{rest[0].text}")
+            lead = []
+        return [*lead, *self._later(rest, has_earlier=bool(lead))]
+
+    def _known(self, message: ChatMessage) -> ChatMessage:
+        if message.role == "developer" and not self.has_developers:
+            return replace(message, role="system")
+        return message
+
+    def _merged(self, lead: list[ChatMessage]) -> list[ChatMessage]:
+        hidden = self.hides_first or self.hidden_pairs.intersection(
+            pairwise(message.role for message in lead)
+        )
+        if len(lead) < 2 or not hidden:
+            return lead
+        return [_with_text(lead[0], _joined(lead))]
+
+    def _later(self, messages: Sequence[ChatMessage], *, has_earlier: bool) -> list[ChatMessage]:
+        placed: list[ChatMessage] = []
+        waiting = ""  # for the user's turn that comes next
+        for group, following in _with_next(list(each) for _, each in groupby(messages, _instructs)):
+            if waiting:
+                group[0] = _with_text(group[0], f"{waiting}\n\n{group[0].text}")
+                waiting = ""
+            if not _instructs(group[0]):
+                placed += group
+                continue
+            place = _Place(group[0].role, _kind(placed[-1]), following, has_earlier)
+            if place not in self.hidden_places:
+                placed += group
+                has_earlier = True
+            elif place.previous == "user" or place._replace(role="user") in self.hidden_places:
+                placed[-1] = _with_text(placed[-1], f"{placed[-1].text}\n\n{_marked(group)}")
+            elif following == "user":
+                waiting = _marked(group)
+            else:
+                placed.append(ChatMessage(role="user", content=_marked(group)))
+        return placed
+
+
+# ---- trying
+
+
+def instructions_shown(shows: Shows, *, names_developers: bool) -> Instructions:
+    """What the template that `shows` tells of does with instructions.
+
+    One that shows any role, and does not name developers, has a model that never saw any.
+    """
+    user = _said("user", 0)
+    if not shows([user]):
+        return Instructions(has_developers=names_developers)  # it wants what is not known here
+    first = {role for role in _INSTRUCTIONS if shows([_said(role, 1), user])}
+    has_developers = names_developers and "developer" in first
+    roles = _INSTRUCTIONS if has_developers else _INSTRUCTIONS[:1]
+    return Instructions(
+        has_developers=has_developers,
+        hides_first=frozenset(roles) - first,
+        hidden_pairs=frozenset(
+            pair
+            for pair in product(roles, roles)
+            if not shows([_said(pair[0], 1), _said(pair[1], 2), user])
+        ),
+        hidden_places=frozenset(
+            chain(
+                _hidden_places(shows, roles, None),
+                _hidden_places(shows, roles, "system") if "system" in first else (),
+            )
+        ),
+    )
+
+
+def _hidden_places(shows: Shows, roles: Sequence[Role], lead: Role | None) -> Iterator[_Place]:
+    begun = [_said(lead, 1)] if lead else []
+    for before, after in product(_BEFORE, _AFTER):
+        if not shows([*begun, *before, *after]):
+            continue  # it wants something else, whatever stands between
+        previous, following = _kind(before[-1]), _kind(after[0]) if after else None
+        for role in (*roles, "user") if previous == "tool" else roles:
+            if not shows([*begun, *before, _said(role, 2), *after]):
+                yield _Place(role, previous, following, lead is not None)
+
+
+def _said(role: Role, number: int) -> ChatMessage:
+    return ChatMessage(role=role, content=f"arriero-needle-{number}.")
+
+
+_ASKED = _said("user", 3)
+_CALLED = [
+    ChatMessage(role="assistant", tool_calls=(_CALL,)),
+    ChatMessage(role="tool", content="arriero-needle-4.", tool_call_id="call00001"),
+]
+_BEFORE = ([_ASKED], [_ASKED, _said("assistant", 5)], [_ASKED, *_CALLED])
+_AFTER: tuple[list[ChatMessage], ...] = (
+    [],
+    [_said("user", 6)],
+    [_said("assistant", 7), _said("user", 8)],
+    _CALLED,
+)
+
+
+# ---- messages
+
+
+def _instructs(message: ChatMessage) -> bool:
+    return message.role in _INSTRUCTIONS
+
+
+def _kind(message: ChatMessage) -> _Kind:
+    return "call" if message.tool_calls else message.role
+
+
+def _with_next(
+    groups: Iterable[list[ChatMessage]],
+) -> Iterator[tuple[list[ChatMessage], _Kind | None]]:
+    """Each group with the kind of what follows it."""
+    first, others = tee(groups)
+    return zip_longest(first, (_kind(group[0]) for group in islice(others, 1, None)))
+
+
+def _joined(messages: Sequence[ChatMessage]) -> str:
+    return "\n\n".join(message.text for message in messages)
+
+
+def _marked(messages: Sequence[ChatMessage]) -> str:
+    return f"<instructions>\n{_joined(messages)}\n</instructions>"
+
+
+def _with_text(message: ChatMessage, text: str) -> ChatMessage:
+    return replace(message, content=text)
