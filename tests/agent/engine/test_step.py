@@ -1,15 +1,7 @@
-"""Steps and outcomes are values."""
+"""What a step says of itself."""
 
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Aborted, Clear, Decoded, Failed, NoRoom, Outcome, Run, Step
-
-
-def test_steps_are_compared_by_what_they_compute() -> None:
-    run = Run(SequenceId(1), 0, 4, (7,), True)
-    assert Step((Clear(2),), (run,), 1, 0) == Step(
-        (Clear(2),), (Run(SequenceId(1), 0, 4, (7,), True),), 1, 0
-    )
-    assert Step((Clear(2),), (run,), 1, 0) != Step((), (run,), 1, 0)
+from arriero.agent.engine.step import Clear, Copy, Park, Restore, Run, Save, Step
 
 
 def test_the_size_of_a_step_is_that_of_its_batch() -> None:
@@ -17,6 +9,16 @@ def test_the_size_of_a_step_is_that_of_its_batch() -> None:
     assert Step((), runs, 1, 2).size == 3
 
 
-def test_outcomes_are_told_apart() -> None:
-    outcomes: set[Outcome] = {Decoded((1,)), Decoded((2,)), NoRoom(), Aborted(), Failed("why")}
-    assert len(outcomes) == 5
+def test_what_a_step_copies_is_counted() -> None:
+    edits = (Clear(2), Park(3, 5, 7), Restore(4, 2), Save(SequenceId(1), 0, 0, 9), Copy(4, 1, 2))
+    assert Step(edits, (), 0, 0).num_moved == 7 + 2 + 9
+
+
+def test_a_step_is_as_deep_as_its_longest_part_of_a_prompt() -> None:
+    runs = (
+        Run(SequenceId(1), 0, 900, (7,), True),
+        Run(SequenceId(2), 1, 20, (8,), False),
+        Run(SequenceId(3), 2, 40, (8, 9), True),
+    )
+    assert Step((), runs, 1, 3).depth == 40
+    assert Step((), runs[:1], 1, 0).depth == 0

@@ -256,10 +256,10 @@ def test_what_another_agent_saved_meanwhile_makes_room_too(folder: Path) -> None
         other.save("b", PROMPT)
         write_whole(path, parts)
 
-    store_in(folder, limit=2 * SIZE).save("first", PROMPT)
+    store_in(folder, limit=2 * SIZE).save("c", PROMPT)
     age(only_file(folder), 1000)
     store = PromptStore(folder, limit_bytes=2 * SIZE, origin=ORIGIN, write=write)
     assert store.save("a", PROMPT) is None
     assert total(folder) == 2 * SIZE
-    assert store.load("first") is None
+    assert store.load("c") is None
     assert store.load("a") == store.load("b") == PROMPT
