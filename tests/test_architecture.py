@@ -65,6 +65,8 @@ PURE = (
     "agent.engine.kv_cache.cells",
     "agent.engine.sampling.mt19937",
     "agent.engine.speculation.acceptance",
+    "agent.engine.speculation.drafter",
+    "agent.engine.speculation.lookup_drafter",
     "agent.engine.embedding.chunk_size",
     "agent.chat.output.detokenizer",
     "agent.engine.embedding.embedding_plan",
@@ -248,7 +250,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.engine.embedding.embedder": ENGINE,
     "agent.engine.cost": (),
     "agent.engine.kv_cache": ENGINE,
-    "agent.engine.speculation": ("agent.engine.cost",),
+    "agent.engine.speculation": (*ENGINE, "agent.engine.cost"),
     "agent.engine.scheduling": (
         *ENGINE,
         "agent.engine.cost",
@@ -256,7 +258,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "agent.engine.speculation",
     ),
     "agent.engine.llama": (*ENGINE, "agent.engine.sampling.sampler"),
-    "agent.engine.worker": (*ENGINE, "agent.engine.scheduling", "agent.engine.llama"),
+    "agent.engine.worker": (
+        *ENGINE,
+        "agent.engine.scheduling",
+        "agent.engine.speculation",
+        "agent.engine.llama",
+    ),
     # ---- what a model speaks
     "agent.chat.templates": ENGINE,
     "agent.chat.calls": (),

@@ -1,4 +1,4 @@
-"""The engine's thread: plan, compute, account, and one call out a step.
+"""The engine's thread: draft, plan, compute, account, and one call out a step.
 
 Commands come through one queue and are processed in the order they were given, between steps. An
 idle engine sleeps on that queue. Nothing here decides anything: that is the scheduler's.
@@ -22,6 +22,9 @@ from .loaded_model import LoadedModel
 from .opener import Opened, Opener, close
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
+from .speculation.drafter import Drafter
+from .speculation.drafting import Drafting
+from .speculation.lookup_drafter import LookupDrafter
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
 
@@ -49,6 +52,8 @@ _Command = Opened | _Finish | _Drop | _Stop
 class Worker:
     """Runs a model. `on_step` and `on_crash` are called on the worker's thread and must not block.
 
+    With `speculate` tokens are drafted; `make_drafter` is told how long sequences can get.
+
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
     steps for good: no output follows, and whoever gave sequences has to end them.
 
@@ -71,6 +76,7 @@ class Worker:
         host_cache: int = 0,
         speculate: int = 0,
         load: LoadEngine = load_engine,
+        make_drafter: Callable[[int], Drafter] = LookupDrafter,
     ) -> None:
         self._load = partial(
             load,
@@ -86,6 +92,7 @@ class Worker:
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
         )
+        self._make_drafter = make_drafter
         self.lock = FairLock()
         """Who else computes with the model's weights takes turns with the steps."""
         self._on_step = on_step
@@ -142,6 +149,8 @@ class Worker:
             scheduler = self._make_scheduler(
                 capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
             )
+            drafts = engine.capacity.max_draft > 0
+            drafting = Drafting(self._make_drafter(scheduler.longest) if drafts else None)
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)
             return
@@ -149,7 +158,15 @@ class Worker:
         self._opener = opener = Opener(engine, self._inbox.put)
         self._loaded.set_result(engine.model)
         try:
-            _Service(engine, scheduler, self.lock, self._inbox, self._on_step, self._publish).run()
+            _Service(
+                engine,
+                scheduler,
+                drafting,
+                lock=self.lock,
+                inbox=self._inbox,
+                on_step=self._on_step,
+                publish=self._publish,
+            ).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
             self.lock.close()
@@ -172,6 +189,8 @@ class _Service:
         self,
         engine: Engine,
         scheduler: Scheduler,
+        drafting: Drafting,
+        *,
         lock: FairLock,
         inbox: SimpleQueue[_Command],
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
@@ -179,6 +198,7 @@ class _Service:
     ) -> None:
         self._engine = engine
         self._scheduler = scheduler
+        self._drafting = drafting
         self._lock = lock
         self._inbox = inbox
         self._on_step = on_step
@@ -210,12 +230,14 @@ class _Service:
                 self._scheduler.finish(sequence_id)
             case _Drop(sequence_id):
                 self._scheduler.drop(sequence_id)
+                self._drafting.forget(sequence_id)
                 close(self._engine, sequence_id)
             case _Stop():
                 self._is_stopped = True
 
     def _step(self) -> None:
-        step = self._scheduler.plan()
+        proposals = self._drafting.propose(self._scheduler.draft_requests())
+        step = self._scheduler.plan(proposals)
         if step is None:
             return
         with self._lock:
@@ -224,6 +246,7 @@ class _Service:
             ended = time.perf_counter()
         _report(outcome)
         outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
+        self._drafting.observe(outputs)
         outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended
         self._publish(self._scheduler.statistics())

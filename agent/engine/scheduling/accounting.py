@@ -7,7 +7,6 @@ from ....shared.errors import EngineFailed
 from ..kv_cache.memory import Memory
 from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
-from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Decoded, Run, Save, Step
 from .prefill_budget import PrefillBudget
@@ -25,7 +24,6 @@ class Accounting:
         queue: SequenceQueue,
         memory: Memory,
         budget: PrefillBudget,
-        speculation: Speculation,
         tally: Tally,
         *,
         end_tokens: frozenset[int],
@@ -34,7 +32,6 @@ class Accounting:
         self._queue = queue
         self._memory = memory
         self._budget = budget
-        self._speculation = speculation
         self._tally = tally
         self._end_tokens = end_tokens
         self._can_shift = can_shift
@@ -140,7 +137,6 @@ class Accounting:
                 one.confirm()
             if one.is_finishing or token in self._end_tokens:
                 return self._end(slot, one, "stop", chosen[:index])
-            self._speculation.said(one, token)
             one.extend(token, self._tally.now)
             self._tally.gave(1)
         if one.is_full:

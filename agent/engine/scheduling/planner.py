@@ -6,11 +6,13 @@ the prompts what the time and the cells allow, or one of the two (`mixing`). Tok
 into cells that nobody else wants.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from ..kv_cache.memory import Memory
 from ..sequence import SequenceId
+from ..speculation.drafter import DraftRequest, Proposal
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Run, Save, Step
@@ -45,12 +47,26 @@ class Planner:
         self._order = FairOrder()
         self._most_scored = most_scored
 
-    def plan(self) -> Step:
-        """The next step. It fits the free cells."""
+    def draft_requests(self) -> tuple[DraftRequest, ...]:
+        """For whom proposals are wanted before the next `plan`: nobody, if they could not pay."""
+        if not self._speculation.most:
+            return ()
+        generating = [one for one in self._queue.active.values() if one.is_generating]
+        if not self._speculation.may_pay(len(generating)):
+            return ()
+        most = self._speculation.most
+        return tuple(
+            DraftRequest(one.id, one.history, min(most, one.most_ahead))
+            for one in generating
+            if one.most_ahead > 0
+        )
+
+    def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
+        """The next step, with what pays of `proposals`. It fits the free cells."""
         self._relieve()
         self._memory.allow(self._budget.moved_cells(self._num_streaming))
         saves = self._save()
-        return self._compose(self._admit(), saves)
+        return self._compose(self._admit(), saves, proposals)
 
     def retreat(self, slot: int) -> None:
         """Its sequence gives up its cells, and waits to compute them again."""
@@ -123,7 +139,12 @@ class Planner:
             one.adopted_as = self._memory.adopt(one.stored.first(length))
             one.stored = None
 
-    def _compose(self, awaited: dict[int, int], saves: tuple[Save, ...]) -> Step:
+    def _compose(
+        self,
+        awaited: dict[int, int],
+        saves: tuple[Save, ...],
+        proposals: Mapping[SequenceId, Proposal],
+    ) -> Step:
         generating: dict[int, Progress] = {}
         reading: dict[int, Progress] = {}
         for slot, one in self._queue.active.items():
@@ -138,7 +159,8 @@ class Planner:
                 num_wanted = budget = 0
             case "read":
                 generating = {}
-        drafts = self._draft(generating, num_wanted, budget)
+        offered = _offered(generating, proposals)
+        drafts = self._draft(offered, len(generating), num_wanted, budget)
         num_drafted = sum(map(len, drafts.values()))
         shares = self._order.share(wants, max(0, budget - num_drafted))
         num_read = sum(shares.values())
@@ -193,12 +215,27 @@ class Planner:
         return wants
 
     def _draft(
-        self, generating: dict[int, Progress], num_wanted: int, budget: int
+        self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, budget: int
     ) -> dict[int, tuple[int, ...]]:
         """Drafts take nobody's cells: neither kept ones nor those that prompts could use now."""
-        num_in_time = self._budget.drafted_tokens(len(generating), num_wanted, budget)
-        num_cells = self._memory.num_free - len(generating) - min(budget, num_wanted)
-        return self._speculation.draft(generating, min(num_in_time, num_cells))
+        if not offered:
+            return {}
+        num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, budget)
+        num_cells = self._memory.num_free - num_generating - min(budget, num_wanted)
+        return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
+
+
+def _offered(
+    generating: dict[int, Progress], proposals: Mapping[SequenceId, Proposal]
+) -> dict[int, Proposal]:
+    """By slot, what was proposed for those who generate, as far as they may go."""
+    if not proposals:
+        return {}
+    return {
+        slot: proposals[one.id].first(one.most_ahead)
+        for slot, one in generating.items()
+        if one.id in proposals
+    }
 
 
 def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:

@@ -10,7 +10,6 @@ from typing import Literal
 from ....shared.errors import RequestError
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
-from ..speculation.prompt_lookup import PromptLookup
 from .context_shift import Window
 
 _ENDLESS = 2**62
@@ -20,9 +19,9 @@ class Progress:
     """`history` is what is left of the prompt and of what was generated since.
 
     `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
-    unless it has a `window`. One that `is_finishing` takes its next token for the end. Of one for
-    which tokens may be drafted `lookup` knows what it said before. What is `stored` for it is
-    released as soon as it is in the cells or a kept prefix, the one with the number `adopted_as`.
+    unless it has a `window`. One that `is_finishing` takes its next token for the end. What is
+    `stored` for it is released as soon as it is in the cells or a kept prefix, the one with the
+    number `adopted_as`.
     """
 
     __slots__ = (
@@ -40,7 +39,6 @@ class Progress:
         "id",
         "is_finishing",
         "last_token_at",
-        "lookup",
         "num_cached",
         "num_computed",
         "num_generated",
@@ -65,7 +63,6 @@ class Progress:
         self.adopted_as: int | None = None
         self._pieces: list[Piece] | None = None
         self.is_finishing = False
-        self.lookup: PromptLookup | None = None
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = 0

@@ -1,6 +1,7 @@
 """The planner of the engine: what each step computes, and what came of it.
 
-`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. A sequence waits (best
+`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. Before a `plan`
+whoever drafts answers the `draft_requests`. A sequence waits (best
 priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
 
 When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
@@ -11,13 +12,16 @@ Invariants, checked by `check_integrity`:
 - no step is planned that does not fit the free cells.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import assert_never
 
 from ....shared.errors import RequestError
 from ..capacity import Capacity
 from ..kv_cache.memory import Memory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
+from ..speculation.drafter import DraftRequest, Proposal
 from ..speculation.speculation import Speculation
 from ..statistics import EngineStatistics, Tally
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
@@ -30,6 +34,8 @@ from .queue import SequenceQueue
 from .recovery import Recovery
 from .refusal import refusal
 from .step_mode import StepMode
+
+NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 
 
 class Scheduler:
@@ -84,7 +90,6 @@ class Scheduler:
             self._queue,
             self._memory,
             budget,
-            speculation,
             self._tally,
             end_tokens=end_tokens,
             can_shift=capacity.can_shift,
@@ -98,6 +103,11 @@ class Scheduler:
         self._planned: Step | None = None
 
     # ---- what the outside asks
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that a sequence can have at a time."""
+        return self._ceiling
 
     @property
     def is_idle(self) -> bool:
@@ -157,12 +167,20 @@ class Scheduler:
         if slot is not None:
             self._accounting.leave(slot)
 
-    def plan(self) -> Step | None:
-        """The next step, to be carried out and answered with `commit`; `None` when idle."""
+    def draft_requests(self) -> tuple[DraftRequest, ...]:
+        """For which sequences the next `plan` has use for proposals; empty without speculation."""
+        return self._planner.draft_requests()
+
+    def plan(self, proposals: Mapping[SequenceId, Proposal] = NO_PROPOSALS) -> Step | None:
+        """The next step, to be carried out and answered with `commit`; `None` when idle.
+
+        Of `proposals` it takes what fits and pays. Those for others than were asked for are
+        ignored.
+        """
         self._check_no_step()
         if self.is_idle:
             return None
-        self._planned = self._planner.plan()
+        self._planned = self._planner.plan(proposals)
         return self._planned
 
     def commit(

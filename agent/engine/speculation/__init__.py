@@ -1,4 +1,4 @@
-"""Drafts of what a sequence says next, and how many tokens of them pay.
+"""Speculative decoding: the drafter port, prompt lookup, and how many drafted tokens pay.
 
-May import: `cost`. Comes in: `scheduling`.
+May import: the engine's own words (`agent.engine`), `cost`. Comes in: `scheduling`, the worker.
 """

@@ -11,8 +11,10 @@ from arriero.agent.engine.scheduling.queue import SequenceQueue
 from arriero.agent.engine.scheduling.recovery import Recovery
 from arriero.agent.engine.scheduling.step_mode import StepMode
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafter import Proposal
 from arriero.agent.engine.speculation.speculation import Speculation
 from arriero.agent.engine.statistics import Tally
+from arriero.agent.engine.step import Step
 from tests.agent.engine.fake_engine import END_TOKEN
 
 CEILING = 64
@@ -35,7 +37,7 @@ class Setting:
             slots=slots, holders=8, num_cells=num_cells, can_share=can_share, most_parked=1000
         )
         self.tally = Tally()
-        budget = PrefillBudget(batch_size=64, max_stall=0.5)
+        self.budget = budget = PrefillBudget(batch_size=64, max_stall=0.5)
         end_tokens = frozenset({END_TOKEN})
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
         step_mode = StepMode(most_mixed)
@@ -47,10 +49,20 @@ class Setting:
             self.queue,
             self.memory,
             budget,
-            speculation,
             self.tally,
             end_tokens=end_tokens,
             can_shift=can_share,
+        )
+
+    def plan(self) -> Step:
+        """The next step, for which nothing is proposed."""
+        return self.planner.plan({})
+
+    def plan_with(self, *tokens: int, chance: float = 1.0) -> Step:
+        """The next step; whoever is asked for is surely going on with `tokens`, as many as fit."""
+        proposal = Proposal(tokens, (chance,) * len(tokens))
+        return self.planner.plan(
+            {one.id: proposal.first(one.most) for one in self.planner.draft_requests()}
         )
 
     def add(

@@ -2,7 +2,8 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
 from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
-from tests.agent.engine.fake_engine import FakeEngine, run_alone, stored_prompt
+from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -39,10 +42,44 @@ class GatedEngine(FakeEngine):
         return super().execute(step)
 
 
+class SteadyEngine(FakeEngine):
+    """Every step takes about as long, whatever its size: drafts pay."""
+
+    def execute(self, step: Step) -> Outcome:
+        time.sleep(0.002)
+        return super().execute(step)
+
+
+class NextTokenDrafter:
+    """Knows what comes, and writes down what it is told; a `fragile` one fails when it is told."""
+
+    def __init__(self, *, fragile: bool = False) -> None:
+        self.gained: dict[int, tuple[int, ...]] = {}
+        self.over: list[int] = []
+        self._fragile = fragile
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+        return {request.id: self._proposal(request) for request in requests}
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        if self._fragile:
+            raise ZeroDivisionError("no guess")
+        self.gained[id] = (*self.gained.get(id, ()), *tokens)
+
+    def forget(self, id: SequenceId) -> None:
+        self.over.append(id)
+
+    def _proposal(self, request: DraftRequest) -> Proposal:
+        history = list(request.history)
+        for _ in range(request.most):
+            history.append(next_token(history))
+        return Proposal(tuple(history[-request.most :]), (0.9,) * request.most)
+
+
 class Setup:
     """A worker and what it said."""
 
-    def __init__(self, engine: FakeEngine) -> None:
+    def __init__(self, engine: FakeEngine, drafter: Drafter | None = None) -> None:
         self.engine = engine
         self.outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
         self.crashes: queue.Queue[BaseException] = queue.Queue()
@@ -56,6 +93,7 @@ class Setup:
             on_step=self.outputs.put,
             on_crash=self.crashes.put,
             load=engine.load,
+            make_drafter=LookupDrafter if drafter is None else lambda longest: drafter,
         )
 
     def wait_for_ends(self, count: int) -> dict[int, tuple[tuple[int, ...], object]]:
@@ -70,8 +108,8 @@ class Setup:
 
 
 @contextmanager
-def started(engine: FakeEngine) -> Iterator[Setup]:
-    setup = Setup(engine)
+def started(engine: FakeEngine, drafter: Drafter | None = None) -> Iterator[Setup]:
+    setup = Setup(engine, drafter)
     setup.worker.start()
     try:
         yield setup
@@ -102,6 +140,59 @@ def test_every_sequence_gets_its_own_tokens() -> None:
         ended = setup.wait_for_ends(len(sequences))
         assert ended == {one.id: run_alone(one, 64) for one in sequences}
     assert not setup.engine.open_sequences
+
+
+def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
+    drafter = NextTokenDrafter()
+    one = new(1, 5, 6, max_tokens=40)
+    alone = run_alone(one, 64)
+    with started(SteadyEngine(max_draft=3), drafter) as setup:
+        setup.worker.submit(one)
+        assert setup.wait_for_ends(1) == {1: alone}
+        statistics = setup.worker.statistics()
+    assert statistics.num_accepted == statistics.num_drafted > 0
+    assert drafter.gained == {1: alone[0]}
+    assert drafter.over == [1]
+
+
+def test_a_drafter_hears_of_a_drop() -> None:
+    drafter = NextTokenDrafter()
+    with started(SteadyEngine(max_draft=3), drafter) as setup:
+        setup.worker.submit(new(1, 5, 6))
+        setup.outputs.get(timeout=LONG)
+        setup.worker.drop(SequenceId(1))
+    assert drafter.over == [1]
+
+
+def test_a_drafter_that_fails_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    sequences = [new(n, n, n + 1, max_tokens=20) for n in range(1, 4)]
+    with started(SteadyEngine(max_draft=3), NextTokenDrafter(fragile=True)) as setup:
+        for sequence in sequences:
+            setup.worker.submit(sequence)
+        assert setup.wait_for_ends(3) == {one.id: run_alone(one, 64) for one in sequences}
+        assert setup.crashes.empty()
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "drafter" in record.message
+
+
+def test_without_speculation_no_drafter_is_made() -> None:
+    made: list[int] = []
+    engine = FakeEngine()
+    worker = Worker(
+        Path("model.gguf"),
+        slots=2,
+        context_size=64,
+        threads=1,
+        max_stall=0.5,
+        gpu_layers=0,
+        on_step=lambda outputs: None,
+        on_crash=lambda error: None,
+        load=engine.load,
+        make_drafter=lambda longest: made.append(longest) or LookupDrafter(longest),
+    )
+    worker.start()
+    worker.stop()
+    assert made == []
 
 
 def test_an_idle_engine_does_nothing_and_wakes_up_again() -> None:

@@ -6,6 +6,8 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Clear, Decoded, Step
 
@@ -81,10 +83,13 @@ def generate(
         scheduler.add(sequence)
     tokens: dict[int, tuple[int, ...]] = {}
     ended: Ended = {}
-    while (step := scheduler.plan()) is not None:
+    drafting = Drafting(LookupDrafter(context_size))
+    while (step := scheduler.plan(drafting.propose(scheduler.draft_requests()))) is not None:
         outcome = engine.execute(step)
         assert isinstance(outcome, Decoded)
-        for output in scheduler.commit(step, outcome, 0.01):
+        outputs = scheduler.commit(step, outcome, 0.01)
+        drafting.observe(outputs)
+        for output in outputs:
             tokens[output.id] = tokens.get(output.id, ()) + output.tokens
             if output.end is not None:
                 engine.close(output.id)

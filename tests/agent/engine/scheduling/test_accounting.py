@@ -21,7 +21,7 @@ def account(setting: Setting, step: Step, *tokens: int) -> list[SequenceOutput]:
 def test_everybody_gets_the_token_of_its_run() -> None:
     setting = Setting()
     first, second = setting.add(1, 5, 6), setting.add(2, 7)
-    step = setting.planner.plan()
+    step = setting.plan()
     assert account(setting, step, 8, 9) == [
         SequenceOutput(SequenceId(1), (8,)),
         SequenceOutput(SequenceId(2), (9,)),
@@ -33,7 +33,7 @@ def test_everybody_gets_the_token_of_its_run() -> None:
 def test_an_end_token_ends_without_being_given_out() -> None:
     setting = Setting()
     one = setting.add(1, 5, 6)
-    (output,) = account(setting, setting.planner.plan(), END_TOKEN)
+    (output,) = account(setting, setting.plan(), END_TOKEN)
     assert output == SequenceOutput(one.id, (), one.end("stop"))
     assert setting.queue.running == {}
     assert setting.memory.num_kept == 2
@@ -42,14 +42,14 @@ def test_an_end_token_ends_without_being_given_out() -> None:
 def test_the_last_token_comes_with_the_end() -> None:
     setting = Setting()
     one = setting.add(1, 5, 6, max_tokens=1)
-    (output,) = account(setting, setting.planner.plan(), 7)
+    (output,) = account(setting, setting.plan(), 7)
     assert output == SequenceOutput(one.id, (7,), one.end("length"))
 
 
 def test_who_is_finishing_takes_its_next_token_for_the_end() -> None:
     setting = Setting()
     one = setting.add(1, 5)
-    step = setting.planner.plan()
+    step = setting.plan()
     one.is_finishing = True
     (output,) = account(setting, step, 7)
     assert output == SequenceOutput(one.id, (), one.end("stop"))
@@ -58,17 +58,17 @@ def test_who_is_finishing_takes_its_next_token_for_the_end() -> None:
 def test_an_end_says_what_there_is_to_save() -> None:
     setting = Setting()
     one = setting.add(1, 5, 6, max_tokens=1, save_as="key")
-    step = setting.planner.plan()
+    step = setting.plan()
     account(setting, step, 7)
-    assert setting.planner.plan().edits == (Save(one.id, step.runs[0].slot, 0, 2),)
+    assert setting.plan().edits == (Save(one.id, step.runs[0].slot, 0, 2),)
 
 
 def test_waiting_for_others_prompts_is_a_stall() -> None:
     setting = Setting()
     setting.add(1, 5)
-    account(setting, setting.planner.plan(), 7)
+    account(setting, setting.plan(), 7)
     setting.add(2, *[6] * 20)
-    account(setting, setting.planner.plan(), 7, 8)
+    account(setting, setting.plan(), 7, 8)
     summary = setting.tally.summary(
         num_running=2, num_waiting=0, num_cells=100, used=0, kept=0, parked=0
     )
@@ -78,7 +78,7 @@ def test_waiting_for_others_prompts_is_a_stall() -> None:
 
 def drafting(setting: Setting, *draft: int) -> Step:
     """The next step, in which somebody has drafted a continuation."""
-    step = setting.planner.plan()
+    step = setting.plan()
     run = step.runs[0]
     drafted = replace(run, tokens=(*run.tokens, *draft), num_drafted=len(draft))
     return replace(step, runs=(drafted, *step.runs[1:]), num_drafted=len(draft))
@@ -86,7 +86,7 @@ def drafting(setting: Setting, *draft: int) -> Step:
 
 def generating(setting: Setting, *, max_tokens: int | None = None) -> Progress:
     one = setting.add(1, 5, 6, max_tokens=max_tokens)
-    account(setting, setting.planner.plan(), 7)
+    account(setting, setting.plan(), 7)
     return one
 
 
@@ -97,7 +97,7 @@ def test_a_draft_is_taken_as_far_as_it_is_right() -> None:
     assert account(setting, step, 8, 11) == [SequenceOutput(one.id, (8, 11))]
     assert (one.history, one.num_computed) == ([5, 6, 7, 8, 11], 4)
     assert setting.memory.length(step.runs[0].slot) == 4
-    assert setting.planner.plan().edits == (Clear(step.runs[0].slot, 4),)
+    assert setting.plan().edits == (Clear(step.runs[0].slot, 4),)
 
 
 def test_a_draft_that_is_right_gives_one_token_more() -> None:
@@ -106,7 +106,7 @@ def test_a_draft_that_is_right_gives_one_token_more() -> None:
     step = drafting(setting, 8, 9)
     assert account(setting, step, 8, 9, 10) == [SequenceOutput(one.id, (8, 9, 10))]
     assert one.num_computed == 5
-    assert setting.planner.plan().edits == ()
+    assert setting.plan().edits == ()
 
 
 def test_an_end_token_after_a_draft_comes_with_what_was_right() -> None:
@@ -120,12 +120,12 @@ def test_an_end_token_after_a_draft_comes_with_what_was_right() -> None:
 def test_only_what_was_said_is_kept_and_saved() -> None:
     setting = Setting()
     one = setting.add(1, 5, 6, max_tokens=3, save_as="key")
-    account(setting, setting.planner.plan(), 7)
+    account(setting, setting.plan(), 7)
     step = drafting(setting, 8, 9)
     (output,) = account(setting, step, 8, 11)
     assert output == SequenceOutput(one.id, (8, 11), one.end("length"))
     slot = step.runs[0].slot
-    step = setting.planner.plan()
+    step = setting.plan()
     assert step.edits == (Clear(slot, 4), Save(one.id, slot, 0, 4))
     saved = setting.accounting.save(step, (b"state",))
     assert saved == {one.id: whole((5, 6, 7, 8))}
@@ -153,8 +153,8 @@ def test_every_run_takes_its_own_tokens() -> None:
 def test_every_gain_says_what_was_counted_so_far() -> None:
     setting = Setting()
     setting.add(1, 5, 6)
-    (first,) = account(setting, setting.planner.plan(), 7)
-    (second,) = account(setting, setting.planner.plan(), 8)
+    (first,) = account(setting, setting.plan(), 7)
+    (second,) = account(setting, setting.plan(), 8)
     assert first.stats is not None
     assert second.stats is not None
     assert (first.stats.completion_tokens, second.stats.completion_tokens) == (1, 2)

@@ -1,13 +1,14 @@
 """What the next step computes. More of it is in the scheduler's tests."""
 
 from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.speculation.drafter import Proposal
 from arriero.agent.engine.step import Clear, Decoded, Run, Step
 from tests.agent.engine.setting import Setting
 
 
 def step_of(setting: Setting) -> Step:
-    """The next step, which works; everybody's next token is 7."""
-    step = setting.planner.plan()
+    """The next step, which works; everybody's next token is 7, and whoever drafts knows it."""
+    step = setting.plan_with(7, 7, 7)
     tokens = tuple(7 for run in step.runs if run.samples for _ in (0, *run.draft))
     setting.accounting.account(step, Decoded(tokens), 0.1, 0.0)
     return step
@@ -43,7 +44,7 @@ def test_who_is_last_by_rank_makes_room() -> None:
 
 
 def repeating(setting: Setting) -> Step:
-    """The step after everybody said 7 often enough for it to be drafted."""
+    """The step after enough of them for it to be known what drafts cost."""
     for _ in range(6):
         step = step_of(setting)
     return step
@@ -81,8 +82,52 @@ def test_prompts_keep_what_they_need_of_the_cells() -> None:
     setting.add(2, *[6] * 60)
     step_of(setting)
     setting.memory.lower_limit(10)
-    step = setting.planner.plan()
+    step = setting.plan_with(7, 7, 7)
     assert (step.num_generating, step.num_prompt_tokens, step.num_drafted) == (1, 9, 0)
+
+
+def test_nobody_is_asked_for_without_speculation_or_before_it_can_pay() -> None:
+    setting, drafting = Setting(), Setting(max_draft=3)
+    for each in (setting, drafting):
+        each.add(1, 5)
+        step_of(each)
+        assert each.planner.draft_requests() == ()
+        repeating(each)
+    assert setting.planner.draft_requests() == ()
+    assert [one.id for one in drafting.planner.draft_requests()] == [1]
+
+
+def test_who_generates_is_asked_for_with_its_history_and_how_far_it_may_go() -> None:
+    setting = Setting(max_draft=3)
+    one = setting.add(1, 5, max_tokens=40)
+    repeating(setting)
+    setting.add(2, 6, 6, 6)
+    (request,) = setting.planner.draft_requests()
+    assert (request.id, request.most) == (1, 3)
+    assert list(request.history) == list(one.history)
+    one.num_generated = 38
+    assert [each.most for each in setting.planner.draft_requests()] == [1]
+    one.is_finishing = True
+    assert setting.planner.draft_requests() == ()
+
+
+def test_of_a_proposal_no_more_is_taken_than_its_sequence_may_gain() -> None:
+    setting = Setting(max_draft=3)
+    one = setting.add(1, 5, max_tokens=40)
+    repeating(setting)
+    one.num_generated = 38
+    step = setting.planner.plan({one.id: Proposal((7, 7, 7), (1.0, 1.0, 1.0))})
+    assert step.num_drafted == 1, "and one more is gained"
+
+
+def test_proposals_for_others_than_who_generates_are_ignored() -> None:
+    setting = Setting(max_draft=3)
+    setting.add(1, 5, max_tokens=40)
+    repeating(setting)
+    setting.add(2, 6, 6)
+    proposal = Proposal((7, 7, 7), (1.0, 1.0, 1.0))
+    step = setting.planner.plan({SequenceId(2): proposal, SequenceId(99): proposal})
+    assert step.num_drafted == 0
 
 
 def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:

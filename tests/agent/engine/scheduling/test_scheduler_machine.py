@@ -5,7 +5,9 @@ the engine underneath checks positions, slots, ceilings and capacity at each ste
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,6 +25,9 @@ from arriero.agent.engine.sequence import (
     SequenceId,
     SequenceOutput,
 )
+from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
+from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, NotLoaded
 from arriero.shared.errors import EngineFailed, PromptTooLong
 from tests.agent.engine.fake_engine import (
@@ -56,6 +61,9 @@ class Lives(RuleBasedStateMachine):
             is_compact=True,
         )
 
+    def make_drafter(self) -> Drafter | None:
+        return None
+
     def __init__(self) -> None:
         super().__init__()
         self.engine = self.make_engine()
@@ -66,6 +74,7 @@ class Lives(RuleBasedStateMachine):
             end_tokens=frozenset({END_TOKEN}),
             capacity=self.engine.capacity,
         )
+        self.drafting = Drafting(self.make_drafter())
         self.sequences: dict[int, NewSequence] = {}
         self.tokens: dict[int, list[int]] = defaultdict(list)
         self.scores: dict[int, list[LogProbs]] = defaultdict(list)
@@ -144,6 +153,7 @@ class Lives(RuleBasedStateMachine):
     def drop(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.sequences)))
         self.scheduler.drop(SequenceId(number))
+        self.drafting.forget(SequenceId(number))
         self.dropped.add(number)
 
     @precondition(lambda self: self.sequences)
@@ -181,7 +191,8 @@ class Lives(RuleBasedStateMachine):
         self.engine.lose_parked()
 
     def step(self) -> None:
-        step = self.scheduler.plan()
+        proposals = self.drafting.propose(self.scheduler.draft_requests())
+        step = self.scheduler.plan(proposals)
         if step is None:
             return
         num_used = self.scheduler.statistics().num_cells_used
@@ -192,7 +203,9 @@ class Lives(RuleBasedStateMachine):
             self.failed |= outcome.broken
         if isinstance(outcome, Failed) or (isinstance(outcome, NoRoom) and len(step.runs) == 1):
             self.failed |= {run.id for run in step.runs}
-        for output in self.scheduler.commit(step, outcome, self.elapsed):
+        outputs = self.scheduler.commit(step, outcome, self.elapsed)
+        self.drafting.observe(outputs)
+        for output in outputs:
             self.take(output)
         self.scheduler.check_integrity()
 
@@ -344,6 +357,38 @@ class SpeculatingLives(Lives):
             following=self.following,
         )
 
+    def make_drafter(self) -> Drafter:
+        return LookupDrafter(self.context_size)
+
+
+class WildDrafter:
+    """Proposes anything, and is sure of it: too much, end tokens, for sequences that are not."""
+
+    def __init__(self) -> None:
+        self._random = Random(5)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+        ids = [request.id for request in requests] + [SequenceId(999)]
+        return {id: self._proposal() for id in ids if self._random.random() < 0.8}
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        assert all(token != END_TOKEN for token in tokens)
+
+    def forget(self, id: SequenceId) -> None:
+        """It remembers nobody."""
+
+    def _proposal(self) -> Proposal:
+        count = self._random.randint(0, 8)
+        tokens = tuple(self._random.randrange(VOCAB_SIZE) for _ in range(count))
+        return Proposal(tokens, tuple(self._random.random() for _ in range(count)))
+
+
+class WildlySpeculatingLives(SpeculatingLives):
+    """Whatever is proposed, the text is the same."""
+
+    def make_drafter(self) -> Drafter:
+        return WildDrafter()
+
 
 class TightSpeculatingLives(SpeculatingLives):
     """Hardly ever are there cells for drafts."""
@@ -360,7 +405,7 @@ class TurnTakingLives(SpeculatingLives):
 
 MACHINES = (
     *(Lives, MovingLives, TightLives, DeceivedLives, LonelyLives),
-    *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives),
+    *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives, WildlySpeculatingLives),
 )
 
 TestLives = Lives.TestCase
@@ -370,6 +415,7 @@ TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
 TestSpeculatingLives = SpeculatingLives.TestCase
 TestTightSpeculatingLives = TightSpeculatingLives.TestCase
+TestWildlySpeculatingLives = WildlySpeculatingLives.TestCase
 TestTurnTakingLives = TurnTakingLives.TestCase
 for one in MACHINES:
     one.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -6,32 +6,15 @@ import pytest
 
 from arriero.agent.engine.cost.step_cost import StepCost
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafter import Proposal
+from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.speculation.speculation import Speculation
 from tests.agent.engine.fake_engine import FakeEngine, Following, echoing, next_token
 
 END = 0
-PHRASE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
-
-
-def sequence(number: int = 1, *, max_tokens: int | None = None) -> Progress:
-    """A prompt of a phrase said twice, the second time up to the third word."""
-    prompt = (*PHRASE, 1, 2, 3)
-    new = NewSequence(
-        id=SequenceId(number),
-        prompt=prompt,
-        max_tokens=max_tokens,
-        sampling=Sampling(seed=0),
-    )
-    return Progress(new, arrival=number, ceiling=200)
-
-
-def say(speculation: Speculation, one: Progress, *tokens: int) -> None:
-    for token in tokens:
-        speculation.said(one, token)
-        one.extend(token, 0.0)
 
 
 def costing(base: float, each: float) -> StepCost:
@@ -46,98 +29,86 @@ def speculating(cost: StepCost, most: int = 4) -> Speculation:
     return Speculation(most=most, cost=cost, end_tokens=frozenset({END}))
 
 
-def draft(speculation: Speculation, *sequences: Progress, num_spare: int = 100) -> list[int]:
-    """By sequence, how many tokens are drafted."""
-    drafts = speculation.draft(dict(enumerate(sequences)), num_spare)
-    return [len(drafts.get(slot, ())) for slot in range(len(sequences))]
+def proposal(*chances: float) -> Proposal:
+    return Proposal(tuple(range(5, 5 + len(chances))), chances)
 
 
-def test_what_followed_before_is_drafted() -> None:
+LIKELY = proposal(0.75, 0.6, 0.5, 0.42, 0.36)
+
+
+def lengths(
+    speculation: Speculation, *proposals: Proposal, beside: int = 0, num_spare: int = 100
+) -> list[int]:
+    """Of each proposal, how many tokens are computed, `beside` sequences that have none."""
+    drafts = speculation.choose(dict(enumerate(proposals)), len(proposals) + beside, num_spare)
+    return [len(drafts.get(slot, ())) for slot in range(len(proposals))]
+
+
+def test_what_is_proposed_is_drafted_as_far_as_drafts_may_go() -> None:
     speculation = speculating(costing(1.0, 0.0))
-    one = sequence()
-    say(speculation, one, 4)
-    assert speculation.draft({7: one}, 100) == {7: (5, 6, 7, 8)}
+    assert speculation.choose({7: LIKELY}, 1, 100) == {7: (5, 6, 7, 8)}
 
 
 def test_nothing_is_drafted_when_it_is_turned_off() -> None:
     speculation = speculating(costing(1.0, 0.0), most=0)
-    one = sequence()
-    say(speculation, one, 4)
-    assert draft(speculation, one) == [0]
-    assert one.lookup is None
+    assert not speculation.may_pay(1)
+    assert lengths(speculation, LIKELY) == [0]
 
 
 def test_nothing_is_drafted_before_it_is_known_what_a_step_costs() -> None:
     speculation = speculating(StepCost())
-    one = sequence()
-    say(speculation, one, 4)
-    assert draft(speculation, one) == [0]
+    assert not speculation.may_pay(1)
+    assert lengths(speculation, LIKELY) == [0]
 
 
 def test_the_dearer_a_token_the_shorter_the_draft() -> None:
-    lengths = []
-    for price in (0.0, 0.25, 0.5, 1.0):
-        speculation = speculating(costing(1.0 - price, price))
-        one = sequence()
-        say(speculation, one, 4)
-        lengths += draft(speculation, one)
-    assert lengths == [4, 3, 1, 0]
+    found = [
+        lengths(speculating(costing(1.0 - price, price)), LIKELY)[0]
+        for price in (0.0, 0.25, 0.5, 1.0)
+    ]
+    assert found[0] == 4
+    assert found == sorted(found, reverse=True)
+    assert 0 < found[2] < found[1] < 4
+    assert found[3] == 0
 
 
-def test_guesses_that_are_wrong_turn_it_down_and_right_ones_up_again() -> None:
+def test_the_less_likely_the_shorter_the_draft() -> None:
     speculation = speculating(costing(0.7, 0.3))
-    one = sequence()
-    say(speculation, one, 4)
-    assert draft(speculation, one) == [3]
-    for number in range(2, 40):
-        say(speculation, sequence(number), 4, 9)
-    assert draft(speculation, one) == [0]
-    for number in range(100, 300):
-        say(speculation, sequence(number), 4, 5)
-    assert draft(speculation, one) == [3]
+    sure, unsure, unlikely = (
+        proposal(*[chance**n for n in range(1, 5)]) for chance in (1, 0.6, 0.2)
+    )
+    assert lengths(speculation, sure) == [4]
+    assert 0 < lengths(speculation, unsure)[0] < 4
+    assert lengths(speculation, unlikely) == [0]
+
+
+def test_nobody_needs_to_be_asked_where_not_even_sure_tokens_pay() -> None:
+    dear, cheap = speculating(costing(0.0, 1.0)), speculating(costing(0.7, 0.3))
+    assert not dear.may_pay(1)
+    assert lengths(dear, proposal(1.0)) == [0]
+    assert cheap.may_pay(1)
+    assert lengths(cheap, proposal(1.0)) == [1]
 
 
 def test_an_end_token_is_never_drafted() -> None:
     speculation = speculating(costing(1.0, 0.0))
-    new = NewSequence(
-        id=SequenceId(1),
-        prompt=(1, 2, 3, END, 7),
-        max_tokens=None,
-        sampling=Sampling(seed=0),
-    )
-    one = Progress(new, arrival=1, ceiling=100)
-    say(speculation, one, 5, 1, 2)
-    assert speculation.draft({0: one}, 100) == {0: (3,)}
-
-
-def test_no_further_than_a_sequence_may_go() -> None:
-    speculation = speculating(costing(1.0, 0.0))
-    one = sequence(max_tokens=4)
-    say(speculation, one, 4)
-    assert draft(speculation, one) == [2], "and one more is gained"
-    one.is_finishing = True
-    assert draft(speculation, one) == [0]
+    one = Proposal((3, END, 4), (1.0, 1.0, 1.0))
+    assert speculation.choose({0: one}, 1, 100) == {0: (3,)}
 
 
 def test_what_can_be_spared_goes_to_the_likeliest() -> None:
     speculation = speculating(costing(1.0, 0.0))
-    sure, unsure = sequence(1), sequence(2)
-    for number in range(10, 40):
-        say(speculation, sequence(number), 4, 5, 6, 7)
-        say(speculation, sequence(number), 9, 1, 2, 9)
-    say(speculation, unsure, 9, 1, 2)
-    say(speculation, sure, 4)
-    assert draft(speculation, unsure, sure, num_spare=3) == [0, 3]
-    assert draft(speculation, unsure, sure, num_spare=0) == [0, 0]
+    unsure, sure = proposal(0.5, 0.3), proposal(0.9, 0.8, 0.7)
+    assert lengths(speculation, unsure, sure, num_spare=3) == [0, 3]
+    assert lengths(speculation, unsure, sure, num_spare=4) == [1, 3]
+    assert lengths(speculation, unsure, sure, num_spare=0) == [0, 0]
+    assert lengths(speculation, unsure, sure, num_spare=-2) == [0, 0]
 
 
 def test_among_many_a_draft_has_to_gain_more() -> None:
     speculation = speculating(costing(0.8, 0.2))
-    alone = sequence(1)
-    say(speculation, alone, 4)
-    others = [sequence(number) for number in range(2, 6)]
-    assert draft(speculation, alone) == [4]
-    assert draft(speculation, alone, *others) == [1, *[0] * 4]
+    assert lengths(speculation, LIKELY) == [4]
+    assert lengths(speculation, LIKELY, beside=4) == [1]
 
 
 # ---- what comes of it, over a whole run
@@ -171,11 +142,12 @@ def run(
         )
         scheduler.add(new)
     total = 0.0
-    while (step := scheduler.plan()) is not None:
+    drafting = Drafting(LookupDrafter(scheduler.longest))
+    while (step := scheduler.plan(drafting.propose(scheduler.draft_requests()))) is not None:
         outcome = engine.execute(step)
         seconds = (base + each * step.size) * noise.uniform(0.95, 1.05)
         total += seconds
-        scheduler.commit(step, outcome, seconds)
+        drafting.observe(scheduler.commit(step, outcome, seconds))
     return total, scheduler.statistics().num_drafted
 
 

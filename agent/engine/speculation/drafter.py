@@ -1,0 +1,69 @@
+"""The drafter port: who proposes tokens that sequences may go on with.
+
+A drafter is asked before a step is planned, for all generating sequences in one call, so that a
+draft model can compute them as one batch. The planner takes of its proposals what fits and pays.
+A proposal may go unused; the next step's requests then ask for it again. Prompt lookup
+(`lookup_drafter`) is the only drafter so far.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..sequence import SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """At most `most` tokens can follow `history`, the sequence's tokens so far.
+
+    `history` grows with the sequence: a drafter that wants it after its answer copies it.
+    """
+
+    id: SequenceId
+    history: Sequence[int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """`tokens` that may follow; for each the chance, from 0 to 1, that it and all before are right.
+
+    Raises `ValueError` where these are not equally many.
+    """
+
+    tokens: tuple[int, ...]
+    chances: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.chances):
+            raise ValueError(f"{len(self.tokens)} tokens with {len(self.chances)} chances")
+
+    def first(self, count: int) -> "Proposal":
+        """The first `count` tokens; none where that is negative."""
+        if count >= len(self.tokens):
+            return self
+        end = max(0, count)
+        return Proposal(self.tokens[:end], self.chances[:end])
+
+    def before(self, end_tokens: frozenset[int]) -> "Proposal":
+        """The tokens before the first of `end_tokens`."""
+        places = (place for place, token in enumerate(self.tokens) if token in end_tokens)
+        return self.first(next(places, len(self.tokens)))
+
+
+class Drafter(Protocol):
+    """Called on the engine's thread between steps, which wait for it.
+
+    What a sequence gains comes with `observe`, in order. A sequence that was asked for is told of
+    until `forget`, whether it was preempted meanwhile or not.
+    """
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+        """What may follow. Sequences without a good guess are left out."""
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
+
+    def forget(self, id: SequenceId) -> None:
+        """A sequence is over. Unknown ids are ignored."""
