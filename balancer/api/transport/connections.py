@@ -8,18 +8,21 @@ answer. Here a connection is closed when
 - nothing was asked on it for `IDLE_TIME`;
 - a write makes no progress for `write_timeout`; what the client had asked for is cancelled.
 
-Beyond `max_connections` a client is answered 503 and disconnected.
+Beyond `max_connections` a client is answered 503 and disconnected. What is not HTTP is answered 400
+(`malformed`).
 """
 
 import asyncio
 import logging
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
 from pydantic_core import to_json
 
 from ....shared.errors import Overloaded, public_body
 from ....shared.log import context
+from .http import error_response
+from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
 from .patience import PatientTransport
 
 IDLE_TIME = 75.0
@@ -53,6 +56,7 @@ class Connections:
         self.header_timeout = header_timeout
         self.write_timeout = write_timeout
         self.num_open = 0
+        self.malformed = MalformedRequests()
         self._max_connections = max_connections
 
     @property
@@ -139,6 +143,28 @@ class _Connection(web.RequestHandler):
         if self._patient is not None:
             self._patient.stop_watching()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """As aiohttp does, which takes malformed HTTP for a fault of ours."""
+        if not isinstance(exc, MalformedHttp) or request.writer.output_size:
+            return super().handle_error(request, status, exc, message)
+        self._limits.malformed.log(self._peer(), exc)
+        response = error_response(as_invalid_request(exc))
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """As aiohttp does, unless what is left of a body that nobody read is malformed."""
+        if isinstance(error := kw.get("exc_info"), MalformedHttp):
+            self._limits.malformed.log(self._peer(), error)
+        else:
+            super().log_exception(*args, **kw)
 
     @property
     def _is_between_requests(self) -> bool:

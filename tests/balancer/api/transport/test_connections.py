@@ -1,9 +1,12 @@
 """Connections over real sockets: too slow, too many, and left as they are."""
 
 import asyncio
+import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
 
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
@@ -123,6 +126,49 @@ async def test_the_next_header_on_a_connection_has_its_own_time() -> None:
         writer.write(ASK[:10])
         assert await is_closed(reader)
         writer.close()
+
+
+POST = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
+MALFORMED = {
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "a header without a colon": b"GET / HTTP/1.1\r\nHost: localhost\r\nBad Header\r\n\r\n",
+    "too long a line": b"GET /%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (b"x" * 70_000),
+    "no number of a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n",
+    "no encoding of ours": POST + b"Content-Encoding: br\r\nContent-Length: 4\r\n\r\nxxxx",
+    "noise": bytes(range(256)),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_what_is_not_http_is_answered_and_no_error_of_ours(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(MALFORMED[kind])
+        head, body = (await reader.read()).split(b"\r\n\r\n", 1)
+        writer.close()
+    assert b" 400 " in head.splitlines()[0]
+    assert json.loads(body)["error"]["code"] == "invalid_request"
+    [record] = caplog.records
+    assert (record.levelname, record.exc_info) == ("INFO", None)
+    assert record.__dict__["context"] == {"peer": "127.0.0.1"}
+    assert len(record.getMessage()) < 300
+
+
+async def test_a_body_that_is_malformed_and_that_nobody_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(POST + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx")
+        assert (await reader.read()).startswith(b"HTTP/1.1 404 ")
+        writer.close()
+    [record] = caplog.records
+    assert (record.levelname, record.exc_info) == ("INFO", None)
+    assert "gzip" in record.getMessage()
 
 
 async def test_a_client_that_stops_reading_is_cut_off_and_its_handler_cancelled() -> None:
