@@ -113,6 +113,7 @@ PURE = (
     "balancer.api.anthropic.answer_types",
     "balancer.api.anthropic.operations",
     "balancer.api.anthropic.blocks",
+    "balancer.api.anthropic.context_edits",
     "balancer.api.anthropic.errors",
     "balancer.api.anthropic.events",
     "balancer.api.anthropic.requests",

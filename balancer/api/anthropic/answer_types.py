@@ -1,6 +1,6 @@
 """What the Messages API answers, as types; the OpenAPI document is made of them."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -69,8 +69,36 @@ class ToolUseBlock(TypedDict):
 Block = TextBlock | ThinkingBlock | ToolUseBlock
 
 
+class ThinkingCleared(TypedDict):
+    """Thinking of old turns was left out of the prompt."""
+
+    type: Literal["clear_thinking_20251015"]
+    cleared_thinking_turns: Count
+    cleared_input_tokens: Count
+
+
+class ToolUsesCleared(TypedDict):
+    """Results of old tool uses were left out of the prompt."""
+
+    type: Literal["clear_tool_uses_20250919"]
+    cleared_tool_uses: Count
+    cleared_input_tokens: Count
+
+
+AppliedEdit = ThinkingCleared | ToolUsesCleared
+
+
+class ContextManaged(TypedDict):
+    """The context edits that changed the prompt."""
+
+    applied_edits: list[AppliedEdit]
+
+
 class MessageAnswer(TypedDict):
-    """A message; the reason to stop is null as long as it goes on."""
+    """A message; the reason to stop is null as long as it goes on.
+
+    `context_management` is there if the request has it.
+    """
 
     id: str
     type: Literal["message"]
@@ -80,9 +108,17 @@ class MessageAnswer(TypedDict):
     stop_reason: StopReason | None
     stop_sequence: str | None
     usage: MessageUsage
+    context_management: NotRequired[ContextManaged]
+
+
+class OriginalCount(TypedDict):
+    """How many tokens a message's input would have without context edits."""
+
+    original_input_tokens: Count
 
 
 class CountedInput(TypedDict):
     """How many tokens a message's input would have."""
 
     input_tokens: Count
+    context_management: NotRequired[OriginalCount]

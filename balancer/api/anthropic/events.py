@@ -17,6 +17,7 @@ from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted,
 from ..common.event_stream import HOLE, Deltas, EventRenderer
 from .answer_types import (
     Block,
+    ContextManaged,
     MessageAnswer,
     MessageUsage,
     StopReason,
@@ -34,8 +35,15 @@ SIGNATURE = "unsigned"
 class MessageEvents(EventRenderer):
     """One message as it grows."""
 
-    def __init__(self, id: str, *, model: str, max_tokens: int | None) -> None:
-        """`id` without its prefix."""
+    def __init__(
+        self,
+        id: str,
+        *,
+        model: str,
+        max_tokens: int | None,
+        context: ContextManaged | None = None,
+    ) -> None:
+        """`id` without its prefix; `context` says which edits shortened the prompt."""
         self._id = id
         self._max_tokens = max_tokens
         self._open: _Block | None = None
@@ -51,6 +59,8 @@ class MessageEvents(EventRenderer):
             "usage": _usage(Usage()),
         }
         """All that is known of it so far."""
+        if context is not None:
+            self.message["context_management"] = context
 
     def begin(self) -> list[Json]:
         """The events before anything was said."""
@@ -111,7 +121,10 @@ class MessageEvents(EventRenderer):
         message["stop_sequence"] = done.stop_string if done.finish_reason == "stop" else None
         message["usage"] = usage = _usage(done.usage)
         end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield {"type": "message_delta", "delta": end, "usage": usage}
+        told: Json = {"type": "message_delta", "delta": end, "usage": usage}
+        if (context := message.get("context_management")) is not None:
+            told["context_management"] = context
+        yield told
         yield {"type": "message_stop"}
 
     def _stop_reason(self, done: Done) -> StopReason:

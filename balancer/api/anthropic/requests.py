@@ -34,6 +34,7 @@ from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..openapi.bodies import Body
 from .blocks import AssistantMessage, Json, Message, Texts, to_messages
+from .context_edits import ContextManagement
 
 IGNORED = frozenset(
     {"cache_control", "diagnostics", "inference_geo", "metadata", "service_tier", "speed"}
@@ -42,7 +43,6 @@ IGNORED = frozenset(
 
 _REFUSED: Mapping[str, frozenset[bytes]] = {
     "container": frozenset(),
-    "context_management": frozenset(),
     "mcp_servers": frozenset(),
 }
 
@@ -144,6 +144,7 @@ class _Body:
     tools: Annotated[ListOf[_Tool], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
     output_config: _OutputOptions = _OutputOptions()
+    context_management: ContextManagement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,31 +159,63 @@ MESSAGES_BODY = Body(name="MessagesBody", adapter=_messages_body, ignored=IGNORE
 COUNT_BODY = Body(name="CountMessagesBody", adapter=_count_body, ignored=IGNORED, refused=_REFUSED)
 
 
-def parse_messages(body: bytes) -> GenerateRequest:
-    """The body of `/v1/messages`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    return _neutral(parse_json(_messages_body, _given(body)))
+class Wanted:
+    """What one body asks for."""
+
+    def __init__(self, body: _Body, num_bytes: int) -> None:
+        """`num_bytes` is the body's length."""
+        self._body = body
+        self.num_bytes = num_bytes
+        self.messages = body.messages
+        self.model = body.model
+        self.stream = body.stream
+        self.max_tokens = body.max_tokens
+        self.context_management = body.context_management
+        self.edits = () if body.context_management is None else body.context_management.edits
+
+    def request(self, messages: tuple[Message, ...] | None = None) -> GenerateRequest:
+        """The request, with `messages` in place of its own where they were edited.
+
+        Raises `InvalidRequest` and `RequestTooLarge`.
+        """
+        return _neutral(self._body, self.messages if messages is None else messages)
 
 
-def parse_count(body: bytes) -> GenerateRequest:
+def parse_messages(body: bytes) -> Wanted:
+    """The body of `/v1/messages`. Raises `InvalidRequest`."""
+    return Wanted(_checked(parse_json(_messages_body, _given(body))), len(body))
+
+
+def parse_count(body: bytes) -> Wanted:
     """The body of `/v1/messages/count_tokens`: the same, and needs no `max_tokens`."""
-    return _neutral(parse_json(_count_body, _given(body)))
+    return Wanted(_checked(parse_json(_count_body, _given(body))), len(body))
 
 
 def _given(body: bytes) -> bytes:
     return to_json(body_fields(body, refused=_REFUSED, ignored=IGNORED))
 
 
-def _neutral(parsed: _Body) -> GenerateRequest:
+def _checked(body: _Body) -> _Body:
+    """Raises `InvalidRequest` for what contradicts itself."""
+    if body.context_management is not None:
+        kinds = [edit.type for edit in body.context_management.edits]
+        if len(set(kinds)) < len(kinds):
+            field = "context_management.edits"
+            raise InvalidRequest(f"`{field}` may have each type once", field=field)
+    return body
+
+
+def _neutral(parsed: _Body, own: tuple[Message, ...]) -> GenerateRequest:
     if parsed.tool_choice.type in ("any", "tool") and not parsed.tools:
         raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
-    messages = to_messages(parsed.system, parsed.messages)
+    messages = to_messages(parsed.system, own)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
             f"`messages`: with each tool's result they are {len(messages)}; at most "
             f"{MAX_MESSAGES} are taken",
             field="messages",
         )
-    is_begun = isinstance(parsed.messages[-1], AssistantMessage)
+    is_begun = isinstance(own[-1], AssistantMessage)
     if is_begun and not can_go_on(messages):
         raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
     request = GenerateRequest(

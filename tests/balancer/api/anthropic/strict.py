@@ -3,6 +3,7 @@
 from typing import Any
 
 from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from anthropic.types.shared import ErrorResponse
 from pydantic import TypeAdapter
 
@@ -10,6 +11,8 @@ from tests.balancer.api.strict_models import checked
 
 _event: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 _message = TypeAdapter(Message)
+_beta_event: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
+_beta_message = TypeAdapter(BetaMessage)
 _error = TypeAdapter(ErrorResponse)
 
 
@@ -22,6 +25,17 @@ def checked_event(event: dict[str, Any]) -> Any:
 
 def checked_message(message: dict[str, Any]) -> Message:
     model: Message = checked(_message, message)
+    return model
+
+
+def checked_beta_event(event: dict[str, Any]) -> Any:
+    """Likewise, with what betas add."""
+    return event if event == {"type": "ping"} else checked(_beta_event, event)
+
+
+def checked_beta_message(message: dict[str, Any]) -> BetaMessage:
+    """Likewise, with what betas add."""
+    model: BetaMessage = checked(_beta_message, message)
     return model
 
 

@@ -19,7 +19,7 @@ TOOL = {"name": "f", "description": "does f", "input_schema": {"type": "object"}
 
 def parse(**body: Any) -> GenerateRequest:
     least = {"model": "demo", "max_tokens": 5, "messages": [USER]}
-    return parse_messages(json.dumps(least | body).encode())
+    return parse_messages(json.dumps(least | body).encode()).request()
 
 
 def test_the_least() -> None:
@@ -159,7 +159,7 @@ def test_counting_needs_no_max_tokens() -> None:
     body = json.dumps({"model": "demo", "messages": [USER], "tools": [TOOL]}).encode()
     with pytest.raises(InvalidRequest):
         parse_messages(body)
-    assert parse_count(body) == replace(parse(tools=[TOOL]), max_tokens=None)
+    assert parse_count(body).request() == replace(parse(tools=[TOOL]), max_tokens=None)
 
 
 def test_every_parameter_of_the_client_is_answered() -> None:
@@ -183,6 +183,6 @@ LIKE = {
 @given(objects_like(LIKE))
 def test_any_body_is_taken_or_refused(body: dict[str, Any]) -> None:
     try:
-        parse_messages(json.dumps(body).encode())
+        parse_messages(json.dumps(body).encode()).request()
     except InvalidRequest:
         return

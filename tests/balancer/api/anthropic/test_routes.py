@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.anthropic.context_edits import CLEARED
 from arriero.balancer.api.app import inference_app
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull
 from arriero.shared.inference import Failed, Token
 from arriero.shared.queries import Counted
-from tests.balancer.api.anthropic.strict import checked_error, checked_event, checked_message
+from tests.balancer.api.anthropic.strict import (
+    checked_beta_event,
+    checked_beta_message,
+    checked_error,
+    checked_event,
+    checked_message,
+)
+from tests.balancer.api.anthropic.test_context_edits import CALLS
 from tests.balancer.api.counting_runtime import CountingFleetRuntime
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 
@@ -112,6 +120,61 @@ async def test_fields_go_by_their_names_in_the_body(
     _, _, text = await ask(client)
     message = json.loads(text)["error"]["message"]
     assert message == "`tools[0].input_schema.properties.a` cannot be served"
+
+
+EDITS = {
+    "edits": [
+        {"type": "clear_thinking_20251015", "keep": "all"},
+        {
+            "type": "clear_tool_uses_20250919",
+            "keep": {"type": "tool_uses", "value": 1},
+            "trigger": {"type": "input_tokens", "value": 5},
+        },
+    ]
+}
+
+
+async def test_context_edits_are_carried_out_and_told() -> None:
+    runtime = CountingFleetRuntime((Counted(num_tokens=7),))
+    runtime.script = echo
+    url = "/v1/messages?beta=true"
+    body = BODY | {"messages": CALLS, "context_management": EDITS}
+    applied = {
+        "applied_edits": [
+            {
+                "type": "clear_tool_uses_20250919",
+                "cleared_tool_uses": 4,
+                "cleared_input_tokens": 0,
+            }
+        ]
+    }
+    async with TestClient(TestServer(inference_app(runtime))) as client:
+        async with client.post(url, json=body) as response:
+            answer = checked_beta_message(await response.json())
+        async with client.post(url, json=body | {"stream": True}) as response:
+            told = events(await response.text())
+        async with client.post("/v1/messages/count_tokens?beta=true", json=body) as response:
+            counted = await response.json()
+    assert answer.context_management is not None
+    assert answer.context_management.to_dict() == applied
+    for event in told:
+        checked_beta_event(event)
+    assert next(e for e in told if e["type"] == "message_delta")["context_management"] == applied
+    results = [m.content for m in runtime.streams[0].request.messages or () if m.role == "tool"]
+    assert results == [CLEARED] * 4 + ["result e"]
+    assert counted == {"input_tokens": 7, "context_management": {"original_input_tokens": 7}}
+
+
+async def test_edits_that_ask_for_nothing_cost_no_count() -> None:
+    runtime = CountingFleetRuntime((Counted(num_tokens=7),))
+    runtime.script = echo
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    async with (
+        TestClient(TestServer(inference_app(runtime))) as client,
+        client.post("/v1/messages", json=BODY | {"context_management": edits}) as response,
+    ):
+        assert (await response.json())["context_management"] == {"applied_edits": []}
+    assert not runtime.questions
 
 
 async def test_counting() -> None:

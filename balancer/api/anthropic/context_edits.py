@@ -1,0 +1,271 @@
+"""Context edits: thinking and tool results that a request wants left out of its prompt.
+
+Edits apply to the prompt of one request. The client's conversation, and a thread's, stays whole.
+A turn is all that the assistant says between two messages of the user that hold more than tool
+results, so a chain of tool calls is one turn.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from ....shared.inference import MAX_TOOLS
+from ....shared.strict import STRICT, ListOf
+from .answer_types import AppliedEdit
+from .blocks import (
+    AssistantBlock,
+    AssistantMessage,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UserBlock,
+    UserMessage,
+)
+
+CLEARED = "[This tool result was removed to save context.]"
+"""What a model reads in place of a cleared result."""
+
+MAX_EDITS = 3
+"""Each kind of edit once."""
+
+_Messages = tuple[Message, ...]
+_Limit = Annotated[int, Field(ge=0, le=2**53)]
+_Names = Annotated[ListOf[str], Field(max_length=MAX_TOOLS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A conversation after an edit, and how many turns or tool uses were cleared for it."""
+
+    messages: _Messages
+    num_cleared: int
+
+
+class Edit(ABC):
+    """One edit. It applies only to prompts of more than `above` tokens."""
+
+    __slots__ = ()
+
+    @property
+    def above(self) -> int:
+        """The most tokens that a prompt may have and still be left alone."""
+        return -1
+
+    @property
+    def least(self) -> int:
+        """An edit that saves fewer tokens is not applied."""
+        return 0
+
+    @abstractmethod
+    def change(self, messages: _Messages) -> Change | None:
+        """What the edit makes of `messages`; `None` if there is nothing to clear."""
+
+    @abstractmethod
+    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+        """The entry in the answer's `applied_edits`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllThinking:
+    """Keeps all thinking."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingTurns:
+    """Keeps the thinking of the last `value` turns that have any."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["thinking_turns"] = "thinking_turns"
+    value: Annotated[int, Field(ge=1, le=2**53)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputTokens:
+    """A number of tokens of the prompt."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["input_tokens"] = "input_tokens"
+    value: _Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUses:
+    """A number of tool uses that have a result."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_uses"] = "tool_uses"
+    value: _Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearThinking(Edit):
+    """Clears the thinking of all turns but the last."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["clear_thinking_20251015"]
+    keep: Literal["all"] | Annotated[AllThinking | ThinkingTurns, Field(discriminator="type")] = (
+        ThinkingTurns(value=1)
+    )
+
+    def change(self, messages: _Messages) -> Change | None:
+        """Without thinking in old turns."""
+        if not isinstance(self.keep, ThinkingTurns):
+            return None
+        turns = [turn for turn in _turns(messages) if any(_thinks(messages[at]) for at in turn)]
+        old = turns[: max(0, len(turns) - self.keep.value)]
+        if not old:
+            return None
+        cleared = {at for turn in old for at in turn}
+        edited = (
+            _without_thinking(message) if at in cleared else message
+            for at, message in enumerate(messages)
+        )
+        return Change(tuple(edited), len(old))
+
+    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+        """The entry in the answer's `applied_edits`."""
+        return {
+            "type": self.type,
+            "cleared_thinking_turns": num_cleared,
+            "cleared_input_tokens": num_tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearToolUses(Edit):
+    """Clears the results, and where asked the inputs, of all tool uses but the last."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["clear_tool_uses_20250919"]
+    trigger: Annotated[InputTokens | ToolUses, Field(discriminator="type")] = InputTokens(
+        value=100_000
+    )
+    keep: ToolUses = ToolUses(value=3)
+    clear_at_least: InputTokens | None = None
+    exclude_tools: _Names | None = None
+    clear_tool_inputs: bool | _Names | None = None
+
+    @property
+    def above(self) -> int:
+        """The trigger, where it counts tokens."""
+        return self.trigger.value if isinstance(self.trigger, InputTokens) else -1
+
+    @property
+    def least(self) -> int:
+        """`clear_at_least`."""
+        return self.clear_at_least.value if self.clear_at_least else 0
+
+    def change(self, messages: _Messages) -> Change | None:
+        """Without the results of old tool uses."""
+        uses = _answered_uses(messages)
+        if isinstance(self.trigger, ToolUses) and len(uses) <= self.trigger.value:
+            return None
+        excluded = frozenset(self.exclude_tools or ())
+        old = uses[: max(0, len(uses) - self.keep.value)]
+        results = {use.id for use in old if use.name not in excluded}
+        if not results:
+            return None
+        inputs = {use.id for use in old if use.id in results and self._clears_input_of(use.name)}
+        edited = (_without_results(message, results, inputs) for message in messages)
+        return Change(tuple(edited), len(results))
+
+    def _clears_input_of(self, tool: str) -> bool:
+        wanted = self.clear_tool_inputs
+        return wanted if isinstance(wanted, bool) else tool in (wanted or ())
+
+    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+        """The entry in the answer's `applied_edits`."""
+        return {
+            "type": self.type,
+            "cleared_tool_uses": num_cleared,
+            "cleared_input_tokens": num_tokens,
+        }
+
+
+AnyEdit = Annotated[ClearThinking | ClearToolUses, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextManagement:
+    """The edits that a request asks for, in their order."""
+
+    __pydantic_config__ = STRICT
+    edits: Annotated[ListOf[AnyEdit], Field(max_length=MAX_EDITS)] = ()
+
+
+# ---- conversations
+
+
+def _turns(messages: _Messages) -> Iterator[list[int]]:
+    """The positions of each turn's assistant messages."""
+    turn: list[int] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            turn.append(at)
+        elif isinstance(message, UserMessage) and not _is_only_results(message) and turn:
+            yield turn
+            turn = []
+    if turn:
+        yield turn
+
+
+def _is_only_results(message: UserMessage) -> bool:
+    blocks = message.content
+    return not isinstance(blocks, str) and all(isinstance(block, ToolResult) for block in blocks)
+
+
+_Block = TypeVar("_Block")
+
+
+def _of_type(message: Message, kind: type[_Block]) -> list[_Block]:
+    blocks = () if isinstance(message.content, str) else message.content
+    return [block for block in blocks if isinstance(block, kind)]
+
+
+def _thinks(message: Message) -> bool:
+    return bool(_of_type(message, Thinking))
+
+
+def _without_thinking(message: Message) -> Message:
+    if not isinstance(message, AssistantMessage) or isinstance(message.content, str):
+        return message
+    left = tuple(block for block in message.content if not isinstance(block, Thinking))
+    return replace(message, content=left or (Text(text=""),))
+
+
+def _answered_uses(messages: _Messages) -> list[ToolUse]:
+    results = {
+        result.tool_use_id for message in messages for result in _of_type(message, ToolResult)
+    }
+    uses = {use.id: use for message in messages for use in _of_type(message, ToolUse)}
+    return [use for use in uses.values() if use.id in results]
+
+
+def _without_results(message: Message, results: set[str], inputs: set[str]) -> Message:
+    match message:
+        case UserMessage(content=tuple(blocks)):
+            return replace(message, content=tuple(_told(block, results) for block in blocks))
+        case AssistantMessage(content=tuple(said)):
+            return replace(message, content=tuple(_called(block, inputs) for block in said))
+        case _:
+            return message
+
+
+def _told(block: UserBlock, results: set[str]) -> UserBlock:
+    if isinstance(block, ToolResult) and block.tool_use_id in results:
+        return replace(block, content=CLEARED)
+    return block
+
+
+def _called(block: AssistantBlock, inputs: set[str]) -> AssistantBlock:
+    if isinstance(block, ToolUse) and block.id in inputs:
+        return replace(block, input={})
+    return block
