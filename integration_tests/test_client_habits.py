@@ -65,3 +65,31 @@ async def test_instructions_anywhere_are_told_to_a_template_that_wants_them_firs
         return int(answer["usage"]["prompt_tokens"])
 
     assert await length(roles) > await length(same)
+
+
+async def test_tools_as_codex_sends_them(shared_fleet: Fleet) -> None:
+    function = {"type": "function", "name": "read", "parameters": {"type": "object"}}
+    body = {
+        "model": "arriero-demo",
+        "input": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "developer", "content": "Use tools."},
+            {"role": "user", "content": "Read it."},
+        ],
+        "tools": [
+            {"type": "web_search", "external_web_access": False},
+            {"type": "custom", "name": "patch", "format": {"type": "text"}},
+            {"type": "namespace", "name": "files", "description": "Files.", "tools": [function]},
+        ],
+        "tool_choice": "required",
+        "max_output_tokens": 200,
+        "temperature": 0,
+        "client_metadata": {"x": "y"},
+        "text": {"verbosity": "low"},
+    }
+    answer = await posted(shared_fleet, "/v1/responses", body)
+    call = next(item for item in answer["output"] if item["type"] == "function_call")
+    assert (call["namespace"], call["name"]) == ("files", "read")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "text"}
+    more = {**body, "input": [*body["input"], call, result], "tool_choice": "auto"}
+    assert (await posted(shared_fleet, "/v1/responses", more))["status"] != "failed"

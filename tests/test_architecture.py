@@ -145,6 +145,7 @@ PURE = (
     "balancer.api.openai.responses.listing",
     "balancer.api.openai.responses.requests",
     "balancer.api.openai.responses.store",
+    "balancer.api.openai.responses.tools",
     "balancer.api.openai.rerank",
     "balancer.api.openapi.answers",
     "balancer.api.openapi.bodies",

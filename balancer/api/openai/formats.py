@@ -1,15 +1,26 @@
 """How OpenAI's bodies say what an answer has to be, and the neutral words for it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from ....shared.inference import JsonSchemaGrammar, NamedTool, ToolChoice
-from ....shared.strict import STRICT
+from ....shared.errors import InvalidRequest
+from ....shared.inference import MAX_TOOLS, JsonSchemaGrammar, NamedTool, ToolChoice
+from ....shared.strict import STRICT, ListOf
 from ..common.field_names import FieldNames
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+_BETWEEN = "__"
+
+
+def qualified(name: str, namespace: str | None) -> str:
+    """What the model calls a function of a namespace, which may bring its own separator."""
+    if not namespace:
+        return name
+    return f"{namespace}{'' if namespace.endswith(_BETWEEN) else _BETWEEN}{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +37,17 @@ class TextFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObjectFormat:
-    """Any JSON object."""
+    """Any JSON object, or as llama-server has it one that `schema` describes."""
 
     __pydantic_config__ = STRICT
 
     type: Literal["json_object"]
+    schema: dict[str, Any] | None = None
 
     def grammar(self) -> JsonSchemaGrammar:
         """The neutral words for it."""
-        return JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT)
+        schema = ANY_OBJECT if self.schema is None else self.schema
+        return JsonSchemaGrammar(type="json_schema", schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +100,76 @@ class FunctionChoice:
 
 
 FORMAT_NAMES = FieldNames({"grammar.schema": "response_format.json_schema.schema"})
+OBJECT_NAMES = FieldNames({"grammar.schema": "response_format.schema"})
 """What the neutral fields are called in a body with a `response_format`."""
 
-Choice = Literal["auto", "none", "required"] | FunctionChoice
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedTools:
+    """Which of the tools may be called; the model hears of no other."""
+
+    __pydantic_config__ = STRICT
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[ListOf[dict[str, Any]], Field(min_length=1, max_length=MAX_TOOLS)]
+
+    def among(self, tools: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """Those of the neutral `tools` that are allowed.
+
+        Entries that are no functions are left out, as such tools are. Raises `InvalidRequest`.
+        """
+        given = {tool["function"].get("name") for tool in tools if _is_function(tool)}
+        names = {_name_of(entry) for entry in self.tools if entry.get("type") == "function"}
+        if unknown := next((name for name in names if name not in given), None):
+            raise InvalidRequest(
+                f"`tool_choice`: {unknown[:100]!r} is allowed and is not among `tools`",
+                field="tool_choice",
+            )
+        if not names:
+            raise InvalidRequest("`tool_choice` allows no function", field="tool_choice")
+        return tuple(
+            tool for tool in tools if _is_function(tool) and tool["function"].get("name") in names
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedChoice:
+    """A choice among some of the tools."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+def _is_function(tool: dict[str, Any]) -> bool:
+    return isinstance(tool.get("function"), dict)
+
+
+def _name_of(entry: dict[str, Any]) -> str:
+    """A function's name, in a chat's words or in those of a response."""
+    function = entry.get("function", entry)
+    name = function.get("name") if isinstance(function, dict) else None
+    namespace = entry.get("namespace")
+    if not isinstance(name, str) or not isinstance(namespace, str | None):
+        raise InvalidRequest(
+            "`tool_choice`: each function that is allowed must have a `name`", field="tool_choice"
+        )
+    return qualified(name, namespace)
+
+
+Choice = (
+    Literal["auto", "none", "required"]
+    | Annotated[FunctionChoice | AllowedChoice, Field(discriminator="type")]
+)
 
 
 def neutral_choice(choice: Choice | None) -> ToolChoice | None:
     """`choice` in neutral words."""
-    return NamedTool(name=choice.function.name) if isinstance(choice, FunctionChoice) else choice
+    match choice:
+        case FunctionChoice():
+            return NamedTool(name=choice.function.name)
+        case AllowedChoice():
+            return choice.allowed_tools.mode
+        case _:
+            return choice

@@ -12,7 +12,7 @@ Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/compl
 defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any
@@ -40,8 +40,16 @@ from ..common.body_fields import body_fields, listed
 from ..common.field_names import SAME_NAMES, FieldNames
 from ..common.readable import check_copies, check_readable
 from ..openapi.bodies import Body
-from .formats import FORMAT_NAMES, Choice, ResponseFormat, neutral_choice
-from .reasoning import Effort, reasoning_fields
+from .formats import (
+    FORMAT_NAMES,
+    OBJECT_NAMES,
+    AllowedChoice,
+    Choice,
+    JsonObjectFormat,
+    ResponseFormat,
+    neutral_choice,
+)
+from .reasoning import Effort, Verbosity, reasoning_fields
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -67,7 +75,6 @@ _REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
     "modalities": frozenset({b'["text"]'}),
     "moderation": frozenset(),
     "prediction": frozenset(),
-    "verbosity": frozenset(),
     "web_search_options": frozenset(),
 }
 _REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {}
@@ -108,6 +115,7 @@ class _ChatBody(_Body):
     response_format: ResponseFormat | None = None
     chat_template_kwargs: TemplateVariables | None = None
     reasoning_effort: Effort | None = None
+    verbosity: Verbosity | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     logprobs: bool = False
@@ -195,11 +203,13 @@ def parse_chat(body: bytes) -> Wanted:
     grammar = _format_grammar(parsed)
     conversation = {
         "messages": parsed.messages,
-        "tools": parsed.tools or None,
+        "tools": _allowed(parsed) or None,
         "tool_choice": neutral_choice(parsed.tool_choice),
         "parallel_tool_calls": parsed.parallel_tool_calls,
         "grammar": grammar or parsed.grammar,
-        **reasoning_fields(parsed.reasoning_effort, parsed.chat_template_kwargs),
+        **reasoning_fields(
+            parsed.reasoning_effort, parsed.chat_template_kwargs, verbosity=parsed.verbosity
+        ),
         "add_generation_prompt": parsed.add_generation_prompt,
         "continue_final_message": parsed.continue_final_message,
         "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
@@ -207,7 +217,16 @@ def parse_chat(body: bytes) -> Wanted:
         "top_logprobs": parsed.top_logprobs or None,
     }
     wanted = _wanted(parsed, [conversation])
-    return wanted if grammar is None else replace(wanted, field_names=FORMAT_NAMES)
+    if grammar is None:
+        return wanted
+    is_object = isinstance(parsed.response_format, JsonObjectFormat)
+    return replace(wanted, field_names=OBJECT_NAMES if is_object else FORMAT_NAMES)
+
+
+def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
+    """The tools that may be called. Raises `InvalidRequest`."""
+    tools, choice = parsed.tools or (), parsed.tool_choice
+    return choice.allowed_tools.among(tools) if isinstance(choice, AllowedChoice) else tools
 
 
 def _format_grammar(parsed: _ChatBody) -> Grammar | None:

@@ -1,6 +1,6 @@
 """What the Responses API answers, as types; the OpenAPI document is made of them."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -69,6 +69,7 @@ class FunctionCallItem(TypedDict):
     status: Status
     call_id: str
     name: str
+    namespace: NotRequired[str]
     arguments: str
 
 
@@ -136,9 +137,10 @@ class IncompleteDetails(TypedDict):
 
 
 class TextEcho(TypedDict):
-    """The format that was asked for."""
+    """The format that was asked for, and how much is to be said."""
 
     format: dict[str, Any]
+    verbosity: NotRequired[Literal["low", "medium", "high"]]
 
 
 class ReasoningEcho(TypedDict):

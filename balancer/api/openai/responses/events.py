@@ -9,8 +9,9 @@ An item that was open when the tokens ran out or an error came is `incomplete`, 
 response. What comes of a call is known when the next thing begins, so a call is not done before.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from .....shared.errors import RateLimited, RequestError
@@ -31,13 +32,26 @@ from .answer_types import (
 )
 from .items import Json, Status, item_id
 
+_NO_NAMESPACES: Mapping[str, tuple[str, str]] = MappingProxyType({})
+
 
 class ResponseEvents(EventRenderer):
     """One response as it grows."""
 
-    def __init__(self, id: str, *, created_at: int, echo: ResponseEcho) -> None:
-        """`id` without its prefix; `echo` is what the response repeats of its request."""
+    def __init__(
+        self,
+        id: str,
+        *,
+        created_at: int,
+        echo: ResponseEcho,
+        namespaces: Mapping[str, tuple[str, str]] = _NO_NAMESPACES,
+    ) -> None:
+        """`id` without its prefix; `echo` is what the response repeats of its request.
+
+        `namespaces` has namespace and name of functions by what the model calls them.
+        """
         self._id = id
+        self._namespaces = namespaces
         self._created_at = created_at
         self._sequence_number = 0
         self._open: _Text | _Call | None = None
@@ -96,7 +110,9 @@ class ResponseEvents(EventRenderer):
 
     def _called(self, call: ToolCallStarted) -> Iterator[Json]:
         yield from self._close("completed")
-        yield from self._added(_Call(self._next_id("function_call"), self._index, call))
+        space, name = self._namespaces.get(call.name, (None, call.name))
+        id = self._next_id("function_call")
+        yield from self._added(_Call(id, self._index, replace(call, name=name), space))
 
     def _added(self, item: "_Text | _Call") -> Iterator[Json]:
         self._open = item
@@ -265,8 +281,9 @@ class _Call:
 
     token_kind: TokenKind = "tool_call"
 
-    def __init__(self, id: str, index: int, call: ToolCallStarted) -> None:
+    def __init__(self, id: str, index: int, call: ToolCallStarted, namespace: str | None) -> None:
         self._id = id
+        self._namespace = namespace
         self._index = index
         self._call = call
         self._arguments: list[str] = []
@@ -293,7 +310,7 @@ class _Call:
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
 
     def whole(self, status: Status) -> FunctionCallItem:
-        return {
+        item: FunctionCallItem = {
             "id": self._id,
             "type": "function_call",
             "status": status,
@@ -301,6 +318,9 @@ class _Call:
             "name": self._call.name,
             "arguments": "".join(self._arguments),
         }
+        if self._namespace is not None:
+            item["namespace"] = self._namespace
+        return item
 
     def _event(self, type: str, **values: object) -> Json:
         return {"type": type, "item_id": self._id, "output_index": self._index, **values}

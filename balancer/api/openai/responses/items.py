@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_PARTS, ChatMessage
 from .....shared.strict import STRICT, ListOf
+from ..formats import qualified
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Json = dict[str, Any]
@@ -106,6 +107,7 @@ class FunctionCall:
     id: str | None = None
     call_id: str
     name: str
+    namespace: str | None = None
     arguments: str
     status: Status = "completed"
 
@@ -252,7 +254,8 @@ class _Turn:
             case Message():
                 self.content.append(item.text)
             case FunctionCall():
-                function = {"name": item.name, "arguments": item.arguments}
+                name = qualified(item.name, item.namespace)
+                function = {"name": name, "arguments": item.arguments}
                 self.calls.append({"id": item.call_id, "type": "function", "function": function})
 
     def message(self) -> Iterator[ChatMessage]:

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.validation import invalid
-from .answer_types import InputItem, InputItems, InputTextPart, OutputTextPart
+from .answer_types import FunctionCallItem, InputItem, InputItems, InputTextPart, OutputTextPart
 from .items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning
 
 
@@ -70,14 +70,7 @@ def listed(item: Item) -> InputItem:
                 "content": [{"type": part.type, "text": part.text} for part in item.content],
             }
         case FunctionCall():
-            return {
-                "id": item.id,
-                "type": "function_call",
-                "status": item.status,
-                "call_id": item.call_id,
-                "name": item.name,
-                "arguments": item.arguments,
-            }
+            return _call(item)
         case FunctionCallOutput():
             return {
                 "id": item.id,
@@ -96,3 +89,17 @@ def _said(text: str) -> OutputTextPart:
 
 def _told(text: str) -> InputTextPart:
     return {"type": "input_text", "text": text}
+
+
+def _call(item: FunctionCall) -> FunctionCallItem:
+    told: FunctionCallItem = {
+        "id": item.id,
+        "type": "function_call",
+        "status": item.status,
+        "call_id": item.call_id,
+        "name": item.name,
+        "arguments": item.arguments,
+    }
+    if item.namespace is not None:
+        told["namespace"] = item.namespace
+    return told

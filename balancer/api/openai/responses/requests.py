@@ -12,7 +12,7 @@ back to the model in the clear, so `include: ["reasoning.encrypted_content"]` ne
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
 from pydantic_core import to_json
@@ -35,17 +35,19 @@ from ...common.body_fields import body_fields
 from ...common.field_names import FieldNames
 from ...common.readable import check_readable
 from ...openapi.bodies import Body
-from ..formats import JsonObjectFormat, TextFormat
-from ..reasoning import Effort, reasoning_fields
+from ..formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
+from ..reasoning import Effort, Verbosity, reasoning_fields
 from ..requests import ONE_STOP
-from .answer_types import ResponseEcho
+from .answer_types import ResponseEcho, TextEcho
 from .items import Item, Json, plain_items, to_messages
+from .tools import Name, Tool, functions, known_tools, namespaces
 
 MAX_METADATA = 16
 MAX_INCLUDED = 64
 
 IGNORED = frozenset(
     {
+        "client_metadata",  # describes the client to its own service
         "max_tool_calls",  # counts calls of tools that only OpenAI has
         "prompt_cache_key",
         "prompt_cache_options",
@@ -113,11 +115,17 @@ class _TextOptions:
     __pydantic_config__ = STRICT
 
     format: _Format | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Verbosity | None = None
 
     @property
     def wanted(self) -> _Format:
         return self.format or TextFormat(type="text")
+
+    def echo(self) -> TextEcho:
+        wanted = {name: value for name, value in asdict(self.wanted).items() if value is not None}
+        if self.verbosity is None:
+            return {"format": wanted}
+        return {"format": wanted, "verbosity": self.verbosity}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,37 +133,27 @@ class _NamedFunction:
     __pydantic_config__ = STRICT
 
     type: Literal["function"]
-    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    name: Name
+    namespace: Name | None = None
+
+    def echo(self) -> Json:
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FunctionTool:
+class _AllowedTools(AllowedTools):
     __pydantic_config__ = STRICT
 
-    type: Literal["function"]
-    name: Annotated[str, StringConstraints(min_length=1)]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-    def neutral(self) -> Json:
-        function: Json = {"name": self.name}
-        if self.description is not None:
-            function["description"] = self.description
-        if self.parameters is not None:
-            function["parameters"] = self.parameters
-        if self.strict:
-            function["strict"] = True
-        return {"type": "function", "function": function}
+    type: Literal["allowed_tools"]
 
     def echo(self) -> Json:
-        return {
-            "type": self.type,
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "strict": self.strict,
-        }
+        return {"type": self.type, "mode": self.mode, "tools": list(self.tools)}
+
+
+_ToolChoice = (
+    Literal["auto", "none", "required"]
+    | Annotated[_NamedFunction | _AllowedTools, Field(discriminator="type")]
+)
 
 
 # Most of them belong to tools that only OpenAI has, and to input that is refused.
@@ -190,8 +188,8 @@ class _Body(SamplingChoices):
     previous_response_id: str | None = None
     stream: bool = False
     store: bool = True
-    tools: Annotated[ListOf[_FunctionTool], Field(max_length=MAX_TOOLS)] = ()
-    tool_choice: Literal["auto", "none", "required"] | _NamedFunction = "auto"
+    tools: Annotated[ListOf[Tool], Field(max_length=MAX_TOOLS)] = ()
+    tool_choice: _ToolChoice = "auto"
     parallel_tool_calls: bool = True
     text: _TextOptions = _TextOptions()
     reasoning: _ReasoningOptions = _ReasoningOptions()
@@ -226,6 +224,8 @@ class Wanted:
         self.model = body.model
         self.stream = body.stream
         self.store = body.store
+        self.namespaces = namespaces(body.tools)
+        """Of the functions that are in one, by what the model calls them."""
 
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
         """The request, with the items that came before its own.
@@ -241,19 +241,20 @@ class Wanted:
                 f"the conversation has {len(messages)} messages; at most {MAX_MESSAGES} are taken",
                 field="input",
             )
+        tools = _allowed(body)
         request = GenerateRequest(
             messages=messages,
             model=body.model,
             stream=body.stream,
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
-            tools=tuple(tool.neutral() for tool in body.tools) or None,
-            tool_choice=_tool_choice(body) if body.tools else None,
+            tools=tools or None,
+            tool_choice=_tool_choice(body) if tools else None,
             parallel_tool_calls=body.parallel_tool_calls,
             grammar=body.text.wanted.grammar(),
             logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
             top_logprobs=body.top_logprobs or None,
-            **reasoning_fields(body.reasoning.effort),
+            **reasoning_fields(body.reasoning.effort, verbosity=body.text.verbosity),
             **sampling_fields(body),
         )
         check_readable(request)
@@ -271,9 +272,9 @@ class Wanted:
             "temperature": body.temperature,
             "top_p": body.top_p,
             "tools": [tool.echo() for tool in body.tools],
-            "tool_choice": choice if isinstance(choice, str) else asdict(choice),
+            "tool_choice": choice if isinstance(choice, str) else choice.echo(),
             "parallel_tool_calls": body.parallel_tool_calls,
-            "text": {"format": asdict(body.text.wanted)},
+            "text": body.text.echo(),
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",
             "top_logprobs": body.top_logprobs,
@@ -287,6 +288,8 @@ def parse_response(body: bytes) -> Wanted:
     raw = body_fields(body, refused=_REFUSED, ignored=IGNORED)
     if "input" in raw:
         raw["input"] = plain_items(raw["input"])
+    if "tools" in raw:
+        raw["tools"], _ = known_tools(raw["tools"])
     if isinstance(raw.get("stop"), str):
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
@@ -307,4 +310,15 @@ def _check(body: _Body) -> None:
 
 def _tool_choice(body: _Body) -> ToolChoice:
     choice = body.tool_choice
-    return choice if isinstance(choice, str) else NamedTool(name=choice.name)
+    if isinstance(choice, AllowedTools):
+        return choice.mode
+    if isinstance(choice, str):
+        return choice
+    return NamedTool(name=qualified(choice.name, choice.namespace))
+
+
+def _allowed(body: _Body) -> tuple[Json, ...]:
+    """The functions that may be called. Raises `InvalidRequest`."""
+    tools = functions(body.tools)
+    choice = body.tool_choice
+    return choice.among(tools) if isinstance(choice, AllowedTools) else tools

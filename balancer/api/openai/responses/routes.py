@@ -109,7 +109,12 @@ class _Answer(ResponseEvents):
         self._wanted = wanted
         self._previous = previous
         served = runtime.model_name_for("generate") if wanted.model is None else wanted.model
-        super().__init__(stream.id, created_at=int(time.time()), echo=wanted.echo(served))
+        super().__init__(
+            stream.id,
+            created_at=int(time.time()),
+            echo=wanted.echo(served),
+            namespaces=wanted.namespaces,
+        )
 
     def take(self, event: Event) -> list[Json]:
         """The events that `event` means."""

@@ -176,7 +176,6 @@ def test_hints_are_ignored(name: str) -> None:
         ("functions", []),
         ("modalities", ["text", "audio"]),
         ("prediction", {}),
-        ("verbosity", "low"),
         ("web_search_options", {}),
     ],
 )
@@ -491,7 +490,7 @@ def test_calls_that_have_to_be_made(choice: Any, neutral: Any) -> None:
     ("choice", "field"),
     [
         ("any", "tool_choice"),
-        ({"type": "custom", "custom": {"name": "x"}}, "tool_choice.type"),
+        ({"type": "custom", "custom": {"name": "x"}}, "tool_choice"),
         ({"type": "function", "name": "x"}, "tool_choice.function"),
     ],
 )
@@ -532,3 +531,46 @@ def test_choices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "check_readable", looked_at.append)
     assert len(completion(prompt=["a", "b"], n=60).requests) == 120
     assert len(looked_at) == 1
+
+
+class TestAllowedTools:
+    TOOLS = [{"type": "function", "function": {"name": name}} for name in "fg"]
+
+    def test_the_model_hears_of_no_other(self) -> None:
+        choice = {
+            "type": "allowed_tools",
+            "allowed_tools": {
+                "mode": "auto",
+                "tools": [{"type": "function", "function": {"name": "g"}}, {"type": "custom"}],
+            },
+        }
+        asked = chat(tools=self.TOOLS, tool_choice=choice).requests[0]
+        assert asked.tool_choice == "auto"
+        assert asked.tools == (self.TOOLS[1],)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            {"type": "custom"},
+            {"type": "function", "function": {"name": "x"}},
+            {"type": "function"},
+        ],
+    )
+    def test_what_they_cannot_be(self, entry: Any) -> None:
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [entry]}}
+        error = refusal(chat, tools=self.TOOLS, tool_choice=choice)
+        assert error.field == "tool_choice"
+
+
+def test_verbosity_is_told_to_the_template() -> None:
+    asked = chat(verbosity="low", chat_template_kwargs={"x": 1}).requests[0]
+    assert asked.chat_template_kwargs == {"verbosity": "low", "x": 1}
+    assert refusal(chat, verbosity="loud").field == "verbosity"
+
+
+def test_a_json_object_may_have_a_schema() -> None:
+    schema = {"type": "object", "required": ["a"]}
+    wanted = chat(response_format={"type": "json_object", "schema": schema})
+    assert wanted.requests[0].grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
+    error = InvalidRequest("`grammar.schema.a`: no", field="grammar.schema.a")
+    assert wanted.field_names.told(error).field == "response_format.schema.a"

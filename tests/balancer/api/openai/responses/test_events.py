@@ -270,3 +270,16 @@ def replayed(told: list[Json]) -> list[Json]:
 def check_place(event: Json, output: list[Json]) -> None:
     assert event["output_index"] == len(output) - 1
     assert event["item_id"] == output[-1]["id"]
+
+
+def test_a_call_of_a_namespaces_function() -> None:
+    machine = ResponseEvents(
+        "r", created_at=1000, echo=ECHO, namespaces={"crm__find": ("crm", "find")}
+    )
+    told = [each for event in call("{}", name="crm__find") for each in machine.take(event)]
+    told += machine.take(done("tool_calls"))
+    [item] = machine.response["output"]
+    assert (item["namespace"], item["name"]) == ("crm", "find")
+    added = next(each for each in told if each["type"] == "response.output_item.added")
+    assert (added["item"]["namespace"], added["item"]["name"]) == ("crm", "find")
+    checked_response(machine.response)

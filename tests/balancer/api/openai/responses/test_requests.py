@@ -166,7 +166,7 @@ def test_history_comes_before() -> None:
         {"store": False, "include": ["reasoning.encrypted_content"]},
         {"truncation": "disabled", "top_logprobs": 0, "parallel_tool_calls": True},
         {"user": "u", "metadata": {"a": "b"}, "service_tier": "auto", "safety_identifier": "s"},
-        {"text": {"format": {"type": "text"}, "verbosity": "medium"}},
+        {"text": {"format": {"type": "text"}}},
         {"stream_options": {"include_obfuscation": False}, "max_tool_calls": 3},
         {"conversation": None, "prompt": None, "temperature": None},
     ],
@@ -182,15 +182,16 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"conversation": "c"}, "conversation"),
         ({"truncation": "auto"}, "truncation"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
         ({"top_logprobs": 21}, "top_logprobs"),
         ({"include": ["everything"]}, "include[0]"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "json_object"}}, "ignore_eos": True}, "text.format"),
-        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"text": {"verbosity": "loud"}}, "text.verbosity"),
         ({"metadata": {"a": 1}}, "metadata.a"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"max_tokens": 5}, "max_tokens"),
@@ -262,3 +263,94 @@ def test_any_body_is_taken_or_refused(body: dict[str, Any]) -> None:
         assert isinstance(error, InvalidRequest)
     else:
         checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+
+
+NAMESPACE = {"type": "namespace", "name": "crm", "description": "customers", "tools": [TOOL]}
+
+
+def test_tools_that_are_no_functions_are_left_out() -> None:
+    web = {"type": "web_search", "external_web_access": False}
+    custom = {"type": "custom", "name": "patch", "format": {"type": "grammar"}}
+    space = {**NAMESPACE, "tools": [TOOL, custom]}
+    names = [t["function"]["name"] for t in request(tools=[web, TOOL, custom, space]).tools]
+    assert names == ["f", "crm__f"]
+    assert request(tools=[web]).tools is None
+
+
+class TestNamespaces:
+    def test_are_unfolded(self) -> None:
+        codex = {**NAMESPACE, "name": "mcp__files__"}
+        names = [tool["function"]["name"] for tool in request(tools=[TOOL, NAMESPACE, codex]).tools]
+        assert names == ["f", "crm__f", "mcp__files__f"]
+        assert request(tools=[NAMESPACE]).tools[0]["function"]["description"] == "does f"
+
+    def test_a_function_of_one_is_told_by_namespace_and_name(self) -> None:
+        wanted = parse(tools=[TOOL, NAMESPACE])
+        assert wanted.namespaces == {"crm__f": ("crm", "f")}
+        assert checked_echo(wanted)["tools"][1]["tools"][0]["name"] == "f"
+
+    def test_a_call_that_was_made_has_the_name_that_the_model_knows(self) -> None:
+        call = {
+            "type": "function_call",
+            "call_id": "c",
+            "name": "f",
+            "namespace": "crm",
+            "arguments": "{}",
+        }
+        [message] = request(input=[call]).messages
+        assert message.tool_calls[0]["function"]["name"] == "crm__f"
+
+    def test_one_can_be_chosen(self) -> None:
+        choice = {"type": "function", "name": "f", "namespace": "crm"}
+        assert request(tools=[NAMESPACE], tool_choice=choice).tool_choice == NamedTool(
+            name="crm__f"
+        )
+
+
+class TestAllowedTools:
+    OTHER = {**TOOL, "name": "g"}
+
+    def test_the_model_hears_of_no_other(self) -> None:
+        choice = {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [{"type": "function", "name": "g"}, {"type": "web_search"}],
+        }
+        asked = request(tools=[TOOL, self.OTHER], tool_choice=choice)
+        assert asked.tool_choice == "required"
+        assert [tool["function"]["name"] for tool in asked.tools] == ["g"]
+        assert checked_echo(parse(tools=[TOOL, self.OTHER], tool_choice=choice))["tool_choice"] == {
+            **choice
+        }
+
+    def test_of_a_namespace(self) -> None:
+        choice = {
+            "type": "allowed_tools",
+            "mode": "auto",
+            "tools": [{"type": "function", "name": "f", "namespace": "crm"}],
+        }
+        asked = request(tools=[TOOL, NAMESPACE], tool_choice=choice)
+        assert [tool["function"]["name"] for tool in asked.tools] == ["crm__f"]
+
+    @pytest.mark.parametrize(
+        "tools", [[{"type": "function", "name": "x"}], [{"type": "mcp"}], [{"type": "function"}]]
+    )
+    def test_what_they_cannot_be(self, tools: list[Any]) -> None:
+        choice = {"type": "allowed_tools", "mode": "auto", "tools": tools}
+        with pytest.raises(InvalidRequest) as caught:
+            request(tools=[TOOL], tool_choice=choice)
+        assert caught.value.field == "tool_choice"
+
+
+def test_verbosity_is_told_to_the_template() -> None:
+    wanted = parse(text={"verbosity": "low"}, reasoning={"effort": "high"})
+    told = {"reasoning_effort": "high", "verbosity": "low"}
+    assert wanted.request(()).chat_template_kwargs == told
+    assert checked_echo(wanted)["text"] == {"format": {"type": "text"}, "verbosity": "low"}
+
+
+def checked_echo(wanted: Wanted) -> dict[str, Any]:
+    """What a response repeats, held to the types of OpenAI's client."""
+    response = ResponseEvents("r", created_at=0, echo=wanted.echo("demo")).response
+    checked_response(response)
+    return dict(response)

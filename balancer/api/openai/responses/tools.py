@@ -1,0 +1,119 @@
+"""Tools of the Responses API, and the names by which the model knows their functions.
+
+A namespace groups functions. Models know functions only, so it is unfolded: the model calls
+`crm__find`, and the client is told of the call of `find` in the namespace `crm`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from .....shared.inference import MAX_TOOLS
+from .....shared.strict import STRICT, ListOf
+from ..formats import qualified
+from .items import Json
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool:
+    """A function that the client carries out."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["function"]
+    name: Annotated[str, StringConstraints(min_length=1)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    def neutral(self, name: str) -> Json:
+        """As the neutral request has it, under the `name` that the model knows."""
+        function: Json = {"name": name}
+        if self.description is not None:
+            function["description"] = self.description
+        if self.parameters is not None:
+            function["parameters"] = self.parameters
+        if self.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+    def echo(self) -> Json:
+        """As a response repeats it."""
+        return {
+            "type": self.type,
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+            "strict": self.strict,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceTool:
+    """Functions under one name; its `description` is not told to the model."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["namespace"]
+    name: Name
+    description: str | None = None
+    tools: Annotated[ListOf[FunctionTool], Field(max_length=MAX_TOOLS)] = ()
+
+    def echo(self) -> Json:
+        """As a response repeats it."""
+        return {
+            "type": self.type,
+            "name": self.name,
+            "description": self.description,
+            "tools": [tool.echo() for tool in self.tools],
+        }
+
+
+Tool = Annotated[FunctionTool | NamespaceTool, Field(discriminator="type")]
+
+
+def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]:
+    """All functions in neutral words."""
+    return tuple(tool.neutral(name) for name, tool, _ in _unfolded(tools))
+
+
+def namespaces(tools: Iterable[FunctionTool | NamespaceTool]) -> Mapping[str, tuple[str, str]]:
+    """Namespace and name in it, by what the model calls the function."""
+    return {name: (space, tool.name) for name, tool, space in _unfolded(tools) if space}
+
+
+def _unfolded(
+    tools: Iterable[FunctionTool | NamespaceTool],
+) -> Iterator[tuple[str, FunctionTool, str | None]]:
+    for tool in tools:
+        if isinstance(tool, FunctionTool):
+            yield tool.name, tool, None
+        else:
+            for each in tool.tools:
+                yield qualified(each.name, tool.name), each, tool.name
+
+
+def known_tools(value: object) -> tuple[object, list[str]]:
+    """A body's `tools` without those that are no functions, and the types that were left out.
+
+    They are tools of a service that runs them (`web_search`), or called in text without a schema
+    (`custom`), which models are not told of here.
+    """
+    if not isinstance(value, list):
+        return value, []
+    kept, left_out = [], []
+    for tool in value:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind == "namespace":
+            inner, others = known_tools(tool.get("tools"))
+            kept.append({**tool, "tools": inner})
+            left_out += others
+        elif isinstance(kind, str) and kind != "function":
+            left_out.append(kind)
+        else:
+            kept.append(tool)
+    return kept, left_out

@@ -1,0 +1,48 @@
+"""How functions of namespaces are named."""
+
+import pytest
+
+from arriero.balancer.api.openai.responses.tools import (
+    FunctionTool,
+    NamespaceTool,
+    functions,
+    known_tools,
+    namespaces,
+)
+
+FIND = FunctionTool(type="function", name="find", description="finds", strict=True)
+BARE = FunctionTool(type="function", name="bare")
+CRM = NamespaceTool(type="namespace", name="crm", tools=(FIND, BARE))
+
+
+def test_functions_in_neutral_words() -> None:
+    assert functions([BARE, CRM]) == (
+        {"type": "function", "function": {"name": "bare"}},
+        {
+            "type": "function",
+            "function": {"name": "crm__find", "description": "finds", "strict": True},
+        },
+        {"type": "function", "function": {"name": "crm__bare"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [("crm", "crm__find"), ("crm_", "crm___find"), ("mcp__crm__", "mcp__crm__find")],
+)
+def test_a_namespace_may_bring_its_own_separator(space: str, name: str) -> None:
+    tool = NamespaceTool(type="namespace", name=space, tools=(FIND,))
+    assert namespaces([BARE, tool]) == {name: (space, "find")}
+
+
+def test_what_is_no_function_is_left_out_and_named() -> None:
+    function = {"type": "function", "name": "f"}
+    space = {"type": "namespace", "name": "s", "tools": [function, {"type": "custom"}]}
+    kept, left_out = known_tools([{"type": "web_search"}, function, space])
+    assert kept == [function, {**space, "tools": [function]}]
+    assert left_out == ["web_search", "custom"]
+
+
+@pytest.mark.parametrize("value", [None, {"type": "x"}, [3], [{"type": 3}], [{"name": "x"}]])
+def test_what_is_wrong_is_left_to_the_types(value: object) -> None:
+    assert known_tools(value) == (value, [])
