@@ -33,6 +33,7 @@ test: lint
 
 search: install
 	$(python) -m pytest -q tests --hypothesis-profile searching
+	FUZZ_EXAMPLES=500 $(python) -m pytest -q integration_tests/nobody_else_notices/test_fuzzing.py
 
 format: install
 	$(python) -m ruff format

@@ -21,6 +21,8 @@ MODEL = Path(__file__).parent.parent / "demo" / "arriero-demo.gguf"
 BIN = Path(sys.executable).parent
 START_DEADLINE = 30.0
 EXIT_DEADLINE = 20.0
+LONGEST_LINE = 2**22
+"""Bytes of a line of a daemon's output."""
 
 
 class Daemon:
@@ -55,6 +57,7 @@ class Daemon:
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             env=os.environ | (env or {}),
+            limit=LONGEST_LINE,
         )
         return cls(command, process)
 

@@ -114,7 +114,7 @@ class TestOpenAI:
         with pytest.raises(openai.BadRequestError) as caught:
             await vectors(client, ["short", "x" * 9000])
         assert caught.value.code == "context_length_exceeded"
-        assert "`input[1]`: it is" in str(caught.value)
+        assert "`input[1]`: prompt is too long: 9000 tokens > 1024" in str(caught.value)
 
     async def test_a_model_that_only_embeds(self, client: openai.AsyncOpenAI) -> None:
         answer = await client.embeddings.create(model="encoder", input="once upon a time")

@@ -106,7 +106,7 @@ async def test_a_prompt_over_the_ceiling_is_refused_before_it_runs(fleet: Fleet)
     assert answer.status == 400
     error = answer.end["error"]
     assert error["code"] == "prompt_too_long"
-    assert "256" in error["message"]
+    assert "> 255 maximum" in error["message"]
 
 
 async def test_the_ceiling_ends_a_request_with_length(fleet: Fleet) -> None:

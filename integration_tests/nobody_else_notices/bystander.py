@@ -38,6 +38,12 @@ class Bystander:
         now = asyncio.get_running_loop().time()
         return max(b - a for a, b in pairwise([*self.arrivals, now]))
 
+    def check(self, most_gap: float, gap: float | None = None) -> None:
+        """Raises `AssertionError` if the stream has ended or stood still so far."""
+        assert self.last is None, f"the bystander's stream ended: {self.last}"
+        gap = self.longest_gap if gap is None else gap
+        assert gap < most_gap, f"the bystander's stream stood still for {gap:.2f} s"
+
     def take(self, event: dict[str, Any]) -> None:
         self.arrivals.append(asyncio.get_running_loop().time())
         if event["event"] in ("done", "error"):
@@ -64,8 +70,7 @@ async def bystander(fleet: Fleet, *, most_gap: float = MOST_GAP) -> AsyncIterato
         await seen.until_more()
         gap = seen.longest_gap
         reading.cancel()
-    assert seen.last is None, f"the bystander's stream ended: {seen.last}"
-    assert gap < most_gap, f"the bystander's stream stood still for {gap:.2f} s"
+    seen.check(most_gap, gap)
 
 
 async def _read(fleet: Fleet, seen: Bystander) -> None:

@@ -508,7 +508,7 @@ def test_what_could_never_fit_is_refused() -> None:
     (output,) = take(scheduler, Decoded(()))
     assert output.end is not None
     assert isinstance(output.end.reason, PromptTooLong)
-    assert "holds 20" in output.end.reason.message
+    assert "20 tokens > 19 maximum" in output.end.reason.message
 
 
 # ---- prefixes
