@@ -18,6 +18,7 @@ from .api.app import inference_app
 from .api.openai.responses.store import ResponseStore
 from .api.transport.bodies import Bodies
 from .api.transport.connections import Connections, ConnectionsRunner
+from .api.transport.door_reports import DoorReports
 from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
 from .fleet.fleet import Fleet
@@ -53,10 +54,12 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         metrics.collect_bodies(lambda: bodies.num_bytes)
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
         hosts = hosts_of(settings)
+        reports = DoorReports(metrics, is_strict=settings.strict_fields)
+        metrics.collect_notices(lambda: reports.num_clients)
         apps = {
             "inference": (
                 settings.inference_addr,
-                inference_app(runtime, responses, bodies=bodies, hosts=hosts),
+                inference_app(runtime, responses, bodies=bodies, hosts=hosts, reports=reports),
             ),
             "management": (
                 settings.management_addr,

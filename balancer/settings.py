@@ -92,6 +92,11 @@ class BalancerSettings(DaemonSettings):
         default=_LIMITS.heartbeat_timeout, description="silence after which an agent counts as lost"
     )
 
+    strict_fields: bool = Field(
+        default=False,
+        description="refuse, at OpenAI's and Anthropic's paths, the fields that are otherwise "
+        "ignored, with an error that names the field",
+    )
     model_memory: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
         default=_LIMITS.model_memory,
         description="how long a model that has gone still counts as known: requests for it wait "

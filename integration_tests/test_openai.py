@@ -140,11 +140,17 @@ async def test_errors_are_openais(client: openai.AsyncOpenAI) -> None:
         await client.completions.create(model=MODEL, prompt="the balancer " * 3000)
     assert long.value.code == "context_length_exceeded"
 
-    with pytest.raises(openai.BadRequestError) as unknown:
-        await client.chat.completions.create(
-            model=MODEL, messages=messages, extra_body={"no_such_field": 1}
-        )
-    assert unknown.value.param == "no_such_field"
+
+async def test_what_is_ignored_is_told(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=plain_cases()[0].body["messages"],
+        max_tokens=1,
+        safety_identifier="low",
+        extra_body={"no_such_field": 1},
+    )
+    assert answer.headers["X-Arriero-Ignored"] == "safety_identifier, no_such_field"
+    assert answer.parse().choices
 
 
 async def test_closing_a_stream_frees_the_slot(fleet: Fleet, client: openai.AsyncOpenAI) -> None:

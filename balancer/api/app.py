@@ -10,6 +10,7 @@ from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
 from .document import inference_json
+from .fields.reading import tell_ignored
 from .native import routes
 from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
@@ -20,6 +21,7 @@ from .openai.responses import routes as responses_routes
 from .openai.responses.store import ResponseStore
 from .openapi.serve import openapi_routes
 from .transport.bodies import BODIES, Bodies
+from .transport.door_reports import DOOR_REPORTS, DoorReports
 from .transport.hosts import AllowedHosts
 from .transport.http import ErrorAnswer, error_response, middlewares
 
@@ -30,11 +32,13 @@ def inference_app(
     *,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
+    reports: DoorReports | None = None,
 ) -> web.Application:
     """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
 
-    `responses` stores results for later requests, `bodies` bounds what is read, and `hosts` says
-    what the port may be called besides addresses; each has defaults. The app's shutdown closes the
+    `responses` stores results for later requests, `bodies` bounds what is read, `hosts` says
+    what the port may be called besides addresses, and `reports` tells operators what clients do
+    wrong; each has defaults. The app's shutdown closes the
     open WebSockets; requests should have been drained before.
     """
     socket = NativeSocket(runtime)
@@ -44,6 +48,8 @@ def inference_app(
 
     app = web.Application(middlewares=middlewares(_error_answer, hosts))
     app[BODIES] = Bodies() if bodies is None else bodies
+    app[DOOR_REPORTS] = DoorReports() if reports is None else reports
+    app.on_response_prepare.append(tell_ignored)
     app.add_routes(_health_routes(runtime))
     app.add_routes(openapi_routes(inference_json(version("arriero"))))
     app.add_routes(routes.routes(runtime))

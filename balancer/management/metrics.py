@@ -77,6 +77,13 @@ class Metrics:
             buckets=_SIZES,
             registry=self.registry,
         )
+        self._ignored_fields = Counter(
+            "arriero_ignored_fields",
+            "Fields of requests that were ignored, by path and field; `other` are those that "
+            "nobody knows.",
+            ["door", "field"],
+            registry=self.registry,
+        )
         self._start_at_zero()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
@@ -119,6 +126,14 @@ class Metrics:
         )
         gauge.set_function(num_dropped)
 
+    def collect_notices(self, num_held: Callable[[], int]) -> None:
+        """From now on answer with how many notices about clients are held back for a while."""
+        self._gauge(
+            "client_notices",
+            "Notices about clients' fields in the log of the last minute, not to be repeated.",
+            num_held,
+        )
+
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""
         encode, content_type = choose_encoder(accept)
@@ -144,6 +159,11 @@ class Metrics:
         if ending.agent is not None:
             self._queue_wait.observe(ending.timings.queue_ms / 1000)
             self._duration.observe(ending.timings.total_ms / 1000)
+
+    # ---- what the inference port's paths tell
+
+    def field_ignored(self, door: str, field: str) -> None:
+        self._ignored_fields.labels(door, field).inc()
 
     # ---- inside
 

@@ -59,6 +59,7 @@ class Setting:
     default: str
     description: str
     repeats: bool
+    is_switch: bool = False
 
 
 def settings_of(cls: type[Settings]) -> list[Setting]:
@@ -78,6 +79,7 @@ def _setting(cls: type[Settings], name: str, field: FieldInfo) -> Setting:
         default=(shown and shown.default) or _default_text(field),
         description=field.description or "",
         repeats=_repeats(field),
+        is_switch=field.annotation is bool,
     )
 
 
@@ -96,6 +98,8 @@ def _config_setting(cls: type[Settings]) -> Setting:
 def _metavar(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return "|".join(annotation.__args__)
+    if annotation is bool:
+        return "[true|false]"
     return "N" if annotation is int else "TEXT"
 
 
@@ -103,6 +107,8 @@ def _default_text(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default is None:
         return "none"
+    if isinstance(default, bool):
+        return str(default).lower()
     if isinstance(default, float):
         return format_duration(default)
     return ", ".join(default) if isinstance(default, tuple) else str(default)

@@ -38,6 +38,9 @@ def from_flags(cls: type[Settings], argv: Sequence[str]) -> dict[str, Given]:
     parser = _Parser(prog=cls.program, add_help=False, allow_abbrev=False)
     settings = settings_of(cls)
     for setting in settings:
+        if setting.is_switch:
+            parser.add_argument(setting.flag, dest=setting.name, nargs="?", const="true")
+            continue
         action = "append" if setting.repeats else "store"
         parser.add_argument(setting.flag, dest=setting.name, action=action)
     found, unknown = parser.parse_known_args(argv)

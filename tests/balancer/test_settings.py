@@ -32,11 +32,21 @@ def test_defaults() -> None:
         "responses_max_age": 3600.0,
         "heartbeat_interval": 1.0,
         "heartbeat_timeout": 5.0,
+        "strict_fields": False,
         "model_memory": 600.0,
         "drain_timeout": 30.0,
         "log_format": "auto",
         "log_level": "info",
     }
+
+
+@pytest.mark.parametrize(
+    ("argv", "is_strict"),
+    [(["--strict-fields"], True), (["--strict-fields", "--state", "memory://"], True)]
+    + [([f"--strict-fields={value}"], value == "true") for value in ("true", "false")],
+)
+def test_a_switch_needs_no_value(argv: list[str], is_strict: bool) -> None:
+    assert load(BalancerSettings, argv, {}).strict_fields is is_strict
 
 
 def test_values() -> None:

@@ -1,7 +1,7 @@
 """What a conversation consists of in the Messages API, and the neutral messages that it means.
 
-`cache_control`, `citations`, `signature` and `is_error` are taken and say nothing to a model, and
-so is thinking of other services that is hidden.
+`signature` and `caller` are taken, since answers have them, and say nothing to a model, and so is
+thinking of other services that is hidden.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,8 +26,6 @@ class Text:
     __pydantic_config__ = STRICT
     type: Literal["text"] = "text"
     text: str
-    citations: list[Any] | None = None
-    cache_control: Json | None = None
 
 
 Texts = Annotated[ListOf[Text], Field(max_length=MAX_PARTS)]
@@ -62,7 +60,6 @@ class ToolUse:
     name: str
     input: Json
     caller: Json | None = None
-    cache_control: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +70,6 @@ class ToolResult:
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
     content: str | Texts | None = None
-    is_error: bool | None = None
-    cache_control: Json | None = None
 
 
 UserBlock = Annotated[Text | ToolResult, Field(discriminator="type")]

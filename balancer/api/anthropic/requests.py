@@ -1,12 +1,10 @@
-"""The body of `/v1/messages` to a neutral request; what cannot be served is refused by name.
+"""The body of `/v1/messages` to a neutral request.
 
-`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. As at
-Anthropic's, a model thinks only if it is asked to, where its template can be told so; `adaptive`
-leaves that to the template. `budget_tokens` is taken and bounds nothing: thinking counts against
-`max_tokens` like everything else.
+The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused by
+name. `null` means what leaving a field out means. As at Anthropic's, a model thinks only if it is
+asked to, where its template can be told so; `adaptive` leaves that to the template.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -29,22 +27,14 @@ from ....shared.inference import (
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
-from ..common.body_fields import body_fields
 from ..common.field_names import FieldNames
 from ..common.readable import check_readable
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
 from .blocks import AssistantMessage, Json, Message, Texts, to_messages
 from .context_edits import ContextManagement
-
-IGNORED = frozenset(
-    {"cache_control", "diagnostics", "inference_geo", "metadata", "service_tier", "speed"}
-    | {"user_profile_id", "workspace_id"}
-)
-
-_REFUSED: Mapping[str, frozenset[bytes]] = {
-    "container": frozenset(),
-    "mcp_servers": frozenset(),
-}
+from .fields import MESSAGES
 
 FIELD_NAMES = FieldNames(
     {
@@ -65,9 +55,6 @@ class _Tool:
     description: str | None = None
     input_schema: Json
     strict: bool | None = None
-    cache_control: Json | None = None
-    eager_input_streaming: bool | None = None
-    input_examples: list[Any] | None = None
 
     def neutral(self) -> Json:
         function: Json = {"name": self.name}
@@ -123,7 +110,6 @@ class _ThinkingOptions:
     __pydantic_config__ = STRICT
 
     type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: Annotated[int, Field(ge=1)] | None = None
     display: Literal["summarized", "omitted"] | None = None
 
 
@@ -155,8 +141,8 @@ class _MessagesBody(_Body):
 _messages_body = TypeAdapter(_MessagesBody)
 _count_body = TypeAdapter(_Body)
 
-MESSAGES_BODY = Body(name="MessagesBody", adapter=_messages_body, ignored=IGNORED, refused=_REFUSED)
-COUNT_BODY = Body(name="CountMessagesBody", adapter=_count_body, ignored=IGNORED, refused=_REFUSED)
+MESSAGES_FIELDS = FieldTable(_messages_body, MESSAGES)
+COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
 
 
 class Wanted:
@@ -181,18 +167,30 @@ class Wanted:
         return _neutral(self._body, self.messages if messages is None else messages)
 
 
-def parse_messages(body: bytes) -> Wanted:
+def _described(name: str, adapter: TypeAdapter[Any], table: FieldTable) -> Body:
+    return Body(
+        name=name,
+        adapter=adapter,
+        ignored=table.ignored,
+        refused=table.refused,
+        takes_unknown=True,
+    )
+
+
+MESSAGES_BODY = _described("MessagesBody", _messages_body, MESSAGES_FIELDS)
+COUNT_BODY = _described("CountMessagesBody", _count_body, COUNT_FIELDS)
+
+
+def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
-    return Wanted(_checked(parse_json(_messages_body, _given(body))), len(body))
+    given = to_json(MESSAGES_FIELDS.given(body, notes))
+    return Wanted(_checked(parse_json(_messages_body, given)), len(body))
 
 
-def parse_count(body: bytes) -> Wanted:
+def parse_count(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/messages/count_tokens`: the same, and needs no `max_tokens`."""
-    return Wanted(_checked(parse_json(_count_body, _given(body))), len(body))
-
-
-def _given(body: bytes) -> bytes:
-    return to_json(body_fields(body, refused=_REFUSED, ignored=IGNORED))
+    given = to_json(COUNT_FIELDS.given(body, notes))
+    return Wanted(_checked(parse_json(_count_body, given)), len(body))
 
 
 def _checked(body: _Body) -> _Body:

@@ -15,7 +15,8 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import read_to_end, server_sent_events
-from ..transport.bodies import BODIES, parsed
+from ..fields.reading import obeyed
+from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -56,14 +57,14 @@ class _Door:
     async def create(self, request: web.Request) -> web.StreamResponse:
         id = new_request_id()
         try:
-            wanted = await parsed(request, parse_messages)
+            wanted = await obeyed(request, parse_messages)
             edited = await self._edited(request, wanted)
             return await self._answer(request, wanted, edited, id)
         except RequestError as error:
             return error_answer(error, id)
 
     async def count(self, request: web.Request) -> web.Response:
-        wanted = await parsed(request, parse_count)
+        wanted = await obeyed(request, parse_count)
         edited = await self._edited(request, wanted)
         num_tokens = edited.num_tokens
         if num_tokens is None:

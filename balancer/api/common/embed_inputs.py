@@ -15,10 +15,20 @@ from .parts import Faulty, in_parts
 _one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 
 
-def embed_body(name: str, adapter: TypeAdapter[Any], ignored: frozenset[str] = frozenset()) -> Body:
+def embed_body(
+    name: str,
+    adapter: TypeAdapter[Any],
+    *,
+    ignored: frozenset[str] = frozenset(),
+    takes_unknown: bool = False,
+) -> Body:
     """A body with an `input` that went through `listed` before `adapter` checked it."""
     return Body(
-        name=name, adapter=adapter, ignored=ignored, also={"input": _one_input.json_schema()}
+        name=name,
+        adapter=adapter,
+        ignored=ignored,
+        also={"input": _one_input.json_schema()},
+        takes_unknown=takes_unknown,
     )
 
 

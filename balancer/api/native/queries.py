@@ -87,7 +87,7 @@ _detokenize = TypeAdapter(_DetokenizeBody)
 
 def embed(body: bytes) -> QueryCall:
     """Raises `InvalidRequest`, as the others do."""
-    given = body_fields(body, refused={})
+    given = body_fields(body)
     if "input" in given:
         given["input"] = listed(given["input"])
     parsed = parse_json(_embed, to_json(given))

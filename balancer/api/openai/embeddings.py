@@ -13,10 +13,13 @@ from pydantic_core import to_json
 from ....shared.queries import Result
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import body_fields, listed
+from ..common.body_fields import listed
 from ..common.embed_inputs import EmbedFields, embed_body, named
 from ..common.parts import first_fault, vectors_of
 from ..common.vectors import Encoding, encoded
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
+from . import fields
 from .answer_types import Embeddings
 
 
@@ -26,9 +29,11 @@ class _Body(EmbedFields):
 
 
 _body = TypeAdapter(_Body)
-_IGNORED = frozenset({"user"})
+EMBEDDINGS_FIELDS = FieldTable(_body, fields.EMBEDDINGS)
 
-EMBEDDINGS_BODY = embed_body("EmbeddingsBody", _body, ignored=_IGNORED)
+EMBEDDINGS_BODY = embed_body(
+    "EmbeddingsBody", _body, ignored=EMBEDDINGS_FIELDS.ignored, takes_unknown=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,9 @@ class EmbeddingsCall:
         }
 
 
-def parse_embeddings(body: bytes) -> EmbeddingsCall:
+def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbeddingsCall:
     """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
-    given = body_fields(body, refused={}, ignored=_IGNORED)
+    given = EMBEDDINGS_FIELDS.given(body, notes)
     asked = given.get("input")
     if "input" in given:
         given["input"] = listed(asked)

@@ -5,7 +5,7 @@ from aiohttp import web
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.answering import answer
-from ..transport.bodies import parsed
+from ..fields.reading import obeyed
 from .embeddings import parse_embeddings
 from .rerank import parse_rerank
 
@@ -14,14 +14,14 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     """The routes."""
 
     async def embeddings(request: web.Request) -> web.Response:
-        call = await parsed(request, parse_embeddings)
+        call = await obeyed(request, parse_embeddings)
         model = _model(runtime, call.query_request)
         return await answer(
             request, runtime, call.query_request, lambda _id, results: call.answer(model, results)
         )
 
     async def rerank(request: web.Request) -> web.Response:
-        call = await parsed(request, parse_rerank)
+        call = await obeyed(request, parse_rerank)
         model = _model(runtime, call.query_request)
         return await answer(
             request,

@@ -1,10 +1,9 @@
-"""OpenAI's bodies to neutral requests; what cannot be served is refused by name.
+"""OpenAI's bodies to neutral requests.
 
-`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
-changes the answer and is not to be had is refused with the field as `param`, unless its value asks
-for nothing (`"modalities": ["text"]`). Beyond OpenAI's there are llama.cpp's samplers, such as
-`top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
-`add_generation_prompt` and `continue_final_message`.
+The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused with
+the field as `param`. `null` means what leaving a field out means. Beyond OpenAI's there are
+llama.cpp's samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM,
+`chat_template_kwargs`, `add_generation_prompt` and `continue_final_message`.
 
 What OpenAI's cannot say of an answer's form goes into `grammar`, as in the native API.
 
@@ -12,7 +11,7 @@ Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/compl
 defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any
@@ -36,10 +35,13 @@ from ....shared.sampling import SamplingChoices, StopString, sampling_fields
 from ....shared.strict import ListOf
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
-from ..common.body_fields import body_fields, listed
+from ..common.body_fields import listed
 from ..common.field_names import SAME_NAMES, FieldNames
 from ..common.readable import check_copies, check_readable
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
+from . import fields
 from .formats import (
     FORMAT_NAMES,
     OBJECT_NAMES,
@@ -54,31 +56,6 @@ from .reasoning import Effort, Verbosity, reasoning_fields
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
 
-IGNORED = frozenset(
-    {
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-    }
-)
-
-# Each with the values, as JSON, that are let through: they ask for nothing.
-_REFUSED_IN_CHAT: Mapping[str, frozenset[bytes]] = {
-    "audio": frozenset(),
-    "function_call": frozenset(),
-    "functions": frozenset(),
-    "modalities": frozenset({b'["text"]'}),
-    "moderation": frozenset(),
-    "prediction": frozenset(),
-    "web_search_options": frozenset(),
-}
-_REFUSED_IN_COMPLETIONS: Mapping[str, frozenset[bytes]] = {}
-
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -87,7 +64,6 @@ class _StreamOptions:
     __pydantic_config__ = _STRICT
 
     include_usage: bool = False
-    include_obfuscation: bool = False  # a hint, ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,25 +142,30 @@ _one_prompt: TypeAdapter[Prompt] = TypeAdapter(Prompt)
 ONE_STOP = TypeAdapter[str](StopString).json_schema()
 """A single string to stop at, which need not be in a list."""
 
+CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
+COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
+
 CHAT_BODY = Body(
     name="ChatBody",
     adapter=_chat,
-    ignored=IGNORED,
-    refused=_REFUSED_IN_CHAT,
+    ignored=CHAT_FIELDS.ignored,
+    refused=CHAT_FIELDS.refused,
     also={"stop": ONE_STOP},
+    takes_unknown=True,
 )
 COMPLETION_BODY = Body(
     name="CompletionBody",
     adapter=_completion,
-    ignored=IGNORED,
-    refused=_REFUSED_IN_COMPLETIONS,
+    ignored=COMPLETION_FIELDS.ignored,
+    refused=COMPLETION_FIELDS.refused,
     also={"stop": ONE_STOP, "prompt": _one_prompt.json_schema()},
+    takes_unknown=True,
 )
 
 
-def parse_chat(body: bytes) -> Wanted:
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    raw = _given(body, _REFUSED_IN_CHAT)
+    raw = _with_stops(CHAT_FIELDS.given(body, notes))
     if "messages" in raw:
         raw["messages"] = _plain_messages(raw["messages"])
     plain = to_json(raw)
@@ -238,9 +219,9 @@ def _format_grammar(parsed: _ChatBody) -> Grammar | None:
     return grammar
 
 
-def parse_completion(body: bytes) -> Wanted:
+def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    raw = _given(body, _REFUSED_IN_COMPLETIONS)
+    raw = _with_stops(COMPLETION_FIELDS.given(body, notes))
     if "prompt" in raw:
         raw["prompt"] = listed(raw["prompt"])
     prompts = to_json(raw.pop("prompt", None))
@@ -301,8 +282,7 @@ def _check_completion(parsed: _CompletionBody) -> None:
         )
 
 
-def _given(body: bytes, refused: Mapping[str, frozenset[bytes]]) -> dict[str, Any]:
-    given = body_fields(body, refused=refused, ignored=IGNORED)
+def _with_stops(given: dict[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     return given
@@ -326,11 +306,7 @@ def _plain_message(number: int, message: object) -> object:
             raise InvalidRequest(
                 f"`{field}`: only text is supported, not {str(kind)[:60]!r}", field=field
             )
-    return {
-        name: value
-        for name, value in message.items()
-        if value is not None and name != "annotations"
-    }
+    return {name: value for name, value in message.items() if value is not None}
 
 
 def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:

@@ -14,11 +14,13 @@ from ....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import body_fields
 from ..common.embed_inputs import named
 from ..common.parts import first_fault, in_parts, scores_of
 from ..common.readable import check_copies
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
+from . import fields
 from .answer_types import Ranked, Ranking
 
 
@@ -41,9 +43,15 @@ class _Body:
 
 
 _body = TypeAdapter(_Body)
-_IGNORED = frozenset({"user"})
+RERANK_FIELDS = FieldTable(_body, fields.RERANK)
 
-RERANK_BODY = Body(name="RerankBody", adapter=_body, ignored=_IGNORED)
+RERANK_BODY = Body(
+    name="RerankBody",
+    adapter=_body,
+    ignored=RERANK_FIELDS.ignored,
+    refused=RERANK_FIELDS.refused,
+    takes_unknown=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +85,9 @@ class RerankCall:
         return result
 
 
-def parse_rerank(body: bytes) -> RerankCall:
+def parse_rerank(body: bytes, notes: FieldNotes | None = None) -> RerankCall:
     """The body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = body_fields(body, refused={}, ignored=_IGNORED)
+    given = RERANK_FIELDS.given(body, notes)
     parsed = parse_json(_body, to_json(given))
     documents = tuple(
         each.text if isinstance(each, _Document) else each for each in parsed.documents

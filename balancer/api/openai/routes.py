@@ -11,7 +11,7 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.answering import json_response
 from ..common.field_names import FieldNames
 from ..common.merge import Merged, open_all
-from ..transport.bodies import parsed
+from ..fields.reading import obeyed
 from ..transport.callers import caller_of
 from ..transport.http import request_id_key
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -23,11 +23,11 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
     """The routes under `/v1`."""
 
     async def chat(request: web.Request) -> web.StreamResponse:
-        wanted = await parsed(request, parse_chat)
+        wanted = await obeyed(request, parse_chat)
         return await _answer(runtime, request, wanted, Chat(has_log_probs=wanted.has_log_probs))
 
     async def completions(request: web.Request) -> web.StreamResponse:
-        wanted = await parsed(request, parse_completion)
+        wanted = await obeyed(request, parse_completion)
         shape = Completion(
             has_log_probs=wanted.has_log_probs, echoes=wanted.echoes, generates=wanted.generates
         )

@@ -16,8 +16,9 @@ class Body:
 
     `name` is the component's in the document.
 
-    `refused` and `ignored` are those of `body_fields`, which takes null for an absent field;
-    `takes_nulls` says that it is used. `also` has, by field, what a value may be besides.
+    `ignored` fields are left out before the check, `refused` ones may have the values, as JSON,
+    that ask for nothing. `takes_nulls`: null means an absent field. `takes_unknown`: fields that
+    nobody knows are left out, at any depth. `also` has, by field, what a value may be besides.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Body:
     ignored: frozenset[str] = frozenset()
     refused: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     also: Mapping[str, Schema] = field(default_factory=dict)
+    takes_unknown: bool = False
 
     def schemas(self) -> dict[str, Schema]:
         """The body as the component `name`, and what it consists of as `name.…`."""
@@ -34,7 +36,12 @@ class Body:
         parts = whole.pop("$defs", {})
         components = {name: self._widened(whole)}
         components |= {f"{name}.{part}": schema for part, schema in parts.items()}
-        return {each: untitled(schema) for each, schema in components.items()}
+        schemas = {each: untitled(schema) for each, schema in components.items()}
+        if self.takes_unknown:
+            for schema in schemas.values():
+                if schema.get("additionalProperties") is False:
+                    del schema["additionalProperties"]
+        return schemas
 
     def described(self) -> Schema:
         """The `requestBody` of an operation that takes it."""

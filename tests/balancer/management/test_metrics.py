@@ -122,3 +122,13 @@ def test_queries_by_kind_and_size() -> None:
     assert value(metrics, "arriero_query_inputs_count", kind="embed") == 1
     assert value(metrics, "arriero_query_inputs_sum", kind="embed") == 20
     assert value(metrics, "arriero_requests_total", code="answered") == 1
+
+
+def test_ignored_fields_by_door() -> None:
+    metrics = Metrics()
+    metrics.collect_notices(lambda: 3)
+    metrics.field_ignored("/v1/messages", "speed")
+    metrics.field_ignored("/v1/messages", "speed")
+    labels = {"door": "/v1/messages", "field": "speed"}
+    assert value(metrics, "arriero_ignored_fields_total", **labels) == 2
+    assert value(metrics, "arriero_client_notices") == 3

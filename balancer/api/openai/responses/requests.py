@@ -1,17 +1,16 @@
-"""The body of `/v1/responses` to a neutral request; what cannot be served is refused by name.
+"""The body of `/v1/responses` to a neutral request.
 
-`null` means what leaving a field out means. These hints are taken and ignored: `IGNORED`. What
-changes the answer and is not to be had is refused with the field as `param`, unless its value asks
-for nothing (`"background": false`). Beyond OpenAI's there are `seed`, `stop`, `ignore_eos` and
-llama.cpp's samplers, such as `top_k`.
+The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused with
+the field as `param`. `null` means what leaving a field out means. Beyond OpenAI's there are `seed`,
+`stop`, `ignore_eos` and llama.cpp's samplers, such as `top_k`.
 
 A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
 knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
 back to the model in the clear, so `include: ["reasoning.encrypted_content"]` needs nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
@@ -31,44 +30,21 @@ from .....shared.inference import (
 from .....shared.sampling import SamplingChoices, sampling_fields
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
-from ...common.body_fields import body_fields
 from ...common.field_names import FieldNames
 from ...common.readable import check_readable
+from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldTable
 from ...openapi.bodies import Body
 from ..formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..reasoning import Effort, Verbosity, reasoning_fields
 from ..requests import ONE_STOP
 from .answer_types import ResponseEcho, TextEcho
+from .fields import RESPONSE
 from .items import Item, Json, plain_items, to_messages
 from .tools import Name, Tool, functions, known_tools, namespaces
 
 MAX_METADATA = 16
 MAX_INCLUDED = 64
-
-IGNORED = frozenset(
-    {
-        "client_metadata",  # describes the client to its own service
-        "max_tool_calls",  # counts calls of tools that only OpenAI has
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "stream_options",
-    }
-)
-
-# Each with the values, as JSON, that are let through: they ask for nothing.
-_REFUSED: Mapping[str, frozenset[bytes]] = {
-    "access_programs": frozenset(),
-    "background": frozenset({b"false"}),
-    "context_management": frozenset(),
-    "conversation": frozenset(),
-    "image": frozenset(),
-    "moderation": frozenset(),
-    "prompt": frozenset(),
-    "truncation": frozenset({b'"disabled"'}),
-}
 
 FIELD_NAMES = FieldNames(
     {
@@ -203,12 +179,15 @@ class _Body(SamplingChoices):
 
 _body = TypeAdapter(_Body)
 
+RESPONSE_FIELDS = FieldTable(_body, RESPONSE)
+
 RESPONSE_BODY = Body(
     name="ResponseBody",
     adapter=_body,
-    ignored=IGNORED,
-    refused=_REFUSED,
+    ignored=RESPONSE_FIELDS.ignored,
+    refused=RESPONSE_FIELDS.refused,
     also={"input": {"type": "string"}, "stop": ONE_STOP},
+    takes_unknown=True,
 )
 
 
@@ -283,18 +262,29 @@ class Wanted:
         }
 
 
-def parse_response(body: bytes) -> Wanted:
+def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
-    raw = body_fields(body, refused=_REFUSED, ignored=IGNORED)
-    if "input" in raw:
-        raw["input"] = plain_items(raw["input"])
-    if "tools" in raw:
-        raw["tools"], _ = known_tools(raw["tools"])
+    told = FieldNotes() if notes is None else notes
+    raw = RESPONSE_FIELDS.given(body, told, prepare=partial(_prepared, notes=told))
     if isinstance(raw.get("stop"), str):
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
     return Wanted(parsed, len(body))
+
+
+def _prepared(raw: Json, notes: FieldNotes) -> Json:
+    """`raw` with items in full, and without tools that models are not told of."""
+    if "input" in raw:
+        raw["input"] = plain_items(raw["input"])
+    if "tools" in raw:
+        raw["tools"], left_out = known_tools(raw["tools"])
+        for kind in left_out:
+            if notes.is_strict:
+                message = f"`tools`: the type {kind[:64]!r} is not supported"
+                raise InvalidRequest(message, field="tools")
+            notes.add(f"tools[].type={kind}", is_known=False)
+    return raw
 
 
 def _check(body: _Body) -> None:

@@ -12,7 +12,8 @@ from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import read_to_end, server_sent_events
 from ...common.readable import check_copies
-from ...transport.bodies import BODIES, parsed
+from ...fields.reading import obeyed
+from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
@@ -45,7 +46,7 @@ class _Door:
         self._store = store
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        wanted = await parsed(request, parse_response)
+        wanted = await obeyed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
         neutral = await _neutral(request, wanted, previous)
         with self._runtime.open(neutral, caller=caller_of(request)) as stream:
@@ -61,7 +62,7 @@ class _Door:
             return json_response(answer.response, headers=headers)
 
     async def count(self, request: web.Request) -> web.Response:
-        wanted = await parsed(request, parse_response)
+        wanted = await obeyed(request, parse_response)
         previous = _previous(self._store, wanted.previous_response_id)
         neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(

@@ -18,7 +18,7 @@ def neutral(*messages: Any, system: Any = None) -> tuple[ChatMessage, ...]:
 
 
 def text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+    return {"type": "text", "text": text}
 
 
 def use(id: str, **input: Any) -> dict[str, Any]:

@@ -132,8 +132,8 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
         ({"container": "c"}, "container"),
-        ({"mcp_servers": []}, "mcp_servers"),
-        ({"stop": "END"}, "stop"),
+        ({"mcp_servers": [{}]}, "mcp_servers"),
+        ({"thread": {"type": "continue"}}, "thread"),
         ({"temperature": -1}, "temperature"),
     ],
 )

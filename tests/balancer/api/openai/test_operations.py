@@ -28,6 +28,7 @@ def takes(name: str, value: object) -> bool:
         {"stop": ["x"]},
         {"temperature": None},
         {"user": 3},
+        {"no_such_field": 1},
         {"modalities": ["text"]},
         {"n": 2, "stream_options": None},
     ],
@@ -38,7 +39,7 @@ def test_what_chat_takes_is_described(extra: dict[str, object]) -> None:
     assert takes("ChatBody", body)
 
 
-@pytest.mark.parametrize("extra", [{"n": 0}, {"stop": ""}, {"audio": {}}, {"mesages": 1}])
+@pytest.mark.parametrize("extra", [{"n": 0}, {"stop": ""}, {"audio": {}}, {"tools": 1}])
 def test_what_chat_refuses_is_described(extra: dict[str, object]) -> None:
     body = CHAT | extra
     with pytest.raises(InvalidRequest):

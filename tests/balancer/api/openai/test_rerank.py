@@ -56,7 +56,7 @@ def test_a_document_that_cannot_be_had_fails_the_call() -> None:
         ({"documents": []}, "documents"),
         ({"documents": ["a", {"title": "b"}]}, "documents[1]"),
         ({"top_n": 0}, "top_n"),
-        ({"max_tokens_per_doc": 5}, "max_tokens_per_doc"),
+        ({"rank_fields": ["a"]}, "rank_fields"),
     ],
 )
 def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:

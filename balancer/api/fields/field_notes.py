@@ -1,0 +1,48 @@
+"""Which fields of one body were ignored."""
+
+import re
+
+MAX_NAMES = 16
+"""Most ignored fields of one body that are told by name."""
+
+MAX_NAME = 64
+"""Longest name of a field that is told, in characters."""
+
+OTHER = "other"
+"""The metric's word for a field that no table knows."""
+
+_UNPRINTABLE = re.compile(r"[^\w.=\[\]-]", re.ASCII)
+
+
+class FieldNotes:
+    """Is filled while a body is read. With `is_strict` nothing is ignored: it is refused."""
+
+    def __init__(self, *, is_strict: bool = False) -> None:
+        self.is_strict = is_strict
+        self._ignored: dict[str, str] = {}
+        self._has_more = False
+
+    def add(self, path: str, *, is_known: bool) -> None:
+        """The field at `path` was ignored; `is_known` if a table lists it."""
+        name = _UNPRINTABLE.sub("_", path[:MAX_NAME])
+        if name in self._ignored:
+            return
+        if len(self._ignored) == MAX_NAMES:
+            self._has_more = True
+            return
+        self._ignored[name] = path if is_known else OTHER
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ignored fields, each once, in printable ASCII; the first `MAX_NAMES` of them."""
+        return tuple(self._ignored)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """For each of `names` the path as its table has it, or `OTHER`: a bounded set."""
+        return tuple(self._ignored.values())
+
+    @property
+    def header(self) -> str:
+        """The names as a header's value; empty if nothing was ignored."""
+        return ", ".join((*self._ignored, *(("...",) if self._has_more else ())))

@@ -1,0 +1,199 @@
+"""The three kinds of fields of one request type, and the pass over a body that applies them.
+
+Obeyed is what the type that checks the body has. A table lists the others that are known, with the
+reason. A field that no table knows is ignored and told. `null` means what leaving a field out
+means, and an empty list asks for nothing where a table lists the field.
+
+Paths are those of `Shape`: `messages[].content[].cache_control`. `tools[].type=web_search` stands
+for the entries of the list with that value: an ignored one is left out of the list.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ..common.body_fields import body_fields
+from .field_notes import FieldNotes
+from .shape import Shape, shape_of
+
+Place = tuple["Place", str | int] | None
+"""Where a value is in the body: its container's place, and its name or position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Without it the answer is not wrong. Values in `nothing`, as JSON, are not told either."""
+
+    why: str
+    nothing: frozenset[bytes] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Without it the answer would be another. Values in `nothing`, as JSON, ask for nothing."""
+
+    why: str
+    nothing: frozenset[bytes] = frozenset()
+
+
+Rule = Ignored | Refused
+
+
+def nothing(*values: str) -> frozenset[bytes]:
+    """Values, as JSON, that ask for nothing."""
+    return frozenset(value.encode() for value in values)
+
+
+_OPEN = Shape()
+
+
+class FieldTable:
+    """The fields of one request type. Raises `ValueError` if a rule is about an obeyed field."""
+
+    def __init__(self, adapter: TypeAdapter[Any], rules: Mapping[str, Rule]) -> None:
+        self.shape = shape_of(adapter)
+        self.rules = dict(rules)
+        self.obeyed = frozenset(self.shape.paths())
+        if both := self.obeyed & self.rules.keys():
+            raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """The ignored fields of the body itself, without what is within its fields."""
+        return frozenset(name for name, rule in self._own() if isinstance(rule, Ignored))
+
+    @property
+    def refused(self) -> dict[str, frozenset[bytes]]:
+        """The refused fields of the body itself, each with the values that ask for nothing."""
+        return {name: rule.nothing for name, rule in self._own() if isinstance(rule, Refused)}
+
+    def _own(self) -> list[tuple[str, Rule]]:
+        return [(name, rule) for name, rule in self.rules.items() if name.isidentifier()]
+
+    def given(
+        self,
+        body: bytes,
+        notes: FieldNotes | None = None,
+        *,
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    ) -> dict[str, Any]:
+        """The members of the JSON object `body` that are obeyed, without the others, at any depth.
+
+        `notes` learns what was ignored. `prepare` may turn short forms into those that the types
+        know. Raises `InvalidRequest` for what is refused.
+        """
+        given = prepare(body_fields(body))
+        reading = _Pass(self.rules, FieldNotes() if notes is None else notes)
+        kept: dict[str, Any] = reading.kept(given, self.shape)
+        return kept
+
+
+class _Pass:
+    """One pass over one body. It makes no copy of what may hold anything."""
+
+    def __init__(self, rules: Mapping[str, Rule], notes: FieldNotes) -> None:
+        self._rules = rules
+        self._notes = notes
+        self._noted: set[str] = set()  # of the table's paths
+
+    def kept(self, value: Any, shape: Shape, place: Place = None) -> Any:
+        """`value` without what is ignored."""
+        if isinstance(value, dict):
+            known = _variant(value, shape) if shape.tag is not None else shape
+            return value if known.members is None else self._object(value, known, place)
+        if isinstance(value, list) and shape.entries is not None:
+            return self._list(value, shape.entries, place)
+        return value
+
+    def _object(self, value: dict[str, Any], shape: Shape, place: Place) -> dict[str, Any]:
+        kept = {}
+        members = shape.members or {}
+        for name, each in value.items():
+            member = members.get(name)
+            if member is None:
+                self._leave_out(name, each, shape, place)
+            elif isinstance(each, dict | list) and not member.is_open:
+                kept[name] = self.kept(each, member, (place, name))
+            else:
+                kept[name] = each
+        return kept
+
+    def _list(self, value: list[Any], shape: Shape, place: Place) -> list[Any]:
+        kept = []
+        for position, each in enumerate(value):
+            if shape.tag is None or not self._is_left_out(each, shape, (place, position)):
+                kept.append(self.kept(each, shape, (place, position)))
+        return kept
+
+    def _is_left_out(self, entry: Any, shape: Shape, place: Place) -> bool:
+        """Whether an entry of a list is of a kind that is ignored."""
+        kind = entry.get(shape.tag) if isinstance(entry, dict) else None
+        if not isinstance(kind, str) or kind in shape.variants:
+            return False
+        path = f"{shape.path}.{shape.tag}={kind[:64]}"
+        rule = self._rules.get(path)
+        if rule is None:
+            return False  # the types refuse it, and say which kinds there are
+        self._apply(rule, path, (place, str(shape.tag)))
+        return True
+
+    def _leave_out(self, name: str, value: Any, shape: Shape, place: Place) -> None:
+        """Raises `InvalidRequest` if it is refused."""
+        if value is None:
+            return
+        path = f"{shape.path}.{name}" if shape.path else name
+        rule = self._rules.get(path)
+        if rule is not None and _asks_for_nothing(value, rule):
+            return
+        self._apply(rule, path, (place, name))
+
+    def _apply(self, rule: Rule | None, path: str, place: Place) -> None:
+        if isinstance(rule, Refused):
+            _refuse(rule, place)
+        if self._notes.is_strict:
+            _refuse_strictly(rule, place)
+        if path not in self._noted:
+            self._notes.add(path, is_known=rule is not None)
+            if rule is not None:
+                self._noted.add(path)
+
+
+def _variant(value: dict[str, Any], shape: Shape) -> Shape:
+    """Which of an object's shapes it has; what has none is for the types to refuse."""
+    kind = value.get(shape.tag or "")
+    return shape.variants.get(kind, _OPEN) if isinstance(kind, str) else _OPEN
+
+
+def _asks_for_nothing(value: Any, rule: Rule) -> bool:
+    return value == [] or (bool(rule.nothing) and to_json(value) in rule.nothing)
+
+
+def _refuse(rule: Refused, place: Place) -> NoReturn:
+    field = _written(place)
+    but = f" but for {', '.join(sorted(map(bytes.decode, rule.nothing)))}" if rule.nothing else ""
+    advice = "" if rule.nothing else "; leave it out"
+    raise InvalidRequest(f"`{field}` is not supported{but}: {rule.why}{advice}", field=field)
+
+
+def _refuse_strictly(rule: Ignored | None, place: Place) -> NoReturn:
+    field = _written(place)
+    if rule is None:
+        raise InvalidRequest(f"unknown field `{field}`", field=field)
+    raise InvalidRequest(
+        f"`{field}` would be ignored: {rule.why}; leave it out, since this balancer runs with "
+        "--strict-fields",
+        field=field,
+    )
+
+
+def _written(place: Place) -> str:
+    """A place as people write it: `messages[0].content`. Long names are cut."""
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:64]}")
+    return "".join(reversed(steps)).removeprefix(".")

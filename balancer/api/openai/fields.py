@@ -1,0 +1,58 @@
+"""Fields of OpenAI's requests that are not obeyed: ignored and told, or refused by name.
+
+What is obeyed stands in the types of `requests`, `embeddings` and `rerank`.
+"""
+
+from collections.abc import Mapping
+
+from ..fields.field_table import Ignored, Refused, Rule, nothing
+
+_NO_OTHER_MEDIA = "answers are text"
+
+HINTS: Mapping[str, Rule] = {
+    "metadata": Ignored("nothing is stored that it could label"),
+    "prompt_cache_key": Ignored("prefixes are shared without a key"),
+    "prompt_cache_options": Ignored("prefixes are shared without being asked"),
+    "prompt_cache_retention": Ignored("the cache evicts what was not used for longest"),
+    "safety_identifier": Ignored("no provider watches users here"),
+    "service_tier": Ignored("there are no tiers", nothing('"auto"', '"default"')),
+    "store": Ignored("chats and completions are not stored", nothing("false")),
+    "user": Ignored("requests are not told apart by users"),
+}
+"""Of chats and completions."""
+
+STREAM_HINTS: Mapping[str, Rule] = {
+    "stream_options.include_obfuscation": Ignored(
+        "streams are not padded against observers", nothing("false")
+    ),
+}
+
+CHAT: Mapping[str, Rule] = {
+    **HINTS,
+    **STREAM_HINTS,
+    "audio": Refused(_NO_OTHER_MEDIA),
+    "function_call": Refused("it is deprecated; `tool_choice` takes its place"),
+    "functions": Refused("it is deprecated; `tools` take its place"),
+    "modalities": Refused(_NO_OTHER_MEDIA, nothing('["text"]')),
+    "moderation": Refused("nothing is moderated here"),
+    "prediction": Refused("predicted outputs are not used"),
+    "web_search_options": Refused("no search is made here"),
+    "messages[].annotations": Ignored("models are not told what an answer cited"),
+    "messages[].audio": Refused(_NO_OTHER_MEDIA),
+    "messages[].refusal": Ignored("models are not told of refusals"),
+    "messages[].function_call": Refused("it is deprecated; `tool_calls` take its place"),
+    "messages[].content[].prompt_cache_breakpoint": Ignored("prefixes are shared anywhere"),
+}
+
+COMPLETION: Mapping[str, Rule] = {**HINTS, **STREAM_HINTS}
+
+EMBEDDINGS: Mapping[str, Rule] = {"user": HINTS["user"]}
+
+RERANK: Mapping[str, Rule] = {
+    "user": HINTS["user"],
+    "max_chunks_per_doc": Ignored("documents are not cut into chunks"),
+    "max_tokens_per_doc": Ignored("documents are not cut"),
+    "priority": Ignored("there are no priorities among rankings"),
+    "rank_fields": Refused("documents are texts, or objects with a `text`"),
+    "truncation": Ignored("documents that are too long are refused", nothing("false")),
+}

@@ -1,0 +1,76 @@
+"""What operators see of clients' faulty requests: ignored fields and refusals, per route.
+
+A client is an address and a user agent. Lines in the log are limited to one a minute for each
+client and field, and bounded in number over all clients.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from aiohttp import web
+
+from .callers import caller_of
+from .once_per import OncePer
+
+MINUTE = 60.0
+
+NO_ROUTE = "other"
+"""The door of a request whose path is nothing here."""
+
+_log = logging.getLogger(__name__)
+
+
+class DoorRecorder(Protocol):
+    """Counts what happened. Every argument is one of a bounded set."""
+
+    def field_ignored(self, door: str, field: str) -> None:
+        """A request at `door` had `field`, which was ignored."""
+
+
+class DoorReports:
+    """One for the inference port. With `is_strict` no field is ignored: it is refused."""
+
+    def __init__(
+        self,
+        recorder: DoorRecorder | None = None,
+        *,
+        is_strict: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.is_strict = is_strict
+        self._recorder = recorder
+        self._clock = clock
+        self._notices = OncePer(MINUTE)
+
+    @property
+    def num_clients(self) -> int:
+        """Pairs of a client and a field that were in the log in the last minute."""
+        return len(self._notices)
+
+    def ignored(self, request: web.Request, names: Sequence[str], labels: Sequence[str]) -> None:
+        """Fields of `request` were ignored: `names` for the log, `labels` for the metric."""
+        door, client = door_of(request), client_of(request)
+        if self._recorder is not None:
+            for label in labels:
+                self._recorder.field_ignored(door, label)
+        now = self._clock()
+        if told := [name for name in names if self._notices.allows((client, name), now)]:
+            _log.info("%s: ignored %s, sent by %s", door, ", ".join(told), client)
+
+
+DOOR_REPORTS = web.AppKey("DOOR_REPORTS", DoorReports)
+"""Where an app has its reports."""
+
+
+def door_of(request: web.Request) -> str:
+    """The route that `request` came by, as it was declared."""
+    resource = request.match_info.route.resource
+    return NO_ROUTE if resource is None else resource.canonical
+
+
+def client_of(request: web.Request) -> str:
+    """Who sent `request`: an address and a user agent, on one line."""
+    caller = caller_of(request)
+    return f"{caller.address} {caller.user_agent or ''!r}"

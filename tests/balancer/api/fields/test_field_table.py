@@ -1,0 +1,155 @@
+"""A body is left with the fields that are obeyed; the others are ignored and told, or refused."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, TypeAdapter
+
+from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
+from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, nothing
+from arriero.shared.errors import InvalidRequest
+
+
+@dataclass
+class Text:
+    type: Literal["text"]
+    text: str
+
+
+@dataclass
+class Call:
+    type: Literal["call"]
+    input: dict[str, Any]
+
+
+@dataclass
+class Message:
+    content: str | list[Annotated[Text | Call, Field(discriminator="type")]]
+
+
+@dataclass
+class Body:
+    messages: list[Message]
+    n: int = 1
+
+
+RULES = {
+    "user": Ignored("there are no users"),
+    "store": Ignored("nothing is stored", nothing("false")),
+    "audio": Refused("answers are text"),
+    "modalities": Refused("answers are text", nothing('["text"]')),
+    "messages[].content[].cache": Ignored("all is cached"),
+    "messages[].content[].image": Refused("there are no images"),
+    "messages[].content[].type=search": Ignored("nothing is searched"),
+    "messages[].content[].type=video": Refused("there are no videos"),
+}
+TABLE = FieldTable(TypeAdapter(Body), RULES)
+
+
+def read(body: Any, *, is_strict: bool = False) -> tuple[dict[str, Any], FieldNotes]:
+    notes = FieldNotes(is_strict=is_strict)
+    return TABLE.given(json.dumps(body).encode(), notes), notes
+
+
+def content(*parts: Any) -> dict[str, Any]:
+    return {"messages": [{"content": list(parts)}]}
+
+
+def refusal(body: Any, *, is_strict: bool = False) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        read(body, is_strict=is_strict)
+    return caught.value
+
+
+def test_what_is_obeyed_stays() -> None:
+    body = {"n": 2, **content({"type": "call", "input": {"any": None, "x": [{"y": 1}]}})}
+    kept, notes = read(body, is_strict=True)
+    assert (kept, notes.names) == (body, ())
+
+
+def test_what_is_ignored_is_told() -> None:
+    kept, notes = read({"n": 2, "user": "me", "colour": "red", "x-y": {}})
+    assert kept == {"n": 2}
+    assert notes.names == ("user", "colour", "x-y")
+    assert notes.labels == ("user", OTHER, OTHER)
+
+
+def test_at_any_depth() -> None:
+    text = {"type": "text", "text": "a"}
+    kept, notes = read(content({**text, "cache": {"a": 1}, "input": {}}, text))
+    assert kept == content(text, text)
+    assert notes.names == ("messages[].content[].cache", "messages[].content[].input")
+
+
+def test_entries_of_an_ignored_kind_are_left_out() -> None:
+    text = {"type": "text", "text": "a"}
+    kept, notes = read(content({"type": "search", "q": "x"}, text))
+    assert kept == content(text)
+    assert notes.labels == ("messages[].content[].type=search",)
+
+
+@pytest.mark.parametrize("value", [{"store": False}, {"modalities": ["text"]}, {"audio": []}])
+def test_what_asks_for_nothing_is_not_told(value: dict[str, Any]) -> None:
+    for is_strict in (False, True):
+        kept, notes = read({"n": 1, **value}, is_strict=is_strict)
+        assert (kept, notes.names) == ({"n": 1}, ())
+
+
+def test_null_is_as_if_left_out() -> None:
+    kept, notes = read({"n": None, "audio": None, "colour": None, "messages": [{"x": None}]})
+    assert (kept, notes.names) == ({"messages": [{}]}, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"audio": {}}, "audio", "`audio` is not supported: answers are text; leave it out"),
+        (
+            {"modalities": ["audio"]},
+            "modalities",
+            '`modalities` is not supported but for ["text"]: answers are text',
+        ),
+        (content({"type": "text", "image": 1}), "messages[0].content[0].image", "no images"),
+        (content({"type": "video"}), "messages[0].content[0].type", "no videos"),
+    ],
+)
+def test_what_is_refused_is_named(body: Any, field: str, message: str) -> None:
+    error = refusal(body)
+    assert error.field == field
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"user": "me"}, "user"),
+        ({"colour": []}, "colour"),
+        (content({"type": "text", "text": "", "cache": 1}), "messages[0].content[0].cache"),
+        (content({"type": "search"}), "messages[0].content[0].type"),
+    ],
+)
+def test_a_strict_balancer_refuses_what_it_would_ignore(body: Any, field: str) -> None:
+    assert refusal(body, is_strict=True).field == field
+
+
+def test_what_the_types_refuse_is_left_to_them() -> None:
+    for body in (content({"type": "?"}), content({}), content(7), {"messages": 7}, {"n": [1]}):
+        assert read(body)[0] == body
+
+
+def test_bodies_that_are_no_objects() -> None:
+    for body in (b"", b"{", b"[]", b"1", b'{"a": NaN}', b"\xff"):
+        with pytest.raises(InvalidRequest):
+            TABLE.given(body)
+
+
+def test_a_rule_about_an_obeyed_field_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"messages\[\]\.content"):
+        FieldTable(TypeAdapter(Body), {"messages[].content": Ignored("?")})
+
+
+def test_what_the_document_has_to_know() -> None:
+    assert TABLE.ignored == {"user", "store"}
+    assert TABLE.refused == {"audio": frozenset(), "modalities": nothing('["text"]')}
