@@ -26,8 +26,8 @@
 | `request_timeout` | 504 | balancer | yes |
 
 The message says what is wrong and what would be right; it goes to the client as it stands, so it
-never carries a secret. Mistakes of ours are ordinary exceptions: they never cross the wire, the
-client gets `internal_error` and the log the traceback.
+never carries a secret. Our own mistakes are ordinary exceptions and never cross a socket: the
+client gets `internal_error`, and the log gets the traceback.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class RequestError(Exception):
 
 
 class InternalError(RequestError):
-    """A mistake of ours; the log has the rest."""
+    """A mistake in Arriero itself; its log has more."""
 
 
 class ClientError(RequestError):

@@ -1,13 +1,13 @@
-"""Heartbeats on one socket: when to send one, and when to take the peer for lost.
+"""Heartbeats on one socket: when to send one, and when the peer counts as lost.
 
-Every frame from the peer counts. A silence that has lasted too long is looked at twice. If it was
-our own process that stood still, the peer's frames are waiting to be read, and are read before the
-second look. Only a timer may look: an event loop reads its sockets before it runs its timers.
+Every frame from the peer counts. A silence that is too long is checked twice: if our own process
+stood still, the peer's frames wait to be read, and they are read before the second check. Only a
+timer may check, because an event loop reads its sockets before it runs its timers.
 Times are in seconds of the caller's clock.
 """
 
 SECOND_LOOK = 0.1
-"""Seconds between the two looks."""
+"""Seconds between the two checks."""
 
 
 class HeartbeatMonitor:
@@ -31,7 +31,7 @@ class HeartbeatMonitor:
         self._lost_at = None
 
     def look(self, now: float) -> None:
-        """The first look; to be called at `next_deadline`."""
+        """The first check; to be called at `next_deadline`."""
         if self._lost_at is None and now >= self._heard_at + self.timeout:
             self._lost_at = now + SECOND_LOOK
 
@@ -40,10 +40,10 @@ class HeartbeatMonitor:
         return now >= self._sent_at + self._interval
 
     def is_lost(self, now: float) -> bool:
-        """Whether the peer was silent for too long, and still was at the second look."""
+        """Whether the peer was silent for too long at both checks."""
         return self._lost_at is not None and now >= self._lost_at
 
     def next_deadline(self) -> float:
-        """When to look again."""
+        """When to check again."""
         silent_at = self._heard_at + self.timeout if self._lost_at is None else self._lost_at
         return min(self._sent_at + self._interval, silent_at)

@@ -1,6 +1,6 @@
 """Logging to stderr: text for people, JSON for machines.
 
-What a message is about goes into its context, which both formats show by key:
+A message has a context, which both formats show as keys and values:
 `logger.info("agent connected", extra=context(agent=name, slots=4))`. Passwords in URLs are masked
 in whatever is logged; other secrets must not be logged at all.
 
@@ -72,7 +72,7 @@ class LineHandler(logging.Handler):
         self.writer = LineWriter(writes_to(stream), self._notice)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never blocks, and never raises: the log must not end what it tells of."""
+        """Never blocks, and never raises: what fails here must not end a request."""
         try:
             line = self.format(record)
         except Exception:  # of the program's arguments or their `str`; it is logged in their place
@@ -181,7 +181,7 @@ def _value(value: object) -> object:
 
 
 def _shown(text: str, most: int) -> str:
-    """Masked before it is cut: what is left of a cut URL would not be known for one."""
+    """Masked first: a URL that was cut may no longer look like one."""
     return bounded(redact(text), most)
 
 

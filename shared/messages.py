@@ -1,10 +1,10 @@
 """The agent socket, both directions: JSON messages, as frames that `framing` cuts.
 
 The agent dials, says `Hello`, and is answered `Welcome` or `Reject`. Afterwards each side sends a
-`Heartbeat` when it had nothing else to say for `heartbeat_interval`, and takes a peer that was
-silent for `heartbeat_timeout` for lost. Any message counts as a sign of life.
+`Heartbeat` when it sent nothing else for `heartbeat_interval`. A peer that was silent for
+`heartbeat_timeout` is lost. Every message counts as a heartbeat.
 
-A message is decoded and checked in about a microsecond, so the token path needs no short cut.
+A message is decoded and checked in about a microsecond, so tokens need no faster format.
 """
 
 from dataclasses import dataclass, field
@@ -141,9 +141,9 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """How often something took how long: at most each of `bounds`, growing; last, what is longer.
+    """Counts of durations: those up to each of `bounds`, which grow, and last the longer ones.
 
-    `seconds` is the time of all of them together.
+    `seconds` is their sum.
     """
 
     __pydantic_config__ = STRICT
@@ -169,7 +169,7 @@ class Statistics:
     the time with anything to do; `null` where there was none. `average_running` is taken over that
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
     pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
-    computed ahead, `accepted_tokens` were right and given out. `num_grammars` are kept compiled.
+    computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
     `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`.
     """
 
@@ -236,7 +236,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """No slot is free after all: the request did not start and goes back to the queue's head."""
+    """The agent has no free slot: the request returns to the head of the queue."""
 
     __pydantic_config__ = STRICT
     type: Literal["busy"] = "busy"
@@ -330,7 +330,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """The agent is not let in; the socket closes. `retry` says whether trying again can help."""
+    """The agent is refused, and the socket closes. `retry` says whether dialling again can help."""
 
     __pydantic_config__ = STRICT
     type: Literal["reject"] = "reject"
@@ -373,7 +373,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """Nobody waits for the answer to this query any more; a reply may still come."""
+    """The query is cancelled; a reply may still come."""
 
     __pydantic_config__ = STRICT
     type: Literal["withdraw"] = "withdraw"

@@ -51,7 +51,7 @@ class Embed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """Say how well each document answers the query."""
+    """Score how well each document answers the query."""
 
     __pydantic_config__ = STRICT
     type: Literal["rank"] = "rank"
@@ -63,7 +63,7 @@ class Rank:
 class Tokenize:
     """Turn a text into tokens. `add_special`: with what the model puts around every text.
 
-    `parse_special`: control tokens that stand in the text as such are taken for tokens.
+    `parse_special`: the text of a control token becomes that token.
     """
 
     __pydantic_config__ = STRICT

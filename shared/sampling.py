@@ -79,5 +79,5 @@ class SamplingChoices:
 
 
 def sampling_fields(choices: SamplingChoices) -> dict[str, Any]:
-    """What `choices`, which may be a part of something larger, says: values by name."""
+    """The values that `choices` sets, by name; other fields of it are left out."""
     return {field.name: getattr(choices, field.name) for field in fields(SamplingChoices)}

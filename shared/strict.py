@@ -1,8 +1,7 @@
-"""How whatever comes from outside is checked.
+"""Strict checks for bodies and messages, bounded in work.
 
-Whoever sends a list of millions decides how many findings a check may come to. So a check ends at
-the first wrong entry of a list, and a map that is too long is refused before its entries are
-looked at.
+A list of millions could have millions of findings. So the check of a list ends at its first wrong
+entry, and a map that is too long is refused before its entries are checked.
 """
 
 from dataclasses import dataclass

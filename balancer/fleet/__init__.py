@@ -1,4 +1,4 @@
-"""The heart of the balancer: which request runs where, and what each client hears.
+"""The balancer's core: which request runs where, and which events each client gets.
 
 Pure: no clock, socket or task. `fleet` composes `requests` (queue, slots, a request's life) and
 `queries` (embeddings, rankings, tokens) over what all share: agents (`registry`), models

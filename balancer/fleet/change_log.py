@@ -1,9 +1,9 @@
-"""What changed since when: answers in the size of the change, not in the size of the fleet.
+"""What changed since a revision, at the cost of the change and not of the fleet.
 
 The revision grows with every change that others can see. Each agent and each request is listed
 under the revision of its last change, so what changed since any revision stands at the end of the
-list. Of agents that left and requests that ended the last `MAX_GONE` are remembered; who asks for
-what happened before that has to look at everything.
+list. It remembers the last `MAX_GONE` agents that left and requests that ended. For older
+revisions it has no answer, and the caller takes a whole view.
 
 Invariants: an agent or request is listed once; no entry is newer than the revision.
 """

@@ -1,7 +1,7 @@
 """Deadlines that move at every token and cost nothing when they move later.
 
-Each key is armed for some time not later than its deadline. When that time comes, the deadline is
-looked at again: only then is a key that has moved on armed anew.
+Each key is armed for a time that is not later than its deadline. When that time comes, the current
+deadline is read, and a key whose deadline has moved is armed again.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the fleet's core decides, for the fleet runtime to carry out in this order."""
+"""The decisions of the fleet's core. The fleet runtime carries them out in their order."""
 
 from dataclasses import dataclass
 from typing import NewType

@@ -1,4 +1,4 @@
-"""The heart of the balancer: every event of clients, agents and time, and what follows from it.
+"""The balancer's core: one method for each event of clients, agents and time.
 
 Composes the requests (dispatch and lifecycles), the query dispatcher, and the registry. The
 caller carries the decisions out in their order, and calls `tick` at `next_deadline`.
@@ -6,18 +6,18 @@ caller carries the decisions out in their order, and calls `tick` at `next_deadl
 How races end:
 - A deadline that has come counts before the event that arrives with it: a slot that frees at the
   moment a waiting request times out comes too late for it.
-- What an agent says of a request that is not (or no longer) with it is ignored and counted, and
-  what comes over a link that was given up likewise. Frames are in order, so a slot is free as soon
+- What an agent sends about a request that it does not have (any more) is ignored and counted, and
+  so is what comes over a link that was given up. Frames are in order, so a slot is free as soon
   as the `Cancel` is sent: the `Start` that follows finds it free.
-- A client that leaves ends its request at once, whatever was under way. One that cancels hears
-  what the agent answers; if the agent would not start the request, or is lost, it ends with
-  `cancelled` and is not started anywhere else.
-- An agent that is lost before it answered loses nothing: its requests are the next to start
-  elsewhere. One that has seen `MAX_AGENTS_LOST` agents go ends, lest it take down the whole fleet.
+- A client that disconnects ends its request at once, at any stage. One that cancels gets the
+  agent's answer; if the agent does not start the request, or is lost, the request ends with
+  `cancelled` and no other agent starts it.
+- When an agent is lost, its requests without any answer start next on other agents. A request
+  that `MAX_AGENTS_LOST` agents were lost with ends, since it may be the cause.
 - An agent that dials again while its old link still seems alive takes the old one's place.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
-  `BUSY_PAUSE` has passed: other balancers may hold its slots, and nothing would tell us. One that
-  declines a query is likewise asked none of that kind for a while.
+  `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
+  them. One that declines a query gets none of that kind for a while.
 
 Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
 on it; with draining, nobody waits whom no agent can serve.
@@ -67,7 +67,7 @@ from .view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, Requ
 
 
 class Fleet:
-    """One method per event; see the module for what they promise together."""
+    """One method per event; the module's docstring has the invariants."""
 
     def __init__(self, limits: Limits, *, version: str = "") -> None:
         self.limits = limits
@@ -97,7 +97,7 @@ class Fleet:
         return len(self._requests) == 0 and len(self._dispatcher) == 0
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`; it may turn out that nothing was due yet."""
+        """When to call `tick`. Nothing may be due then: deadlines move later."""
         if self._is_closed:
             return None
         cores = (self._requests, self._dispatcher, self._registry, self._models)
@@ -109,7 +109,7 @@ class Fleet:
     # ---- clients
 
     def refusal(self, request: GenerateRequest) -> RequestError | None:
-        """Why a request would not be accepted, whatever the queue; it costs next to nothing."""
+        """Why a request would be refused, whatever the queue holds; it costs a look-up or two."""
         if self._drained_at is not None:
             return _going_down()
         refusal = self._models.refusal("generate", request.model)
@@ -145,7 +145,7 @@ class Fleet:
         return [*decisions, *self._dispatcher.refuse(lifecycle, error, now)]
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
-        """A client has gone; nothing more is delivered to it."""
+        """A client disconnected; nothing more is delivered to it."""
         decisions = self._due(now)
         if id not in self:
             return decisions
@@ -427,7 +427,7 @@ class Fleet:
         return [*decisions, *self._end_stranded(now)]
 
     def _attend(self, agent: Agent, now: float) -> list[Decision]:
-        """Try it again if it has rested, and say something if it has heard nothing for long."""
+        """Give it work again after its pause, and send a heartbeat where one is due."""
         decisions: list[Decision] = []
         if agent.rested_at is not None and agent.rested_at <= now:
             agent.rested_at = None

@@ -1,4 +1,4 @@
-"""Which prompts are longer than any context there is: refused before they wait for a slot.
+"""Refuses prompts that are longer than every context of the fleet, before they wait for a slot.
 
 Token ids are counted. A text has at least as many tokens as its bytes divided by the longest token
 of the vocabulary, where the tokenizer keeps every byte. What a chat template makes of `messages` is
@@ -25,7 +25,7 @@ class PromptRoom:
     num_tokens: float = inf
     num_bytes: float = inf
     longest_token: int = 1
-    """Bytes: the one by which `num_bytes` was reckoned."""
+    """Bytes of the longest token, from which `num_bytes` was computed."""
 
 
 def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:

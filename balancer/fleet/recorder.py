@@ -1,4 +1,4 @@
-"""What is measured about requests, and who wants to know."""
+"""How a request ended, and the `Recorder` that is told of each measurement."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -31,7 +31,7 @@ class Ending:
 
 
 class Recorder(Protocol):
-    """Is told as it happens, on the event loop; must be quick and must not raise."""
+    """Called on the event loop as things happen. Must be quick and must not raise."""
 
     def first_token(self, seconds: float) -> None:
         """A request's first token came `seconds` after the request was accepted."""

@@ -164,7 +164,7 @@ class Registry:
         return [self._agents[link] for link in self._deadlines.due(now)]
 
     def seen_to(self, agent: Agent) -> None:
-        """Its due work is done: arm its next deadline."""
+        """What was due is done: arm the agent's next deadline."""
         self._deadlines.arm(agent.link)
 
     def _deadline_of(self, link: LinkId) -> float:

@@ -1,4 +1,4 @@
-"""How many there are of each kind; a kind of which none is left is gone.
+"""A counter of keys that drops a key when its count reaches zero.
 
 Invariant: no count is negative or kept at zero.
 """

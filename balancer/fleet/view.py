@@ -1,4 +1,4 @@
-"""What people and programs see of the fleet: plain values, computed when asked for."""
+"""Views of the fleet for people and programs: plain values, computed when asked for."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What the agents' engines say of themselves, as Prometheus metrics.
+"""The statistics of the agents' engines, as Prometheus metrics.
 
 As everywhere, agents of one name are added up. An engine that starts again counts from zero, which
 is what Prometheus expects of a counter.

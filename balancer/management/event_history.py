@@ -24,7 +24,7 @@ class _Snapshot:
 
 
 class EventHistory:
-    """`name` is this history's alone: ids of other histories mean nothing here."""
+    """`name` is unique to this history. Event ids of other histories are not valid here."""
 
     def __init__(
         self, name: str, *, max_deltas: int = MAX_DELTAS, max_bytes: int = MAX_BYTES

@@ -47,7 +47,7 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Reader:
-    """One reader's place in what is published."""
+    """One reader's position in the published events."""
 
     def __init__(self, hub: "EventHub", position: int | None) -> None:
         self._hub = hub
@@ -68,7 +68,7 @@ class Reader:
         self._has_news.set()
 
     async def take(self) -> list[bytes]:
-        """All that is new, as soon as something is; nothing when the hub has closed."""
+        """Waits for events and returns all that are new; empty when the hub has closed."""
         frames: list[bytes] = []
         while not frames:
             await self._has_news.wait()

@@ -1,7 +1,7 @@
 """The fleet as it is now, as Prometheus gauges: running totals, and each agent's own numbers.
 
-Agents are labelled by name, and agents of one name are added up: a name lives as long as somebody
-bears it, while ids change with each restart and would leave a trail of dead series.
+Agents are labelled by name, and agents of one name are added up. Ids would change with each restart
+and leave dead series behind.
 """
 
 from collections import Counter

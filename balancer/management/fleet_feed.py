@@ -1,4 +1,4 @@
-"""From changes of the fleet to deltas: what readers of events have not been told yet.
+"""Deltas from changes of the fleet: what readers of events do not know yet.
 
 Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
 an agent: `throughput` tells of them each second, and the engine's statistics follow.
@@ -29,7 +29,7 @@ class FleetFeed:
         self._totals: FleetTotals | None = None
 
     def restart(self, agents: Iterable[Agent], requests: Iterable[Request]) -> None:
-        """They are told all of this anew."""
+        """Start again from this: readers get a snapshot of it."""
         self._agents = {agent["id"]: agent for agent in agents}
         self._requests = {request["id"]: request for request in requests}
         self._totals = None

@@ -95,11 +95,11 @@ class Metrics:
         backlog: Callable[[], Backlog],
         events: Callable[[], EventNumbers],
     ) -> None:
-        """From now on answer with the fleet's state as well; `view` needs no requests."""
+        """Also export the fleet's state; `view` needs no requests."""
         self.registry.register(FleetCollector(view, backlog=backlog, events=events))
 
     def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
-        """From now on answer with how many answers are kept for later ones, and their size."""
+        """Also export how many `/v1/responses` results are stored, and their size."""
         self._gauge("stored_responses", "Answers kept for /v1/responses.", num_kept)
         self._gauge(
             "stored_response_bytes",
@@ -108,17 +108,17 @@ class Metrics:
         )
 
     def collect_connections(self, port: str, num_open: Callable[[], int]) -> None:
-        """From now on answer with the number of connections to a port."""
+        """Also export the number of connections to a port."""
         self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)
 
     def collect_bodies(self, num_bytes: Callable[[], int]) -> None:
-        """From now on answer with the bytes of request bodies that are being read or parsed."""
+        """Also export the bytes of request bodies that are being read or parsed."""
         self._gauge(
             "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
         )
 
     def collect_log(self, num_dropped: Callable[[], int]) -> None:
-        """From now on answer with how many lines of the log nobody read."""
+        """Also export how many lines of the log were dropped because nobody read them."""
         gauge = Gauge(
             "arriero_log_lines_dropped",
             "Log lines dropped because nobody read standard error, since the start.",

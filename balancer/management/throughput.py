@@ -1,4 +1,4 @@
-"""Counts in, rates out: the tokens a second of the fleet and of each agent.
+"""Tokens per second of the fleet and of each agent, from counts of tokens.
 
 Invariant: a rate covers the time since the look before, or since the agent connected, and never
 less than `MIN_SECONDS`; a look sooner than that is answered with the one before.
@@ -11,7 +11,7 @@ from ...shared.inference import AgentId
 from ..fleet.view import AgentView
 
 MIN_SECONDS = 0.5
-"""A shorter stretch says more about when frames arrive than about how fast the fleet is."""
+"""Over a shorter time the arrival of single frames would decide the rate."""
 
 MAX_RATES = 4096
 """Agents whose last count is remembered for those who ask about single agents."""

@@ -39,7 +39,7 @@ Topic = str
 
 
 class Codec(Protocol[M]):
-    """What a queue has to know of the messages of one direction."""
+    """How a queue treats the messages of one direction."""
 
     def encode(self, message: M, /) -> bytes:
         """The message as UTF-8 text."""
@@ -60,7 +60,7 @@ class Codec(Protocol[M]):
         """What is sent for both, once `message` has cut the large one short."""
 
     def unsendable(self, message: M, reason: str, /) -> M | None:
-        """What is sent in place of a message that cannot be encoded, or that nobody would take."""
+        """Sent in place of a message that cannot be encoded or is too large."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +109,7 @@ class FrameQueue(Generic[M]):
         self._messages.append(message)
 
     def clear(self) -> None:
-        """Forget whatever has not left."""
+        """Forget what has not been sent."""
         self._messages.clear()
         self._open.clear()
         self._later.clear()
@@ -223,7 +223,7 @@ class FrameQueue(Generic[M]):
         return _HEADER.pack(transfer.number, _ABANDONED), False
 
     def _over(self, transfer: _Transfer[M]) -> None:
-        """Nothing more of it leaves; the next large message may begin."""
+        """No more of it is sent; the next large message may begin."""
         self._num_followers -= len(transfer.followers)
         if transfer.topic is not None:
             del self._by_topic[transfer.topic]

@@ -1,6 +1,6 @@
-"""Keeps what waits to be sent in our own queues, where it can still be put in order.
+"""Limits what the operating system buffers for a socket, so that our own queues decide the order.
 
-An operating system takes megabytes for a slow connection, and a heartbeat would wait behind them.
+It would buffer megabytes for a slow connection, and a heartbeat would wait behind them.
 """
 
 import socket

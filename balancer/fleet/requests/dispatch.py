@@ -232,7 +232,7 @@ class Dispatch:
         return link
 
     def _rank(self, agent: _Agent) -> None:
-        """Bring the agent's place among the free ones up to date."""
+        """Update the agent's place among the free agents."""
         if agent.has_free_slot and agent.model is not None:
             load = len(agent.running) / agent.slots
             self._free.put(agent.link, agent.model, load, agent.turn)

@@ -1,4 +1,4 @@
-"""Who waits for which model, and which agents are free for it.
+"""Requests that wait, by model, and agents with free slots, by model.
 
 Both know models by name; who waits for `None` takes any. Every change costs O(log n).
 """
@@ -11,7 +11,7 @@ from ..priority_queue import Groups
 
 
 class Waiting:
-    """Those who wait, lowest rank first."""
+    """Waiting requests, lowest rank first."""
 
     __slots__ = ("_groups", "_models")
 
@@ -26,21 +26,21 @@ class Waiting:
         return id in self._models
 
     def put(self, id: RequestId, model: str | None, rank: float) -> None:
-        """It waits, or does already and has another rank now."""
+        """Add a request, or give a waiting one another rank."""
         self._models[id] = model
         self._groups.set(model, id, rank)
 
     def remove(self, id: RequestId) -> None:
-        """It waits no longer. Raises `KeyError` if it did not."""
+        """Remove a request. Raises `KeyError` if it does not wait."""
         self._groups.remove(self._models.pop(id), id)
 
     def first(self, model: str) -> RequestId | None:
-        """Whose turn it is where `model` is served."""
+        """The next request for an agent that serves `model`."""
         heads = [head for key in (None, model) if (head := self._groups.first(key)) is not None]
         return min(heads)[1] if heads else None
 
     def stranded(self, served: Container[str | None]) -> list[RequestId]:
-        """Those that wait for nothing that is served; `None` among it says that anything is."""
+        """Requests whose model is not in `served`; requests for any model count as `None`."""
         groups = self._groups
         return [id for key in groups if key not in served for id in groups.keys(key)]
 
@@ -64,7 +64,10 @@ class Free:
         return link in self._models
 
     def put(self, link: LinkId, model: str, load: float, turn: int) -> None:
-        """It serves `model` and has this load; `turn` grows with whom was given something last."""
+        """Add or update an agent that serves `model`.
+
+        `turn` is greatest for the agent that got a request last.
+        """
         if self._models.get(link, model) != model:
             self.discard(link)
         self._models[link] = model
@@ -72,13 +75,13 @@ class Free:
             self._groups.set(key, link, (load, turn))
 
     def discard(self, link: LinkId) -> None:
-        """It takes nothing more, if it ever did."""
+        """Remove an agent, if it is here."""
         if (model := self._models.pop(link, None)) is not None:
             for key in (None, model):
                 self._groups.remove(key, link)
 
     def first(self, model: str | None) -> LinkId | None:
-        """Who is to serve the next one who waits for that."""
+        """The agent that gets the next request for that model."""
         first = self._groups.first(model)
         return first[1] if first else None
 

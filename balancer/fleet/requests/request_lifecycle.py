@@ -1,8 +1,8 @@
 """One request's life: queued, assigned, streaming, ended; and how long each may take.
 
 A request may go from assigned back to queued when its agent would not start it or was lost, but
-never once something of the answer was delivered. Notices, and that the prompt was read, may have
-been delivered before: the next agent's are delivered only where they are new. The time it spends
+never after a part of the answer was delivered. Notices and the prompt's length may have been
+delivered before: of the next agent's, only new ones are delivered. The time it spends
 with an agent does not count as waiting: when it comes back, it has what was left of its time in the
 queue.
 
@@ -122,7 +122,7 @@ class RequestLifecycle:
 
     @property
     def deadline(self) -> float:
-        """When `overdue` will have something to say, as things are."""
+        """When `overdue` will return an error, unless something happens before."""
         return min(self._stage_deadline, self.expires_at)
 
     def waited(self, now: float) -> float:
@@ -228,7 +228,7 @@ class RequestLifecycle:
         return [*self._last_notice(), Deliver(self.id, Failed(error)), self.refused(error, now)]
 
     def refused(self, error: RequestError, now: float) -> Finish:
-        """It ends with an error that its client hears of in another way."""
+        """It ends with an error that is not delivered through its stream."""
         finish = self._finish(error.code, now)
         return Finish(replace(finish.ending, error=error))
 

@@ -26,7 +26,7 @@ _CLOSE_TIMEOUT = 2.0
 
 
 class _Junk(Exception):
-    """What came is not what the protocol has in this place."""
+    """A frame breaks the protocol."""
 
 
 def routes(runtime: FleetRuntime) -> list[web.RouteDef]:

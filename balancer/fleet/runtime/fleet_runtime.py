@@ -44,7 +44,7 @@ WATCH_INTERVAL = 0.2
 """Shortest time between two looks at the fleet of one watcher, in seconds."""
 
 _TIMER_GRAIN = 0.001
-"""Event loops round to milliseconds; asking for less would spin until the time has come."""
+"""Event loops round to milliseconds; a shorter timer would fire early, again and again."""
 
 
 def new_request_id() -> RequestId:
@@ -114,7 +114,7 @@ class FleetRuntime:
     ) -> Stream:
         """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
 
-        Agents must be able to read it, which the APIs see to (`api/common/readable`). An `id` is
+        The APIs check before that agents can read it (`api/common/readable`). An `id` is
         one of `new_request_id`, for callers that have to know it even if the request is refused.
         """
         stream = Stream(new_request_id() if id is None else id, self._close)
@@ -182,7 +182,7 @@ class FleetRuntime:
     # ---- what others see
 
     def view(self, max_requests: int | None = None) -> FleetView:
-        """The totals, all agents, and the oldest requests, at a cost of their number."""
+        """The totals, all agents, and the oldest requests. Costs in proportion to their number."""
         return self._fleet.view(self._clock(), max_requests)
 
     def agent(self, id: AgentId) -> AgentView | None:
@@ -194,7 +194,7 @@ class FleetRuntime:
         return self._fleet.requests(self._clock())
 
     def backlog(self) -> Backlog:
-        """What waits for all agents, at a cost of their number."""
+        """What waits for all agents. Costs in proportion to their number."""
         waiting = [peer.backlog() for peer in self._peers.values()]
         return Backlog(
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
@@ -226,7 +226,7 @@ class FleetRuntime:
         return self._fleet.totals()
 
     async def changes(self) -> AsyncIterator[None]:
-        """At once, then after changes, at most once in a `watch_interval`."""
+        """Yields at once, then after changes, at most once in a `watch_interval`."""
         while True:
             changed = self._changed
             yield

@@ -1,4 +1,4 @@
-"""What the frame queue to an agent has to know of the balancer's messages."""
+"""How the frame queue treats the balancer's messages to an agent."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ class BalancerCodec:
         return None
 
     def cuts_short(self, message: FromBalancer) -> bool:
-        """Nobody waits for a request or query whose end is asked for before it was sent."""
+        """A request or query that is cancelled before it was sent need not be sent."""
         return isinstance(message, Cancel | Withdraw)
 
     def in_place_of(self, message: FromBalancer) -> FromBalancer | None:

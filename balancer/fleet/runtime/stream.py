@@ -1,4 +1,4 @@
-"""One client's end of a request: its events, as fast as it reads them.
+"""The events of one request, for the one task that writes them to the client.
 
 Invariants: what is read is what was put, in order, with neighbouring tokens of one kind merged
 where the reader is slower than the agent; what waits to be read is one answer's text at most, and
