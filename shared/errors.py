@@ -186,6 +186,12 @@ class QueueFull(RequestError):
     code = "queue_full"
     status = 503
 
+    @classmethod
+    def of(cls, num_waiting: int, one: str, many: str, *, retry_after: float) -> "QueueFull":
+        """The error where `num_waiting` wait already, each of which is called `one`."""
+        waiting = f"{num_waiting} {many} are" if num_waiting != 1 else f"1 {one} is"
+        return cls(f"{waiting} waiting, as many as may", retry_after=retry_after)
+
 
 class Overloaded(RequestError):
     """As many connections are open, or as many bytes of bodies being read, as there may be."""

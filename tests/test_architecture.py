@@ -145,6 +145,7 @@ PURE = (
     "balancer.api.openai.log_probs",
     "balancer.api.openai.reasoning",
     "balancer.api.openai.requests",
+    "balancer.api.openai.running_usage",
     "balancer.api.openai.responses.answer_types",
     "balancer.api.openai.responses.operations",
     "balancer.api.openai.responses.events",

@@ -9,6 +9,14 @@ from ....shared.messages import Task
 from ...fleet.view import ModelStatus
 
 
+class ModelMeta(TypedDict):
+    """What llama-server tells of a model: tokens of a context, parameters, bytes."""
+
+    n_ctx: int
+    n_params: int
+    size: int
+
+
 class OpenAIModel(TypedDict):
     """A model that requests may name; `created` in Unix seconds.
 
@@ -21,6 +29,9 @@ class OpenAIModel(TypedDict):
     owned_by: str
     tasks: tuple[Task, ...]
     status: ModelStatus
+    context_length: int
+    max_model_len: int
+    meta: ModelMeta
 
 
 class OpenAIModels(TypedDict):

@@ -39,6 +39,8 @@ def is_anthropics(request: web.Request) -> bool:
 def openai_model(model: ModelView, created: int) -> OpenAIModel:
     """`created` in Unix seconds. `tasks` and `status` are fields of our own.
 
+    Clients look for the context's size where their favourite server tells it.
+
     A model that is `loading` or `unloaded` is listed as well: requests for it wait in the queue.
     """
     return {
@@ -48,6 +50,13 @@ def openai_model(model: ModelView, created: int) -> OpenAIModel:
         "owned_by": "arriero",
         "tasks": model.info.tasks,
         "status": model.status,
+        "context_length": model.info.context_size,
+        "max_model_len": model.info.context_size,
+        "meta": {
+            "n_ctx": model.info.context_size,
+            "n_params": model.info.parameters,
+            "size": model.info.size_bytes,
+        },
     }
 
 

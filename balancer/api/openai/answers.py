@@ -41,6 +41,7 @@ from .answer_types import (
 )
 from .errors import openai_error
 from .log_probs import LogProbsWriter, chat_log_probs
+from .running_usage import RunningUsage, total_usage
 
 _FINISH_REASONS: dict[FinishReason, ChatFinish] = {
     "stop": "stop",
@@ -50,7 +51,7 @@ _FINISH_REASONS: dict[FinishReason, ChatFinish] = {
 }
 
 
-_TEXT_END = b',"finish_reason":null}]}\n\n'
+_TEXT_END = b',"finish_reason":null}]'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,15 +222,24 @@ class Completion:
 class ChunkWriter:
     """Events of all choices as SSE chunks; each choice ends exactly once."""
 
-    def __init__(self, shape: Shape, head: Head, *, num_choices: int, include_usage: bool) -> None:
-        """`num_choices` is that of one prompt."""
+    def __init__(
+        self,
+        shape: Shape,
+        head: Head,
+        *,
+        num_choices: int,
+        include_usage: bool,
+        has_running_usage: bool = False,
+    ) -> None:
+        """`num_choices` is that of one prompt. A running usage stands in every chunk."""
         self._shape = shape
         self._num_choices = num_choices
         self._include_usage = include_usage
         head_json = to_json({"object": shape.chunk_name} | asdict(head))[:-1]
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
-        no_usage = b',"usage":null' if include_usage else b""
-        self._start = b'data: %b%b,"choices":[' % (head_json, no_usage)
+        self._usage = RunningUsage(num_choices) if has_running_usage else None
+        self._no_usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._start = b'data: %b,"choices":[' % head_json
         self._text_frames: dict[tuple[int, TokenKind], tuple[bytes, bytes]] = {}
         self._num_calls: Counter[int] = Counter()
         self._begun: set[int] = set()
@@ -237,6 +247,8 @@ class ChunkWriter:
 
     def render(self, number: int, event: Event) -> bytes:
         """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
+        if self._usage is not None:
+            self._usage.take(number, event)
         if isinstance(event, Token):
             if event.is_silent:
                 return self._opening(number)
@@ -245,7 +257,8 @@ class ChunkWriter:
             start, end = frame or self._text_frame(number, event.kind)
             log_probs = self._shape.log_probs(number, event)
             told = b"null" if log_probs is None else to_json(log_probs)
-            return b"%b%b%b%b%b%b" % (opening, start, to_json(event.text), end, told, _TEXT_END)
+            text = to_json(event.text)
+            return b"%b%b%b%b%b%b%b" % (opening, start, text, end, told, _TEXT_END, self._end_json)
         match event:
             case Failed():
                 raise event.error
@@ -294,7 +307,14 @@ class ChunkWriter:
 
     def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
         choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
-        return b"%b%b]}\n\n" % (self._start, to_json(choice))
+        return b"%b%b]%b" % (self._start, to_json(choice), self._end_json)
+
+    @property
+    def _end_json(self) -> bytes:
+        """What follows a chunk's choices."""
+        if self._usage is None:
+            return self._no_usage
+        return b',"usage":%b}\n\n' % to_json(self._usage.total)
 
 
 def _call(id: str, name: str, arguments: str) -> ChatCall:
@@ -328,15 +348,4 @@ def whole_answer(
 
 def usage_of(ends: Sequence[Done], num_choices: int) -> OpenAIUsage:
     """The counts of all choices together; of each prompt's choices the first one tells its size."""
-    prompts = [end.usage for end in ends[::num_choices]]
-    prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
-    completion_tokens = sum(end.usage.completion_tokens for end in ends)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
-        "completion_tokens_details": {
-            "reasoning_tokens": sum(end.usage.reasoning_tokens for end in ends)
-        },
-    }
+    return total_usage({number: end.usage for number, end in enumerate(ends)}, num_choices)

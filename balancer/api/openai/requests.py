@@ -64,6 +64,7 @@ class _StreamOptions:
     __pydantic_config__ = _STRICT
 
     include_usage: bool = False
+    continuous_usage_stats: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class Wanted:
     include_usage: bool
     echoes: tuple[str, ...] = ()
     field_names: FieldNames = SAME_NAMES
+    has_running_usage: bool = False
 
     @property
     def has_log_probs(self) -> bool:
@@ -312,6 +314,7 @@ def _plain_message(number: int, message: object) -> object:
 def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
+    options = parsed.stream_options or _StreamOptions()
     requests = [[_neutral(parsed, prompt, n) for n in range(parsed.n)] for prompt in prompts]
     check_readable(requests[0][0])  # the others differ in their seeds and prompts only
     return Wanted(
@@ -319,7 +322,8 @@ def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
         num_choices=parsed.n,
         model=parsed.model,
         stream=parsed.stream,
-        include_usage=parsed.stream_options is not None and parsed.stream_options.include_usage,
+        include_usage=options.include_usage,
+        has_running_usage=options.continuous_usage_stats,
     )
 
 

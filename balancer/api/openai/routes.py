@@ -63,7 +63,11 @@ async def _answer_all(
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:
             writer = ChunkWriter(
-                shape, head, num_choices=wanted.num_choices, include_usage=wanted.include_usage
+                shape,
+                head,
+                num_choices=wanted.num_choices,
+                include_usage=wanted.include_usage,
+                has_running_usage=wanted.has_running_usage,
             )
             chunks = _chunks(merged, writer, wanted.field_names)
             return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)

@@ -194,9 +194,7 @@ class QueryDispatcher:
         has_room = queue.has_room(query_request.model)
         if has_room or queue.num_waiting < self._limits.max_buffered_requests:
             return None
-        return QueueFull(
-            f"{queue.num_waiting} queries are waiting, as many as may", retry_after=RETRY_AFTER
-        )
+        return QueueFull.of(queue.num_waiting, "query", "queries", retry_after=RETRY_AFTER)
 
     def _lost_agent(self, lifecycle: QueryLifecycle, now: float) -> list[Decision]:
         lifecycle.num_agents_lost += 1

@@ -249,9 +249,7 @@ class Dispatch:
     def _queue_full(self) -> QueueFull:
         if self._max_buffered == 0:
             return QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
-        return QueueFull(
-            f"{self.num_waiting} requests are waiting, as many as may", retry_after=RETRY_AFTER
-        )
+        return QueueFull.of(self.num_waiting, "request", "requests", retry_after=RETRY_AFTER)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

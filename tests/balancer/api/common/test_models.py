@@ -28,7 +28,12 @@ async def test_openais(runtime: FakeFleetRuntime, client: TestClient) -> None:
     _, one = await get(client, "/v1/models/b/c")
     assert one == listed["data"][1]
     model = TypeAdapter(openai.types.Model).validate_json(json.dumps(one), strict=True)
-    assert set(model.model_extra or ()) == {"tasks", "status"}
+    assert set(model.model_extra or ()) == {
+        *("tasks", "status", "context_length", "max_model_len", "meta")
+    }
+    size = one["context_length"]
+    assert size > 0
+    assert (one["max_model_len"], one["meta"]["n_ctx"]) == (size, size)
 
 
 async def test_anthropics(runtime: FakeFleetRuntime, client: TestClient) -> None:

@@ -394,3 +394,23 @@ def test_nothing_that_was_to_follow_ends_for_want_of_tokens() -> None:
     assert (choice["text"], choice["finish_reason"]) == ("", "length")
     (last,) = chosen(written(writer(shape), (0, done())))
     assert last["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("include_usage", [False, True])
+def test_a_running_usage_stands_in_every_chunk(include_usage: bool) -> None:
+    running = ChunkWriter(
+        Chat(), HEAD, num_choices=1, include_usage=include_usage, has_running_usage=True
+    )
+    chunks = written(
+        running,
+        (0, Begun(7, 2)),
+        (0, Token("a", tokens=(1, 2))),
+        (0, Token("b", tokens=(3,))),
+        (0, done("stop")),
+    )
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks if chunk["choices"]]
+    assert counts == [2, 2, 3, done("stop").usage.completion_tokens]
+    assert chunks[1]["usage"]["prompt_tokens"] == 7
+    assert (not chunks[-1]["choices"]) == include_usage
+    for chunk in chunks:
+        TypeAdapter(ChatCompletionChunk).validate_python(chunk)

@@ -573,3 +573,8 @@ def test_a_json_object_may_have_a_schema() -> None:
     assert wanted.requests[0].grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
     error = InvalidRequest("`grammar.schema.a`: no", field="grammar.schema.a")
     assert wanted.field_names.told(error).field == "response_format.schema.a"
+
+
+def test_a_running_usage() -> None:
+    wanted = chat(stream=True, stream_options={"continuous_usage_stats": True})
+    assert (wanted.has_running_usage, wanted.include_usage) == (True, False)
