@@ -2,14 +2,14 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, Shown
-from .chat.families.family import ChatFamily, FamilyName
+from .chat.families.families import FAMILY_NAMES
 from .cpu_cores import default_threads
 
 MAX_SLOTS = 256
@@ -37,6 +37,12 @@ def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(urls)) < len(urls):
         raise ValueError("must name each balancer once")
     return urls
+
+
+def _known_family(name: str) -> str:
+    if name not in ("auto", *FAMILY_NAMES):
+        raise ValueError(f"must be auto or one of {', '.join(FAMILY_NAMES)}")
+    return name
 
 
 def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
@@ -80,10 +86,10 @@ class AgentSettings(DaemonSettings):
         default=None,
         description="chat template to use in place of the model's: a file, or the text itself",
     )
-    chat_family: Annotated[ChatFamily, Shown("FAMILY")] = Field(
+    chat_family: Annotated[str, AfterValidator(_known_family), Shown("FAMILY")] = Field(
         default="auto",
         description="model family whose markers separate reasoning and tool calls from content: "
-        f"{', '.join(get_args(FamilyName))}; auto recognises it by the model's chat template",
+        f"{', '.join(FAMILY_NAMES)}; auto recognises it by the model's chat template",
     )
     context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
         default=4096, description="longest prompt and answer together in one slot, in tokens"

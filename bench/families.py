@@ -98,9 +98,9 @@ def _written(
         ),
     )
     options: dict[str, Any] = {"tools": TOOLS, "thinking": thought is not None}
-    before = template.render([ASKED], add_generation_prompt=False, **options)
-    asked = template.render([ASKED], **options)
-    whole = template.render([ASKED, turn], add_generation_prompt=False, **options)
+    before = template.render([ASKED], add_generation_prompt=False, **options).text
+    asked = template.render([ASKED], **options).text
+    whole = template.render([ASKED, turn], add_generation_prompt=False, **options).text
     num_before = len(asked) if whole.startswith(asked) else _num_alike(before, whole)
     return whole[:num_before], whole[num_before:]
 

@@ -13,9 +13,8 @@ from typing import Any
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest, Notice, Prompt
 from ..chat.calls.tools import Tools
-from ..chat.families.call_syntax import forced_family
 from ..chat.families.families import family_named
-from ..chat.families.family import ChatFamily, Family
+from ..chat.families.family import Family
 from ..chat.families.recognition import family_of
 from ..chat.grammar.constrain import ConstrainedAnswer, constrain
 from ..chat.grammar.grammar import Voice, must_call
@@ -42,7 +41,7 @@ class Preparer:
         context_size: int,
         *,
         template: TemplateSource | None = None,
-        family: ChatFamily = "auto",
+        family: str = "auto",
         store: PromptStore | None = None,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
@@ -151,7 +150,7 @@ class Preparer:
     def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
         if request.messages is None:
             return None
-        family = forced_family(self._family, self._source) if must_call(request) else self._family
+        family = self._family.forced(self._source) if must_call(request) else self._family
         if family.name == "plain" and not family.bare:
             return None
         tools = _tools(request)

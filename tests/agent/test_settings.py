@@ -77,7 +77,9 @@ def test_where_prompts_are_stored() -> None:
 
 def test_chat_families() -> None:
     assert load(AgentSettings, ["--chat-family", "gpt-oss"], {}).chat_family == "gpt-oss"
-    assert "--chat-family" in refused("--chat-family", "nobody")
+    complaint = refused("--chat-family", "nobody")
+    assert "--chat-family" in complaint
+    assert "must be auto or one of apertus, apriel," in complaint
 
 
 def test_several_balancers() -> None:

@@ -1,5 +1,6 @@
 """Families of models: how each is recognised, and how it writes reasoning and calls.
 
-Lives here: one record a family, the notations they choose from, recognition by template.
+Lives here: what a record says, the notations records choose from, recognition by template. The
+records themselves are in `records`.
 May import: `calls`. Comes in: `parsing`, `grammar`, `generation`.
 """

@@ -1,45 +1,10 @@
-"""A family of models: by which markers it tells reasoning and tool calls from content."""
+"""What a record of a family says: how the family is recognised, read and written."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
-from .notations import Notation
-
-FamilyName = Literal[
-    "qwen",
-    "glm",
-    "llama",
-    "mistral",
-    "deepseek",
-    "kimi",
-    "gemma",
-    "gpt-oss",
-    "granite",
-    "phi",
-    "command-r",
-    "minimax",
-    "minimax-m1",
-    "minimax-m3",
-    "dsml",
-    "kimi-k3",
-    "seed",
-    "nemotron",
-    "lfm",
-    "llama4",
-    "apertus",
-    "apriel",
-    "hunyuan",
-    "solar",
-    "gigachat",
-    "minicpm",
-    "functionary",
-    "functionary-v3.2",
-    "exaone",
-    "plain",
-]
-
-ChatFamily = Literal["auto", FamilyName]
-"""A family's name, or `auto`: the one that the chat template shows."""
+from .call_syntax import CallSyntax
+from .notations import Notation, json_of_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +29,64 @@ class ReasoningMarkers:
     closing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """How a family's answers are told apart.
+THINK = ReasoningMarkers("<think>", "</think>")
+"""The markers around reasoning that most families use."""
 
-    `wrappers` stand around content and say nothing, and so do `openers`, at its beginning. An
+
+class Evidence(IntEnum):
+    """How much a hint says. Where a template has several families' hints, the lowest counts."""
+
+    OWN = 0
+    """Only this family's templates have it."""
+    STRONG = 1
+    """Some other families' templates have it too, beside hints of their own."""
+    WEAK = 2
+    """The same, and what is strong says more where a template has both."""
+    TURNS = 3
+    """It marks turns. Families that were trained from this one have it beside their own hints."""
+    REASONING = 4
+    """It marks reasoning. Families of all kinds have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Texts that only a template of the family has all of, as far as the `evidence` goes."""
+
+    texts: tuple[str, ...]
+    evidence: Evidence = Evidence.OWN
+
+
+def hints(*texts: str, evidence: Evidence = Evidence.OWN) -> tuple[Hint, ...]:
+    """One hint for each of `texts`."""
+    return tuple(Hint((text,), evidence) for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the table of families in `docs/templates.md` says of reasoning and of calls."""
+
+    reasoning: str
+    calls: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One family of models.
+
+    Recognised: by any of `hints`. Without hints a family is only chosen by its name.
+
+    Read: `wrappers` stand around content and say nothing, and so do `openers`, at its beginning. An
     answer may begin with a call in one of the notations `bare`, without a marker. `inner` are
     control tokens that markers consist of. With `has_channels` the answer is a row of messages with
     headers.
+
+    Written: as the first of `syntaxes` whose text the template has. A notation may depend on the
+    model: the template shows which one it was trained on.
     """
 
-    name: FamilyName
+    name: str
+    summary: Summary
+    hints: tuple[Hint, ...] = ()
     reasoning: ReasoningMarkers | None = None
     calls: Calls | None = None
     wrappers: tuple[str, ...] = ()
@@ -82,6 +94,7 @@ class Family:
     bare: tuple[Notation, ...] = ()
     inner: tuple[str, ...] = ()
     has_channels: bool = False
+    syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
 
     def markers(self, *, has_tools: bool) -> tuple[str, ...]:
         """What has to show in the text for the answer to be told apart."""
@@ -92,3 +105,20 @@ class Family:
             calls = self.calls
             found += [*calls.openings, *calls.closings, *calls.wrappers, *calls.inner]
         return tuple(dict.fromkeys(found))
+
+    def evidence(self, template: str) -> Evidence | None:
+        """The strongest hint that a template's source has."""
+        found = (
+            hint.evidence for hint in self.hints if all(text in template for text in hint.texts)
+        )
+        return min(found, default=None)
+
+    def syntax(self, template: str) -> CallSyntax | None:
+        """How a model with that template writes calls; `None` where the record does not say."""
+        return next((syntax for text, syntax in self.syntaxes if text in template), None)
+
+    def forced(self, template: str) -> "Family":
+        """How forced calls of a model with that template are read: as `JSON_CALLS` if need be."""
+        if self.syntax(template) is not None:
+            return self
+        return replace(self, calls=None, bare=(json_of_known,))

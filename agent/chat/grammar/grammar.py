@@ -20,7 +20,7 @@ from ....shared.inference import (
     RegexGrammar,
 )
 from ..calls.tools import Function, Tools
-from ..families.call_syntax import JSON_CALLS, CallSyntax, call_syntax
+from ..families.call_syntax import JSON_CALLS, CallSyntax
 from ..families.family import Family
 from ..parsing.harmony import ENDS
 from .call_grammar import CallGrammar
@@ -76,7 +76,7 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         raise InvalidRequest(
             "`ignore_eos` must not stand beside what says where an answer ends", field="ignore_eos"
         )
-    syntax = call_syntax(voice.family.name, voice.template) if voice and functions else None
+    syntax = voice.family.syntax(voice.template) if voice and functions else None
     if voice and functions and is_forced:
         syntax = syntax or JSON_CALLS
     if functions and syntax is None:

@@ -1,8 +1,6 @@
 """Notations of calls that answers can be held to: a family, and what its template has in it."""
 
-from arriero.agent.chat.families.family import FamilyName
-
-NOTATIONS: list[tuple[FamilyName, str]] = [
+NOTATIONS: list[tuple[str, str]] = [
     ("qwen", "<function="),
     ("glm", ""),
     ("gemma", ""),

@@ -79,7 +79,7 @@ def segments_of(
 
 
 def told(
-    family: str, text: str, *, is_thinking: bool = False, tools: Tools | None = TOOLS
+    family: Family | str, text: str, *, is_thinking: bool = False, tools: Tools | None = TOOLS
 ) -> list[Piece]:
     """What `text` says, whole and character by character, which must be the same."""
     options = {"is_thinking": is_thinking, "tools": tools}

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.families.families import family_named
-from arriero.agent.chat.families.family import ChatFamily
 from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
@@ -415,7 +414,7 @@ class TestShift:
 
 
 class TestReading:
-    def reading(self, template: str, *, family: ChatFamily = "auto", **fields: Any) -> Reading:
+    def reading(self, template: str, *, family: str = "auto", **fields: Any) -> Reading:
         model = byte_model(template)
         preparer = Preparer(model, 1000, family=family)
         found = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields)).reading

@@ -7,9 +7,8 @@ import pytest
 
 from arriero.agent.chat.calls.segments import CallBegan, TextSegment
 from arriero.agent.chat.calls.tools import Tools
-from arriero.agent.chat.families.call_syntax import CallSyntax, Members, call_syntax, forced_family
+from arriero.agent.chat.families.call_syntax import CallSyntax, Members
 from arriero.agent.chat.families.families import family_named
-from arriero.agent.chat.families.family import FamilyName
 from arriero.agent.chat.parsing.segmenter import Segmenter
 from tests.agent.chat.enforced import NOTATIONS
 
@@ -19,7 +18,7 @@ FIRST, SECOND = '{"a": "}<>"}', '{"b": [1, {}]}'
 CASES = [
     (family, template)
     for family, template in NOTATIONS
-    if (syntax := call_syntax(family, template)) and syntax.arguments == "json"
+    if (syntax := family_named(family).syntax(template)) and syntax.arguments == "json"
 ]
 
 
@@ -31,7 +30,7 @@ def written(syntax: CallSyntax, calls: list[tuple[str, str]]) -> str:
     return syntax.before + (syntax.between or "").join(parts) + syntax.after
 
 
-def read(family: FamilyName, text: str) -> tuple[list[tuple[str, str]], str]:
+def read(family: str, text: str) -> tuple[list[tuple[str, str]], str]:
     segmenter = Segmenter(family_named(family), is_thinking=False, tools=TOOLS)
     calls: list[tuple[str, str]] = []
     content = ""
@@ -46,8 +45,8 @@ def read(family: FamilyName, text: str) -> tuple[list[tuple[str, str]], str]:
 
 
 @pytest.mark.parametrize(("family", "template"), CASES)
-def test_what_is_written_is_read_as_calls(family: FamilyName, template: str) -> None:
-    syntax = call_syntax(family, template)
+def test_what_is_written_is_read_as_calls(family: str, template: str) -> None:
+    syntax = family_named(family).syntax(template)
     assert syntax is not None
     calls = [("list_agents", FIRST), ("now", SECOND)]
     if syntax.between is None:
@@ -56,8 +55,8 @@ def test_what_is_written_is_read_as_calls(family: FamilyName, template: str) -> 
 
 
 @pytest.mark.parametrize(("family", "template"), CASES)
-def test_the_opening_is_what_it_begins_with(family: FamilyName, template: str) -> None:
-    syntax = call_syntax(family, template)
+def test_the_opening_is_what_it_begins_with(family: str, template: str) -> None:
+    syntax = family_named(family).syntax(template)
     assert syntax is not None
     if syntax.opening is not None:
         assert (syntax.before + syntax.begin).startswith(syntax.opening)
@@ -66,8 +65,8 @@ def test_the_opening_is_what_it_begins_with(family: FamilyName, template: str) -
 
 
 @pytest.mark.parametrize(("family", "template"), CASES)
-def test_names_are_quoted_where_json_is_around_them(family: FamilyName, template: str) -> None:
-    syntax = call_syntax(family, template)
+def test_names_are_quoted_where_json_is_around_them(family: str, template: str) -> None:
+    syntax = family_named(family).syntax(template)
     assert syntax is not None
     assert syntax.is_quoted == bool(re.search(r'"NAME"', syntax.begin))
     if syntax.is_quoted:
@@ -76,8 +75,8 @@ def test_names_are_quoted_where_json_is_around_them(family: FamilyName, template
 
 
 @pytest.mark.parametrize("family", ["minimax-m3", "exaone", "plain"])
-def test_what_nobody_can_say(family: FamilyName) -> None:
-    assert call_syntax(family, "") is None
+def test_what_nobody_can_say(family: str) -> None:
+    assert family_named(family).syntax("") is None
 
 
 @pytest.mark.parametrize(
@@ -90,15 +89,15 @@ def test_what_nobody_can_say(family: FamilyName) -> None:
         ("dsml", "'function_calls>'", "<｜DSML｜function_calls>"),
     ],
 )
-def test_notations_of_their_own(family: FamilyName, template: str, opening: str) -> None:
-    syntax = call_syntax(family, template)
+def test_notations_of_their_own(family: str, template: str, opening: str) -> None:
+    syntax = family_named(family).syntax(template)
     assert syntax is not None
     assert syntax.opening == opening
     assert syntax.arguments != "json"
 
 
 def test_text_may_hold_nothing_that_the_reader_takes_for_its_end() -> None:
-    syntax = call_syntax("qwen", "<function=")
+    syntax = family_named("qwen").syntax("<function=")
     assert syntax is not None
     assert isinstance(syntax.arguments, Members)
     assert syntax.arguments == Members(
@@ -110,8 +109,8 @@ def test_text_may_hold_nothing_that_the_reader_takes_for_its_end() -> None:
 
 
 @pytest.mark.parametrize("family", ["plain", "exaone", "minimax-m3"])
-def test_forced_calls_that_are_json_are_read(family: FamilyName) -> None:
-    read_as = forced_family(family_named(family), "")
+def test_forced_calls_that_are_json_are_read(family: str) -> None:
+    read_as = family_named(family).forced("")
     tools = Tools([{"function": {"name": "f"}}, {"function": {"name": "g"}}])
     segmenter = Segmenter(read_as, is_thinking=False, tools=tools)
     text = '[{"name": "f", "arguments": {"x": [1]}}, {"name": "g", "arguments": {}}]'
@@ -123,4 +122,4 @@ def test_forced_calls_that_are_json_are_read(family: FamilyName) -> None:
 
 
 def test_forced_calls_of_others_are_read_as_they_write_them() -> None:
-    assert forced_family(family_named("qwen"), "") is family_named("qwen")
+    assert family_named("qwen").forced("") is family_named("qwen")

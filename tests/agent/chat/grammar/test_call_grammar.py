@@ -9,9 +9,8 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.chat.calls.tools import Tools
-from arriero.agent.chat.families.call_syntax import Members, call_syntax
+from arriero.agent.chat.families.call_syntax import Members
 from arriero.agent.chat.families.families import family_named
-from arriero.agent.chat.families.family import FamilyName
 from arriero.agent.chat.grammar.grammar import Voice, answer_grammar
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, GenerateRequest, NamedTool
@@ -34,9 +33,9 @@ PARAMETERS = st.dictionaries(NAMES, SCHEMAS, max_size=4).flatmap(
 CHOICES = st.sampled_from(["required", "auto", NamedTool(name="get")])
 
 
-def words_of(family: FamilyName, template: str) -> list[str]:
+def words_of(family: str, template: str) -> list[str]:
     """What is likely to come, and what is likely to be misread."""
-    syntax = call_syntax(family, template)
+    syntax = family_named(family).syntax(template)
     assert syntax is not None
     notation = [syntax.opening or "", syntax.end, syntax.after]
     if isinstance(members := syntax.arguments, Members):
@@ -54,7 +53,7 @@ def words_of(family: FamilyName, template: str) -> list[str]:
 @settings(max_examples=6, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(data=st.data())
 def test_what_is_written_is_read_as_calls_that_fit(
-    family: FamilyName, template: str, data: st.DataObject
+    family: str, template: str, data: st.DataObject
 ) -> None:
     draw = data.draw
     schemas = {name: draw(PARAMETERS) for name in ("get", "get_more")}
@@ -90,7 +89,7 @@ def test_what_is_written_is_read_as_calls_that_fit(
 
 
 def check(
-    family: FamilyName,
+    family: str,
     text: str,
     schemas: dict[str, Any],
     *,

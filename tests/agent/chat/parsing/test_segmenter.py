@@ -1,18 +1,15 @@
 import sys
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.chat.calls.segments import TextSegment
-from arriero.agent.chat.families.families import FAMILIES, family_named
-from arriero.agent.chat.families.family import FamilyName
+from arriero.agent.chat.families.families import FAMILIES, FAMILY_NAMES, family_named
 from arriero.agent.chat.parsing.segmenter import Segmenter
 from tests.agent.chat.recorded import RECORDED
 from tests.agent.chat.telling import TOOLS, cut, pieces_of, segments_of, told
 
-FAMILY_NAMES = get_args(FamilyName)
 QWEN = family_named("qwen")
 
 SCRAPS = sorted(

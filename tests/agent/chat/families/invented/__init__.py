@@ -1,0 +1,1 @@
+"""A folder of records as `agent/chat/families/records` is one, with one invented family."""
