@@ -15,7 +15,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
 from .api.app import inference_app
-from .api.openai.responses.store import ResponseStore
+from .api.conversation_store import ConversationStore
 from .api.transport.bodies import Bodies
 from .api.transport.connections import Connections, ConnectionsRunner
 from .api.transport.door_reports import DoorReports
@@ -44,10 +44,10 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     metrics.collect_fleet(
         partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=hub.numbers
     )
-    responses = ResponseStore(
+    conversations = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
-    metrics.collect_responses(lambda: len(responses), lambda: responses.num_bytes)
+    metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
     metrics.collect_log(log.num_dropped)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
         bodies = ports.enter_context(Bodies())
@@ -59,7 +59,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         apps = {
             "inference": (
                 settings.inference_addr,
-                inference_app(runtime, responses, bodies=bodies, hosts=hosts, reports=reports),
+                inference_app(runtime, conversations, bodies=bodies, hosts=hosts, reports=reports),
             ),
             "management": (
                 settings.management_addr,

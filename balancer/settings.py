@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
-from .api.openai.responses.store import DEFAULT_AGE, DEFAULT_BYTES
+from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host
 from .fleet.limits import Limits
@@ -79,10 +79,11 @@ class BalancerSettings(DaemonSettings):
     )
     responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
         default=DEFAULT_BYTES,
-        description="most that answers kept for /v1/responses may take in memory; 0 keeps none",
+        description="most memory for answers kept for /v1/responses and threads of "
+        "/v1/messages; 0 keeps none",
     )
     responses_max_age: Timeout = Field(
-        default=DEFAULT_AGE, description="how long an unused answer is kept for /v1/responses"
+        default=DEFAULT_AGE, description="how long an unused answer or thread is kept"
     )
     heartbeat_interval: Timeout = Field(
         default=_LIMITS.heartbeat_interval,

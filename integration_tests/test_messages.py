@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic
+import httpx
 import pytest
 import pytest_asyncio
 from anthropic.types import Message
@@ -50,6 +51,11 @@ def asked(case: Case) -> dict[str, Any]:
             for tool in tools
         ]
     return body
+
+
+async def _answered(**_input: Any) -> str:
+    """What every tool returns."""
+    return "4"
 
 
 def text_of(message: Message) -> str:
@@ -165,6 +171,52 @@ async def test_a_call_goes_to_and_fro(client: anthropic.AsyncAnthropic) -> None:
     second = await client.messages.create(**body | {"messages": messages})
     assert text_of(second) == case.answer
     assert second.stop_reason == "end_turn"
+
+
+async def test_the_tool_runner_continues_a_thread(
+    client: anthropic.AsyncAnthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(
+        case
+        for case in cases()
+        if case.calls and not case.reasoning and len(case.body["messages"]) == 1
+    )
+    sent: list[dict[str, Any]] = []
+    statuses: list[int] = []
+
+    async def note(response: httpx.Response) -> None:
+        sent.append(json.loads(response.request.content))
+        statuses.append(response.status_code)
+
+    client._client.event_hooks["response"].append(note)
+    body = asked(case)
+    (definition, *_) = [tool for tool in body.pop("tools") if tool["name"] == case.calls[0]["name"]]
+    tool = anthropic.beta_async_tool(
+        _answered,
+        name=definition["name"],
+        description=definition["description"],
+        input_schema=definition["input_schema"],
+    )
+    try:
+        runner = client.beta.messages.tool_runner(**body, tools=[tool], max_iterations=2)
+        messages = [message async for message in runner]
+    finally:
+        client._client.event_hooks["response"].remove(note)
+    assert statuses == [200, 200]
+    assert [each["thread"]["type"] for each in sent] == ["create", "continue"]
+    assert sent[1]["thread"]["previous_message_id"] == messages[0].id
+    assert "tools" not in sent[1]
+    (told,) = sent[1]["messages"]
+    assert [block["type"] for block in told["content"]] == ["tool_result"]
+    assert messages[1].usage.cache_read_input_tokens
+
+
+async def test_a_lost_thread_is_replayed(client: anthropic.AsyncAnthropic) -> None:
+    body = asked(plain_cases()[0])
+    raw = {"thread": {"type": "continue", "previous_message_id": "msg_gone"}}
+    with pytest.raises(anthropic.NotFoundError) as lost:
+        await client.beta.messages.create(**body, **raw)
+    assert lost.value.body["error"]["details"] == {"error_code": "thread_not_found"}
 
 
 async def test_why_it_stopped(client: anthropic.AsyncAnthropic) -> None:

@@ -9,6 +9,7 @@
 | `forbidden_host` | 403 | client | no |
 | `not_found` | 404 | client | no |
 | `model_not_found` | 404 | client | no |
+| `thread_not_found` | 404 | client | no |
 | `method_not_allowed` | 405 | client | no |
 | `request_too_large` | 413 | client | no |
 | `rate_limited` | 429 | balancer | yes |
@@ -142,6 +143,13 @@ class ModelNotFound(ClientError):
     """Agents are connected and none of them serves the model."""
 
     code = "model_not_found"
+    status = 404
+
+
+class ThreadNotFound(ClientError):
+    """No such thread of `/v1/messages` is stored: the whole conversation has to be sent."""
+
+    code = "thread_not_found"
     status = 404
 
 

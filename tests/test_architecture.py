@@ -109,6 +109,7 @@ PURE = (
     "agent.link.slots",
     "agent.generation.utterance",
     "agent.supervision.restarts",
+    "balancer.api.conversation_store",
     "balancer.api.anthropic.answer_types",
     "balancer.api.anthropic.operations",
     "balancer.api.anthropic.blocks",
@@ -116,6 +117,7 @@ PURE = (
     "balancer.api.anthropic.errors",
     "balancer.api.anthropic.events",
     "balancer.api.anthropic.requests",
+    "balancer.api.anthropic.threads",
     "balancer.api.common.answer_types",
     "balancer.api.common.accumulator",
     "balancer.api.common.log_probs",
@@ -151,7 +153,7 @@ PURE = (
     "balancer.api.openai.responses.items",
     "balancer.api.openai.responses.listing",
     "balancer.api.openai.responses.requests",
-    "balancer.api.openai.responses.store",
+    "balancer.api.openai.responses.stored",
     "balancer.api.openai.responses.tools",
     "balancer.api.openai.rerank",
     "balancer.api.openapi.answers",
@@ -238,6 +240,7 @@ VOCABULARY = {
 
 ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
 FLEET = ("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.queries")
+FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
 APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
@@ -315,29 +318,24 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.transport": ("balancer.fleet",),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
+    "balancer.api.conversation_store": (),
     "balancer.api.fields": ("balancer.api.common", "balancer.api.transport"),
     "balancer.api.native": (*API, *RUNTIME),
-    "balancer.api.anthropic": (*API, *RUNTIME, "balancer.api.fields"),
+    "balancer.api.anthropic": (*API, *RUNTIME, *FOR_CLIENTS),
     "balancer.api.openai": (*API, *RUNTIME, "balancer.api.anthropic", "balancer.api.fields"),
-    "balancer.api.openai.responses": (
-        *(*API, *RUNTIME),
-        *("balancer.api.openai", "balancer.api.fields"),
-    ),
-    "balancer.api.app": (
-        *(*API, *APIS, *RUNTIME),
-        *("balancer.api.document", "balancer.api.fields"),
-    ),
+    "balancer.api.openai.responses": (*API, *RUNTIME, "balancer.api.openai", *FOR_CLIENTS),
+    "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
     "balancer.settings": (
-        "balancer.api.openai.responses",
+        "balancer.api.conversation_store",
         "balancer.fleet",
         "balancer.api.transport",
     ),
     "balancer.daemon": (
         *("balancer.settings", "balancer.api.app", "balancer.management"),
         "balancer.api.transport",
-        "balancer.api.openai.responses",
+        "balancer.api.conversation_store",
         *(*RUNTIME, "balancer.fleet.fleet"),
     ),
     "balancer.__main__": ("balancer.settings", "balancer.daemon"),

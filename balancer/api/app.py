@@ -9,6 +9,7 @@ from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
+from .conversation_store import ConversationStore
 from .document import inference_json
 from .fields.reading import tell_ignored
 from .native import routes
@@ -18,7 +19,6 @@ from .openai import query_routes
 from .openai import routes as openai_routes
 from .openai.errors import openai_error
 from .openai.responses import routes as responses_routes
-from .openai.responses.store import ResponseStore
 from .openapi.serve import openapi_routes
 from .transport.bodies import BODIES, Bodies
 from .transport.door_reports import DOOR_REPORTS, DoorReports
@@ -28,7 +28,7 @@ from .transport.http import ErrorAnswer, error_response, middlewares
 
 def inference_app(
     runtime: FleetRuntime,
-    responses: ResponseStore | None = None,
+    conversations: ConversationStore | None = None,
     *,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
@@ -36,10 +36,10 @@ def inference_app(
 ) -> web.Application:
     """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
 
-    `responses` stores results for later requests, `bodies` bounds what is read, `hosts` says
-    what the port may be called besides addresses, and `reports` tells operators what clients do
-    wrong; each has defaults. The app's shutdown closes the
-    open WebSockets; requests should have been drained before.
+    `conversations` stores what later requests go on from, `bodies` bounds what is read, `hosts`
+    says what the port may be called besides addresses, and `reports` tells operators what clients
+    do wrong; each has defaults. The app's shutdown closes the open WebSockets; requests should
+    have been drained before.
     """
     socket = NativeSocket(runtime)
 
@@ -57,9 +57,9 @@ def inference_app(
     app.add_routes(models.routes(runtime))
     app.add_routes(openai_routes.routes(runtime))
     app.add_routes(query_routes.routes(runtime))
-    kept = ResponseStore() if responses is None else responses
+    kept = ConversationStore() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, kept))
-    app.add_routes(anthropic_routes.routes(runtime))
+    app.add_routes(anthropic_routes.routes(runtime, kept))
     app.on_shutdown.append(close_sockets)
     return app
 

@@ -99,11 +99,15 @@ class Metrics:
         self.registry.register(FleetCollector(view, backlog=backlog, events=events))
 
     def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
-        """Also export how many `/v1/responses` results are stored, and their size."""
-        self._gauge("stored_responses", "Answers kept for /v1/responses.", num_kept)
+        """Also export how many results and threads are stored, and their size."""
+        self._gauge(
+            "stored_responses",
+            "Answers of /v1/responses and threads of /v1/messages that are stored.",
+            num_kept,
+        )
         self._gauge(
             "stored_response_bytes",
-            "What the kept answers take, shared parts counted again.",
+            "What the kept answers and threads take, shared parts counted again.",
             num_bytes,
         )
 

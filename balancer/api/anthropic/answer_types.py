@@ -11,11 +11,18 @@ StopReason = Literal[
 ]
 
 
+class ErrorCode(TypedDict):
+    """What a client can act on by itself."""
+
+    error_code: Literal["thread_not_found"]
+
+
 class ErrorDetail(TypedDict):
     """What went wrong."""
 
     type: str
     message: str
+    details: NotRequired[ErrorCode]
 
 
 class AnthropicError(TypedDict):

@@ -183,6 +183,12 @@ def _call(block: ToolUse) -> Json:
     return {"id": block.id, "type": "function", "function": function}
 
 
+def as_blocks(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
+    """What the assistant said, as blocks."""
+    content = message.content
+    return (Text(text=content),) if isinstance(content, str) else content
+
+
 def _blocks(
     content: str | tuple[UserBlock, ...] | tuple[AssistantBlock, ...],
 ) -> tuple[UserBlock | AssistantBlock, ...]:

@@ -2,8 +2,8 @@
 
 from http import HTTPStatus
 
-from ....shared.errors import RequestError, Source, status_of
-from .answer_types import AnthropicError
+from ....shared.errors import RequestError, Source, ThreadNotFound, status_of
+from .answer_types import AnthropicError, ErrorDetail
 
 _TYPES = {
     401: "authentication_error",
@@ -27,11 +27,10 @@ def anthropic_status(error: RequestError) -> int:
 
 def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
     """The body of an answer that is an error."""
-    return {
-        "type": "error",
-        "error": {"type": anthropic_type(error), "message": error.message},
-        "request_id": request_id,
-    }
+    detail: ErrorDetail = {"type": anthropic_type(error), "message": error.message}
+    if isinstance(error, ThreadNotFound):
+        detail["details"] = {"error_code": "thread_not_found"}
+    return {"type": "error", "error": detail, "request_id": request_id}
 
 
 def anthropic_type(error: RequestError) -> str:

@@ -22,7 +22,6 @@ MESSAGES: Mapping[str, Rule] = {
     "metadata": Ignored("requests are not told apart by users"),
     "service_tier": Ignored("there are no tiers", nothing('"auto"', '"standard_only"')),
     "speed": Ignored("there is one speed", nothing('"standard"')),
-    "thread": Refused("conversations are not kept", nothing('{"type":"create"}')),
     "user_profile_id": Ignored("there are no profiles"),
     "workspace_id": Ignored("there are no workspaces"),
     "messages[].content[].cache_control": _CACHED,

@@ -5,7 +5,7 @@ name. `null` means what leaving a field out means. As at Anthropic's, a model th
 asked to, where its template can be told so; `adaptive` leaves that to the template.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
@@ -32,7 +32,7 @@ from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
-from .blocks import AssistantMessage, Json, Message, Texts, to_messages
+from .blocks import AssistantMessage, Json, Message, Text, Texts, to_messages
 from .context_edits import ContextManagement
 from .fields import MESSAGES
 
@@ -114,6 +114,34 @@ class _ThinkingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateThread:
+    """The conversation is stored under the id of the answer."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["create"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinueThread:
+    """The messages follow those of a stored thread, whose `system` and `tools` stay in force."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["continue"]
+    previous_message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What an answer follows from: instructions, tools and messages."""
+
+    system: str | tuple[Text, ...] | None
+    tools: tuple[_Tool, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Body:
     __pydantic_config__ = STRICT
 
@@ -131,6 +159,7 @@ class _Body:
     tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
     output_config: _OutputOptions = _OutputOptions()
     context_management: ContextManagement | None = None
+    thread: Annotated[CreateThread | ContinueThread, Field(discriminator="type")] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +181,40 @@ class Wanted:
         """`num_bytes` is the body's length."""
         self._body = body
         self.num_bytes = num_bytes
-        self.messages = body.messages
         self.model = body.model
         self.stream = body.stream
         self.max_tokens = body.max_tokens
         self.context_management = body.context_management
+        self.thread = body.thread
         self.edits = () if body.context_management is None else body.context_management.edits
 
-    def request(self, messages: tuple[Message, ...] | None = None) -> GenerateRequest:
-        """The request, with `messages` in place of its own where they were edited.
+    def conversation(self, previous: Conversation | None = None) -> Conversation:
+        """All of the conversation, where `previous` is the thread that the body continues.
+
+        Raises `InvalidRequest`.
+        """
+        body = self._body
+        own = Conversation(system=body.system, tools=body.tools, messages=body.messages)
+        if previous is None:
+            return own
+        _check_same("system", own.system or previous.system, previous.system)
+        _check_same("tools", own.tools or previous.tools, previous.tools)
+        return replace(previous, messages=(*previous.messages, *own.messages))
+
+    def request(self, conversation: Conversation | None = None) -> GenerateRequest:
+        """The request for the answer to `conversation`, or to what the body itself has.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
-        return _neutral(self._body, self.messages if messages is None else messages)
+        return _neutral(self._body, self.conversation() if conversation is None else conversation)
+
+
+def _check_same(field: str, given: object, stored: object) -> None:
+    if given != stored:
+        raise InvalidRequest(
+            f"`{field}` must be left out, or be the same as in the thread that is continued",
+            field=field,
+        )
 
 
 def _described(name: str, adapter: TypeAdapter[Any], table: FieldTable) -> Body:
@@ -203,17 +253,17 @@ def _checked(body: _Body) -> _Body:
     return body
 
 
-def _neutral(parsed: _Body, own: tuple[Message, ...]) -> GenerateRequest:
-    if parsed.tool_choice.type in ("any", "tool") and not parsed.tools:
+def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
+    if parsed.tool_choice.type in ("any", "tool") and not conversation.tools:
         raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
-    messages = to_messages(parsed.system, own)
+    messages = to_messages(conversation.system, conversation.messages)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
             f"`messages`: with each tool's result they are {len(messages)}; at most "
             f"{MAX_MESSAGES} are taken",
             field="messages",
         )
-    is_begun = isinstance(own[-1], AssistantMessage)
+    is_begun = isinstance(conversation.messages[-1], AssistantMessage)
     if is_begun and not can_go_on(messages):
         raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
     request = GenerateRequest(
@@ -226,8 +276,8 @@ def _neutral(parsed: _Body, own: tuple[Message, ...]) -> GenerateRequest:
         top_p=parsed.top_p,
         top_k=parsed.top_k,
         thinking=_thinking(parsed.thinking),
-        tools=tuple(tool.neutral() for tool in parsed.tools) or None,
-        tool_choice=parsed.tool_choice.neutral() if parsed.tools else None,
+        tools=tuple(tool.neutral() for tool in conversation.tools) or None,
+        tool_choice=parsed.tool_choice.neutral() if conversation.tools else None,
         parallel_tool_calls=not parsed.tool_choice.disable_parallel_tool_use,
         grammar=_grammar(parsed.output_config),
         chat_template_kwargs=_variables(parsed.output_config),

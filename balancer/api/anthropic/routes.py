@@ -4,34 +4,47 @@
 has an id in its headers, and every error in its body, too; that of a message is its request's.
 """
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from aiohttp import web
 
 from ....shared.errors import RequestError
-from ....shared.inference import GenerateRequest, RequestId
+from ....shared.inference import Done, Event, GenerateRequest, RequestId
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import read_to_end, server_sent_events
+from ..common.readable import check_copies
+from ..conversation_store import ConversationStore
 from ..fields.reading import obeyed
 from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer_types import ContextManaged, CountedInput
+from .blocks import Json
 from .editing import Edited, apply_edits
 from .errors import anthropic_error, anthropic_status
 from .events import MessageEvents
-from .requests import FIELD_NAMES, Wanted, parse_count, parse_messages
+from .requests import (
+    FIELD_NAMES,
+    ContinueThread,
+    Conversation,
+    Wanted,
+    parse_count,
+    parse_messages,
+)
+from .threads import Thread, stored_thread, unknown_thread
 
 T = TypeVar("T")
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
-    """The routes under `/v1/messages`."""
-    door = _Door(runtime)
+def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/messages`; threads are kept in `store`."""
+    door = _Door(runtime, store)
     return [
         web.post("/v1/messages", door.create),
         web.post("/v1/messages/count_tokens", door.count),
@@ -48,24 +61,36 @@ def error_answer(error: RequestError, id: RequestId | None = None) -> web.Respon
     return response
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a body asks for, with the conversation of the thread that it continues."""
+
+    wanted: Wanted
+    conversation: Conversation
+    num_bytes: int
+    """Those of all bodies that made the conversation."""
+
+
 class _Door:
     """What each route does."""
 
-    def __init__(self, runtime: FleetRuntime) -> None:
+    def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
         self._runtime = runtime
+        self._store = store
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         id = new_request_id()
         try:
             wanted = await obeyed(request, parse_messages)
-            edited = await self._edited(request, wanted)
-            return await self._answer(request, wanted, edited, id)
+            asked = self._asked(wanted)
+            edited = await self._edited(request, asked)
+            return await self._answer(request, asked, edited, id)
         except RequestError as error:
             return error_answer(error, id)
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_count)
-        edited = await self._edited(request, wanted)
+        edited = await self._edited(request, self._asked(wanted))
         num_tokens = edited.num_tokens
         if num_tokens is None:
             num_tokens = await self._count(request, edited.request)
@@ -75,18 +100,31 @@ class _Door:
             body["context_management"] = {"original_input_tokens": original}
         return json_response(body, headers=_headers(new_request_id()))
 
-    async def _edited(self, request: web.Request, wanted: Wanted) -> Edited:
+    def _asked(self, wanted: Wanted) -> _Asked:
+        """The body with the thread that it continues. Raises `RequestError`."""
+        thread = wanted.thread
+        if not isinstance(thread, ContinueThread):
+            return _Asked(wanted, wanted.conversation(), wanted.num_bytes)
+        previous = self._store.find(thread.previous_message_id, Thread, time.monotonic())
+        if previous is None:
+            raise unknown_thread(thread.previous_message_id)
+        num_bytes = previous.num_bytes + wanted.num_bytes
+        check_copies(num_bytes, field="thread.previous_message_id")
+        return _Asked(wanted, wanted.conversation(previous.conversation), num_bytes)
+
+    async def _edited(self, request: web.Request, asked: _Asked) -> Edited:
         """The request after its context edits. Raises `RequestError`."""
         bodies = request.app[BODIES]
+        conversation = asked.conversation
 
         async def run(work: Callable[[], T]) -> T:
-            return await bodies.off_loop(wanted.num_bytes, work)
+            return await bodies.off_loop(asked.num_bytes, work)
 
         return await apply_edits(
-            wanted.messages,
-            wanted.edits,
+            conversation.messages,
+            asked.wanted.edits,
             run=run,
-            build=wanted.request,
+            build=lambda each: asked.wanted.request(replace(conversation, messages=each)),
             count=lambda shorter: self._count(request, shorter),
         )
 
@@ -94,11 +132,14 @@ class _Door:
         return await count_tokens(self._runtime, wanted, FIELD_NAMES, caller=caller_of(request))
 
     async def _answer(
-        self, request: web.Request, wanted: Wanted, edited: Edited, id: RequestId
+        self, request: web.Request, asked: _Asked, edited: Edited, id: RequestId
     ) -> web.StreamResponse:
         runtime = self._runtime
+        wanted = asked.wanted
         with runtime.open(edited.request, id, caller=caller_of(request)) as stream:
-            message = MessageEvents(
+            message = _Answer(
+                self._store,
+                asked,
                 id,
                 model=runtime.model_name_for("generate") if wanted.model is None else wanted.model,
                 max_tokens=wanted.max_tokens,
@@ -113,6 +154,37 @@ class _Door:
                 )
             await read_to_end(stream, message, FIELD_NAMES)
             return json_response(message.message, headers=_headers(id))
+
+
+class _Answer(MessageEvents):
+    """One message as it grows, whose thread is stored when it ended well."""
+
+    def __init__(
+        self,
+        store: ConversationStore,
+        asked: _Asked,
+        id: RequestId,
+        *,
+        model: str,
+        max_tokens: int | None,
+        context: ContextManaged | None,
+    ) -> None:
+        super().__init__(id, model=model, max_tokens=max_tokens, context=context)
+        self._store = store
+        self._asked = asked
+
+    def take(self, event: Event) -> list[Json]:
+        """The events that `event` means."""
+        told = super().take(event)
+        if isinstance(event, Done) and self._asked.wanted.thread is not None:
+            # Before the client hears of the end, since it may go on from there at once.
+            self._keep()
+        return told
+
+    def _keep(self) -> None:
+        asked = self._asked
+        thread = stored_thread(asked.conversation, self.message["content"], asked.num_bytes)
+        self._store.keep(self.message["id"], thread, time.monotonic())
 
 
 def _context(wanted: Wanted, edited: Edited) -> ContextManaged | None:

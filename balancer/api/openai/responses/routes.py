@@ -12,6 +12,7 @@ from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import read_to_end, server_sent_events
 from ...common.readable import check_copies
+from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
@@ -22,10 +23,10 @@ from .events import ResponseEvents
 from .items import Json, with_ids
 from .listing import input_list, parse_page
 from .requests import FIELD_NAMES, Wanted, parse_response
-from .store import ResponseStore, Stored, stored
+from .stored import Stored, stored
 
 
-def routes(runtime: FleetRuntime, store: ResponseStore) -> list[web.AbstractRouteDef]:
+def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
     door = _Door(runtime, store)
     return [
@@ -41,7 +42,7 @@ def routes(runtime: FleetRuntime, store: ResponseStore) -> list[web.AbstractRout
 class _Door:
     """What each route does."""
 
-    def __init__(self, runtime: FleetRuntime, store: ResponseStore) -> None:
+    def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
         self._runtime = runtime
         self._store = store
 
@@ -79,7 +80,7 @@ class _Door:
 
     async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        if not self._store.forget(id, time.monotonic()):
+        if not self._store.forget(id, Stored, time.monotonic()):
             raise _unknown(id)
         body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
         return json_response(body)
@@ -101,7 +102,7 @@ class _Answer(ResponseEvents):
     def __init__(
         self,
         runtime: FleetRuntime,
-        store: ResponseStore,
+        store: ConversationStore,
         wanted: Wanted,
         previous: Stored | None,
         stream: Stream,
@@ -141,17 +142,17 @@ async def _neutral(
     return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
 
 
-def _previous(store: ResponseStore, id: str | None) -> Stored | None:
+def _previous(store: ConversationStore, id: str | None) -> Stored | None:
     if id is None:
         return None
-    previous = store.find(id, time.monotonic())
+    previous = store.find(id, Stored, time.monotonic())
     if previous is None:
         raise _unknown(id, "previous_response_id")
     return previous
 
 
-def _kept(store: ResponseStore, id: str) -> Stored:
-    kept = store.find(id, time.monotonic())
+def _kept(store: ConversationStore, id: str) -> Stored:
+    kept = store.find(id, Stored, time.monotonic())
     if kept is None:
         raise _unknown(id)
     return kept

@@ -4,7 +4,7 @@ from typing import Any
 
 from anthropic.types import Message, RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
-from anthropic.types.shared import ErrorResponse
+from anthropic.types.shared import ErrorDetails, ErrorResponse
 from pydantic import TypeAdapter
 
 from tests.balancer.api.strict_models import checked
@@ -13,6 +13,7 @@ _event: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 _message = TypeAdapter(Message)
 _beta_event: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
 _beta_message = TypeAdapter(BetaMessage)
+_details: TypeAdapter[Any] = TypeAdapter(ErrorDetails)
 _error = TypeAdapter(ErrorResponse)
 
 
@@ -40,5 +41,7 @@ def checked_beta_message(message: dict[str, Any]) -> BetaMessage:
 
 
 def checked_error(body: dict[str, Any]) -> ErrorResponse:
-    model: ErrorResponse = checked(_error, body)
+    model: ErrorResponse = checked(_error, body, ours=("details",))
+    if (details := body["error"].get("details")) is not None:
+        checked(_details, details)
     return model

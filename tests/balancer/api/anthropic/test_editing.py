@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -41,8 +42,13 @@ async def edited(
 ) -> Edited:
     body = {"max_tokens": 5, "messages": conversation, "context_management": {"edits": edits}}
     wanted = parse_messages(json.dumps(body).encode())
+    conversation = wanted.conversation()
     return await apply_edits(
-        wanted.messages, wanted.edits, run=at_once, build=wanted.request, count=counter.count
+        conversation.messages,
+        wanted.edits,
+        run=at_once,
+        build=lambda messages: wanted.request(replace(conversation, messages=messages)),
+        count=counter.count,
     )
 
 

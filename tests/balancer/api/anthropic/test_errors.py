@@ -14,6 +14,7 @@ from arriero.shared.errors import (
     RequestError,
     RequestTooLarge,
     ShuttingDown,
+    ThreadNotFound,
 )
 from tests.balancer.api.anthropic.strict import checked_error
 
@@ -23,6 +24,8 @@ from tests.balancer.api.anthropic.strict import checked_error
 def test_all_have_a_shape(cls: type[RequestError]) -> None:
     body = anthropic_error(cls("what is wrong"), "r1")
     assert checked_error(body).request_id == "r1"
+    details = body["error"].pop("details", None)
+    assert details == ({"error_code": "thread_not_found"} if cls is ThreadNotFound else None)
     assert body["error"] == {"type": anthropic_type(cls("")), "message": "what is wrong"}
 
 

@@ -133,7 +133,7 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
         ({"container": "c"}, "container"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
-        ({"thread": {"type": "continue"}}, "thread"),
+        ({"thread": {"type": "continue"}}, "thread.previous_message_id"),
         ({"temperature": -1}, "temperature"),
     ],
 )

@@ -177,6 +177,43 @@ async def test_edits_that_ask_for_nothing_cost_no_count() -> None:
     assert not runtime.questions
 
 
+async def test_a_thread_is_continued(client: TestClient, runtime: FakeFleetRuntime) -> None:
+    for stream in (False, True):
+        _, headers, _ = await ask(client, thread={"type": "create"}, stream=stream)
+        id = f"msg_{headers['request-id']}"
+        for _ in range(2):  # an answer can be continued more than once
+            thread = {"type": "continue", "previous_message_id": id}
+            messages = [{"role": "user", "content": "and?"}]
+            status, headers, _ = await ask(client, thread=thread, messages=messages)
+            assert status == 200
+            told = [m.content for m in runtime.streams[-1].request.messages or ()]
+            assert told == ["hi", "you said: hi", "and?"]
+        thread["previous_message_id"] = f"msg_{headers['request-id']}"
+        await ask(client, thread=thread)
+        told = [m.content for m in runtime.streams[-1].request.messages or ()]
+        assert told == ["hi", "you said: hi", "and?", "you said: and?", "hi"]
+
+
+async def test_an_unknown_thread_is_told_as_clients_want_it(client: TestClient) -> None:
+    _, headers, _ = await ask(client)
+    for id in ("msg_strange", f"msg_{headers['request-id']}"):  # what was not asked for is not kept
+        thread = {"type": "continue", "previous_message_id": id}
+        status, _, text = await ask(client, thread=thread)
+        error = checked_error(json.loads(text)).error
+        assert (status, error.type) == (404, "not_found_error")
+        assert json.loads(text)["error"]["details"] == {"error_code": "thread_not_found"}
+        assert "thread.previous_message_id" in error.message
+
+
+async def test_a_failed_answer_leaves_no_thread(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.script = lambda _request: [Token("a"), Failed(AgentLost("gone"))]
+    _, headers, _ = await ask(client, thread={"type": "create"}, stream=True)
+    thread = {"type": "continue", "previous_message_id": f"msg_{headers['request-id']}"}
+    assert (await ask(client, thread=thread))[0] == 404
+
+
 async def test_counting() -> None:
     runtime = CountingFleetRuntime((Counted(num_tokens=7),))
     body = {name: value for name, value in BODY.items() if name != "max_tokens"}

@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
-from arriero.balancer.api.openai.responses.store import ResponseStore, Stored
+from arriero.balancer.api.conversation_store import ConversationStore
+from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
 from arriero.shared.inference import Failed, Token
 from arriero.shared.queries import Counted
@@ -25,12 +26,12 @@ def runtime() -> FakeFleetRuntime:
 
 
 @pytest.fixture
-def store() -> ResponseStore:
-    return ResponseStore()
+def store() -> ConversationStore:
+    return ConversationStore()
 
 
 @pytest.fixture
-async def client(runtime: FakeFleetRuntime, store: ResponseStore) -> AsyncIterator[TestClient]:
+async def client(runtime: FakeFleetRuntime, store: ConversationStore) -> AsyncIterator[TestClient]:
     async with TestClient(TestServer(inference_app(runtime, store))) as client:
         yield client
 
@@ -90,7 +91,7 @@ async def test_going_on_from_an_answer(client: TestClient, runtime: FakeFleetRun
 
 
 async def test_what_was_streamed_is_kept_before_its_end_is_told(
-    client: TestClient, store: ResponseStore
+    client: TestClient, store: ConversationStore
 ) -> None:
     async with client.post("/v1/responses", json={"input": "hi", "stream": True}) as response:
         async for line in response.content:
@@ -101,7 +102,7 @@ async def test_what_was_streamed_is_kept_before_its_end_is_told(
             raise AssertionError("it never ended")
 
 
-async def test_what_is_not_to_be_kept_is_not(client: TestClient, store: ResponseStore) -> None:
+async def test_what_is_not_to_be_kept_is_not(client: TestClient, store: ConversationStore) -> None:
     first = await create(client, store=False)
     assert len(store) == 0
     status, told = await error(
@@ -140,7 +141,7 @@ async def test_errors_before_the_first_event_are_statuses(
 
 
 async def test_errors_in_a_stream_are_events(
-    client: TestClient, runtime: FakeFleetRuntime, store: ResponseStore
+    client: TestClient, runtime: FakeFleetRuntime, store: ConversationStore
 ) -> None:
     runtime.script = lambda _request: [Token("a"), Failed(AgentLost("gone"))]
     async with client.post("/v1/responses", json={"input": "hi", "stream": True}) as response:
@@ -189,7 +190,7 @@ async def test_counting() -> None:
 
 
 async def test_a_conversation_may_have_so_many_bytes(
-    client: TestClient, store: ResponseStore, runtime: FakeFleetRuntime
+    client: TestClient, store: ConversationStore, runtime: FakeFleetRuntime
 ) -> None:
     for id, num_bytes in (("fits", MAX_TEXT_BYTES - 100), ("full", MAX_TEXT_BYTES)):
         kept = Stored(response=b"{}", input=(), history=(), history_bytes=num_bytes)

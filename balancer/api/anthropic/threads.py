@@ -1,0 +1,47 @@
+"""Threads: conversations that a client continues by the id of their last answer.
+
+A stored thread is the whole conversation before any context edits. It stays as it is when it is
+continued, so one answer can be continued more than once.
+"""
+
+from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import ThreadNotFound
+from .answer_types import Block
+from .blocks import AssistantMessage, as_blocks
+from .requests import Conversation
+
+_answer = TypeAdapter(AssistantMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation up to an answer, and about how much memory it takes."""
+
+    conversation: Conversation
+    num_bytes: int
+
+
+def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: int) -> Thread:
+    """The thread of `conversation`, whose requests had `num_bytes`, and its answer."""
+    content = to_json({"role": "assistant", "content": answer})
+    said = _answer.validate_json(content)
+    messages = conversation.messages
+    if isinstance(begun := messages[-1], AssistantMessage):
+        # The answer went on from it.
+        said = AssistantMessage(role="assistant", content=as_blocks(begun) + as_blocks(said))
+        messages = messages[:-1]
+    return Thread(replace(conversation, messages=(*messages, said)), num_bytes + len(content))
+
+
+def unknown_thread(id: str) -> ThreadNotFound:
+    """The error for a thread that is not stored, or no longer."""
+    field = "thread.previous_message_id"
+    return ThreadNotFound(
+        f"`{field}`: no thread is stored under {id[:100]!r}; send the whole conversation with "
+        '`"thread": {"type": "create"}`',
+        field=field,
+    )

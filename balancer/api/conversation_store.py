@@ -1,0 +1,107 @@
+"""Conversations that are stored, so that later requests can go on from them or read them again.
+
+Bounded in number, in bytes and in age. What has not been used for longest goes first. Each entry
+is whole by itself; what entries share is counted for each of them, so `num_bytes` is an upper
+bound. The APIs share one store, and each finds only entries of its own kind.
+
+Invariants: the entries stand in the order in which they were used; their bytes add up to
+`num_bytes`, which is never more than `max_bytes`.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+MAX_ENTRIES = 10_000
+"""Most entries that are stored, however small they are."""
+
+DEFAULT_BYTES = 64 * 2**20
+DEFAULT_AGE = 3600.0
+
+
+class Entry(Protocol):
+    """What is stored under an id."""
+
+    @property
+    def num_bytes(self) -> int:
+        """What it counts for."""
+
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(slots=True)
+class _Used:
+    entry: Entry
+    used_at: float
+
+
+class ConversationStore:
+    """`now` is in seconds of one clock, and never goes back."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = DEFAULT_BYTES,
+        max_age: float = DEFAULT_AGE,
+        max_entries: int = MAX_ENTRIES,
+    ) -> None:
+        """With 0 bytes nothing is kept. `max_age` counts from an entry's last use, in seconds."""
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._max_entries = max_entries
+        self._entries: OrderedDict[str, _Used] = OrderedDict()
+        self.num_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def keep(self, id: str, entry: Entry, now: float) -> None:
+        """Stores `entry`, at the cost of older ones; one that can never fit is not stored."""
+        if entry.num_bytes > self._max_bytes:
+            return
+        self._entries[id] = _Used(entry, now)
+        self.num_bytes += entry.num_bytes
+        self._make_room(now)
+
+    def find(self, id: str, kind: type[E], now: float) -> E | None:
+        """The entry, if it is still stored and of this kind. It counts as used."""
+        self._make_room(now)
+        used = self._entries.get(id)
+        if used is None or not isinstance(used.entry, kind):
+            return None
+        used.used_at = now
+        self._entries.move_to_end(id)
+        return used.entry
+
+    def forget(self, id: str, kind: type[Entry], now: float) -> bool:
+        """Lets go of an entry of this kind; whether there was one."""
+        self._make_room(now)
+        used = self._entries.get(id)
+        if used is None or not isinstance(used.entry, kind):
+            return False
+        self._remove(id)
+        return True
+
+    def _make_room(self, now: float) -> None:
+        while self._entries:
+            id, eldest = next(iter(self._entries.items()))
+            is_too_old = now - eldest.used_at > self._max_age
+            is_too_much = self.num_bytes > self._max_bytes or len(self) > self._max_entries
+            if not is_too_old and not is_too_much:
+                return
+            self._remove(id)
+
+    def _remove(self, id: str) -> None:
+        self.num_bytes -= self._entries.pop(id).entry.num_bytes
+
+    def check_integrity(self) -> None:
+        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        entries = list(self._entries.values())
+        if self.num_bytes != sum(each.entry.num_bytes for each in entries):
+            raise RuntimeError("the bytes do not add up")
+        if self.num_bytes > self._max_bytes or len(entries) > self._max_entries:
+            raise RuntimeError("more is kept than may be")
+        if any(a.used_at > b.used_at for a, b in pairwise(entries)):
+            raise RuntimeError("the entries are out of order")

@@ -1,0 +1,38 @@
+"""What is stored of a response, so that later requests can go on from it or read it again.
+
+Each entry holds its whole conversation, so it stands whatever becomes of those before it.
+"""
+
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+
+from .answer_types import Response
+from .items import Item, items_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An answer as JSON, its own input, and all items of the conversation up to its last one."""
+
+    response: bytes
+    input: tuple[Item, ...]
+    history: tuple[Item, ...]
+    history_bytes: int
+
+    @property
+    def num_bytes(self) -> int:
+        """What it counts for."""
+        return len(self.response) + self.history_bytes
+
+
+def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
+    """The entry of an answer that went on from `previous`."""
+    own = (*input, *items_of(response["output"]))
+    return Stored(
+        response=to_json(response),
+        input=input,
+        history=own if previous is None else (*previous.history, *own),
+        # With all that a client sent, also what is never shown again: it takes memory, too.
+        history_bytes=len(to_json(own)) + (0 if previous is None else previous.history_bytes),
+    )
