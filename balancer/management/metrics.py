@@ -77,6 +77,13 @@ class Metrics:
             buckets=_SIZES,
             registry=self.registry,
         )
+        self._refusals = Counter(
+            "arriero_refusals",
+            "Requests refused before they reached the fleet, by path and error's code; "
+            "arriero_requests counts them as well.",
+            ["door", "code"],
+            registry=self.registry,
+        )
         self._ignored_fields = Counter(
             "arriero_ignored_fields",
             "Fields of requests that were ignored, by path and field; `other` are those that "
@@ -168,6 +175,10 @@ class Metrics:
 
     def field_ignored(self, door: str, field: str) -> None:
         self._ignored_fields.labels(door, field).inc()
+
+    def refused(self, door: str, code: str) -> None:
+        self._requests.labels(code).inc()
+        self._refusals.labels(door, code).inc()
 
     # ---- inside
 

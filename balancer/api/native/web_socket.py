@@ -35,6 +35,7 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.merge import open_all, or_refusal
 from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, body_too_large
 from ..transport.callers import caller_of
+from ..transport.door_reports import report_refusal
 from .calls import answer_batch, answer_generate, answer_query
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
@@ -100,7 +101,13 @@ class NativeSocket:
         if not socket.can_prepare(request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         await socket.prepare(request)
-        session = _Session(self._runtime, socket, request.app[BODIES], caller=caller_of(request))
+        session = _Session(
+            self._runtime,
+            socket,
+            request.app[BODIES],
+            caller=caller_of(request),
+            refused=partial(report_refusal, request),
+        )
         self._sessions.add(session)
         try:
             await session.run()
@@ -154,9 +161,11 @@ class _Session:
         bodies: Bodies,
         *,
         caller: Caller,
+        refused: Callable[[RequestError], None],
     ) -> None:
         self._runtime = runtime
         self._caller = caller
+        self._refused = refused
         self._socket = socket
         self._bodies = bodies
         self._live: dict[RpcId, _LiveCall] = {}
@@ -201,11 +210,13 @@ class _Session:
     async def _take(self, frame: bytes) -> bytes | None:
         """What can be answered at once; `None` if the answer comes later or nobody wants it."""
         if len(frame) > MAX_BODY_BYTES:
+            self._refused(body_too_large())
             return request_error(None, body_too_large())
         try:
             call = await self._bodies.off_loop(len(frame), partial(parse_frame, frame))
             self._check(call)
         except RpcError as error:
+            self._refused(InvalidRequest(error.message))
             return rpc_error(error)
         try:
             answer = await self._begin(call, len(frame))
@@ -240,7 +251,11 @@ class _Session:
         return None
 
     async def _parsed(self, parse: Callable[[bytes], T], call: Call, num_bytes: int) -> T:
-        return await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
+        try:
+            return await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
+        except RequestError as error:
+            self._refused(error)
+            raise
 
     def _ask(self, call: Call, asking: QueryCall) -> None:
         self._check_room(1)

@@ -11,10 +11,14 @@ from typing import Protocol
 
 from aiohttp import web
 
+from ....shared.errors import RequestError
 from .callers import caller_of
 from .once_per import OncePer
 
 MINUTE = 60.0
+
+LONGEST_FIELD = 64
+"""Characters of a field's name that the log repeats."""
 
 NO_ROUTE = "other"
 """The door of a request whose path is nothing here."""
@@ -27,6 +31,9 @@ class DoorRecorder(Protocol):
 
     def field_ignored(self, door: str, field: str) -> None:
         """A request at `door` had `field`, which was ignored."""
+
+    def refused(self, door: str, code: str) -> None:
+        """A request at `door` was refused with the error `code` before it reached the fleet."""
 
 
 class DoorReports:
@@ -59,6 +66,16 @@ class DoorReports:
         if told := [name for name in names if self._notices.allows((client, name), now)]:
             _log.info("%s: ignored %s, sent by %s", door, ", ".join(told), client)
 
+    def refused(self, request: web.Request, error: RequestError) -> None:
+        """`request`, or a call over its WebSocket, was refused before it reached the fleet."""
+        door, client = door_of(request), client_of(request)
+        if self._recorder is not None:
+            self._recorder.refused(door, error.code)
+        place = (error.field or "")[:LONGEST_FIELD]
+        if self._notices.allows((client, door, error.code, place), self._clock()):
+            at = f" at {place!r}" if place else ""
+            _log.warning("%s: refused with %s%s, sent by %s", door, error.code, at, client)
+
 
 DOOR_REPORTS = web.AppKey("DOOR_REPORTS", DoorReports)
 """Where an app has its reports."""
@@ -74,3 +91,10 @@ def client_of(request: web.Request) -> str:
     """Who sent `request`: an address and a user agent, on one line."""
     caller = caller_of(request)
     return f"{caller.address} {caller.user_agent or ''!r}"
+
+
+def report_refusal(request: web.Request, error: RequestError) -> None:
+    """To the reports of the app that has `request`, where it has some."""
+    reports = request.app.get(DOOR_REPORTS)
+    if reports is not None:
+        reports.refused(request, error)

@@ -16,6 +16,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
+from .door_reports import report_refusal
 from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
@@ -81,11 +82,15 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
         except web.HTTPMethodNotAllowed as refusal:
             allowed = ", ".join(sorted(refusal.allowed_methods))
             message = f"{request.path[:200]} takes {allowed}, not {request.method[:20]}"
-            response = answer(MethodNotAllowed(message))
+            no_method = MethodNotAllowed(message)
+            report_refusal(request, no_method)
+            response = answer(no_method)
             response.headers[hdrs.ALLOW] = allowed
             return response
         except web.HTTPNotFound:
-            return answer(NotFound(f"there is nothing at {request.path[:200]}"))
+            missing = NotFound(f"there is nothing at {request.path[:200]}")
+            report_refusal(request, missing)
+            return answer(missing)
         except web.HTTPException:
             raise
         except ConnectionError:
@@ -106,7 +111,11 @@ def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
     @web.middleware
     async def refuse_other_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = request.headers
-        hosts.check(headers.getall(hdrs.HOST, []), headers.getall(hdrs.ORIGIN, []))
+        try:
+            hosts.check(headers.getall(hdrs.HOST, []), headers.getall(hdrs.ORIGIN, []))
+        except RequestError as error:
+            report_refusal(request, error)
+            raise
         return await handler(request)
 
     return refuse_other_hosts

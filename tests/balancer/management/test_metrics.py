@@ -132,3 +132,11 @@ def test_ignored_fields_by_door() -> None:
     labels = {"door": "/v1/messages", "field": "speed"}
     assert value(metrics, "arriero_ignored_fields_total", **labels) == 2
     assert value(metrics, "arriero_client_notices") == 3
+
+
+def test_refusals_by_door_and_code() -> None:
+    metrics = Metrics()
+    metrics.refused("/v1/messages", "invalid_request")
+    labels = {"door": "/v1/messages", "code": "invalid_request"}
+    assert value(metrics, "arriero_refusals_total", **labels) == 1
+    assert value(metrics, "arriero_requests_total", code="invalid_request") == 1

@@ -41,6 +41,8 @@ class Counts:
     def field_ignored(self, door: str, field: str) -> None:
         self.ignored.append((door, field))
 
+    def refused(self, door: str, code: str) -> None: ...
+
 
 @pytest.fixture
 def counts() -> Counts:

@@ -1,18 +1,25 @@
 """What operators see of clients' faulty requests."""
 
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.test_utils import make_mocked_request
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
+from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
 from arriero.balancer.api.transport.door_reports import DoorReports, client_of
+from tests.balancer.api.fake_runtime import FakeFleetRuntime
 from tests.balancer.fleet.recording import ManualClock
 
 
 class Counts:
     def __init__(self) -> None:
         self.ignored: list[tuple[str, str]] = []
+        self.refusals: list[tuple[str, str]] = []
+
+    def refused(self, door: str, code: str) -> None:
+        self.refusals.append((door, code))
 
     def field_ignored(self, door: str, field: str) -> None:
         self.ignored.append((door, field))
@@ -42,3 +49,56 @@ def test_a_user_agent_stays_on_its_line() -> None:
     request = make_mocked_request("GET", "/", headers={"User-Agent": "a\tb\x7f" * 1000})
     assert len(client_of(request)) < 5 * LONGEST_USER_AGENT
     assert "\t" not in client_of(request)
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+async def client(counts: Counts) -> AsyncIterator[TestClient]:
+    app = inference_app(FakeFleetRuntime(), reports=DoorReports(counts))
+    async with TestClient(TestServer(app), headers={"User-Agent": "codex/1"}) as client:
+        yield client
+
+
+async def test_every_refusal_is_counted(client: TestClient, counts: Counts) -> None:
+    chat = "/v1/chat/completions"
+    await client.post(chat, json={"messages": [], "n": 1})
+    await client.post("/v1/messages", data=b"{", headers={"Content-Type": "application/json"})
+    await client.post("/api/v1/generate", json={"prompt": "a", "colour": 1})
+    await client.get(chat)
+    await client.get("/nothing")
+    await client.get("/health", headers={"Host": "evil.example"})
+    assert counts.refusals == [
+        (chat, "invalid_request"),
+        ("/v1/messages", "invalid_request"),
+        ("/api/v1/generate", "invalid_request"),
+        ("other", "method_not_allowed"),
+        ("other", "not_found"),
+        ("/health", "forbidden_host"),
+    ]
+
+
+async def test_refusals_are_logged_once_a_minute(
+    client: TestClient, counts: Counts, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        await client.post("/v1/completions", json={"prompt": "a", "n": 0})
+    lines = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
+    assert lines == [
+        "/v1/completions: refused with invalid_request at 'n', sent by 127.0.0.1 'codex/1'"
+    ]
+    assert len(counts.refusals) == 3
+
+
+async def test_refusals_over_a_socket(client: TestClient, counts: Counts) -> None:
+    async with client.ws_connect("/api/v1/socket") as socket:
+        await socket.send_str("{")
+        await socket.receive_json(timeout=5)
+        await socket.send_json(
+            {"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"x": 1}}
+        )
+        await socket.receive_json(timeout=5)
+    assert counts.refusals == [("/api/v1/socket", "invalid_request")] * 2
