@@ -44,7 +44,7 @@ MAX_GRAMMAR = 65_536
 MAX_TOKEN_IDS = 2**20
 """Most token ids of one prompt or text."""
 
-Prompt = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
+PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
@@ -171,7 +171,7 @@ class GenerateRequest(SamplingChoices):
 
     __pydantic_config__ = STRICT
 
-    prompt: Prompt | None = None
+    prompt: PromptInput | None = None
     messages: Messages | None = None
     model: str | None = None
     stream: bool = True

@@ -85,6 +85,7 @@ PURE = (
     "agent.engine.scheduling.queue",
     "agent.engine.sampling.sampling",
     "agent.engine.scheduling.scheduler",
+    "agent.engine.prompt",
     "agent.engine.sequence",
     "agent.engine.speculation.speculation",
     "agent.engine.statistics",
@@ -230,6 +231,7 @@ VOCABULARY = {
     "agent.engine": (
         "agent.engine.sampling",
         "agent.engine.grammar",
+        "agent.engine.prompt",
         "agent.engine.prompt_store",
         "agent.engine.embedding",
         "agent.engine.statistics",
@@ -254,7 +256,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # ---- the engine, from the bottom up
     "agent.engine.sampling": (),
     "agent.engine.grammar": ("agent.engine.sampling",),
-    "agent.engine.prompt_store": (),
+    "agent.engine.prompt": (),
+    "agent.engine.prompt_store": ("agent.engine.prompt",),
     "agent.engine.embedding": (),
     **VOCABULARY,
     "agent.engine.sampling.breakers": ENGINE,

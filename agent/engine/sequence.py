@@ -1,6 +1,6 @@
 """A sequence: one prompt and the tokens that follow it, as the engine sees them.
 
-Text, APIs and balancers are unknown here: a sequence goes in as token ids and comes out as token
+Text, APIs and balancers are unknown here: a sequence goes in as a `Prompt` and comes out as token
 ids, step by step, with exactly one `SequenceEnd`.
 """
 
@@ -10,6 +10,7 @@ from typing import Literal, NewType
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
 from .grammar.constraint import Constraint
+from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
 from .sampling.log_probs import LogProbs
 from .sampling.sampling import Sampling
@@ -30,7 +31,7 @@ class ContextShift:
 class NewSequence:
     """What the engine is asked to run.
 
-    `prompt` holds at least one token and, with `max_tokens` or without, never more than the
+    `prompt` has at least one position and, with `max_tokens` or without, never more than the
     slot's context ceiling less one, unless there is a `shift`. `max_tokens` of `None` goes on to
     the ceiling, or with a `shift` until an end token. `prefill_only` computes the prompt and ends
     with `stop`. What a `stored` prompt and this one have in common is not computed again; with
@@ -40,7 +41,7 @@ class NewSequence:
     """
 
     id: SequenceId
-    prompt: tuple[int, ...]
+    prompt: Prompt
     max_tokens: int | None
     sampling: Sampling
     priority: int = 0

@@ -50,7 +50,7 @@ class Load:
     @property
     def count(self) -> int:
         """How many cells move."""
-        return len(self.stored.tokens)
+        return len(self.stored.prompt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable
 
 
 def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWriter | None:
-    return EchoWriter(prepared.prompt, prepared.echo.text, piece) if prepared.echo else None
+    return EchoWriter(prepared.prompt.tokens, prepared.echo.text, piece) if prepared.echo else None
 
 
 def noticed(id: RequestId, notice: Notice) -> Noticed:

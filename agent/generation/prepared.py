@@ -8,6 +8,7 @@ from ...shared.inference import Notice
 from ..chat.calls.tools import Tools
 from ..chat.families.family import Family
 from ..engine.grammar.constraint import Constraint
+from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sampling.sampling import Sampling
 from ..engine.sequence import ContextShift
@@ -42,7 +43,7 @@ class Prepared:
     limits the answer's tokens. An `echo` comes before the answer.
     """
 
-    prompt: tuple[int, ...]
+    prompt: Prompt
     sampling: Sampling
     max_tokens: int | None
     stop: tuple[str, ...]

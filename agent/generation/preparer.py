@@ -11,7 +11,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
-from ...shared.inference import GenerateRequest, Notice, Prompt
+from ...shared.inference import GenerateRequest, Notice, PromptInput
 from ..chat.calls.tools import Tools
 from ..chat.families.families import family_named
 from ..chat.families.family import Family
@@ -22,6 +22,7 @@ from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
 from ..engine.grammar.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
+from ..engine.prompt import Prompt
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift
@@ -106,9 +107,9 @@ class Preparer:
         if key is None or self._store is None:
             return None
         loaded = self._store.load(key)
-        if isinstance(loaded, StoredPrompt) and len(loaded.tokens) > self._context_size:
+        if isinstance(loaded, StoredPrompt) and len(loaded.prompt) > self._context_size:
             return ignored(
-                f"the prompt that is stored has {len(loaded.tokens)} tokens, more than this "
+                f"the prompt that is stored has {len(loaded.prompt)} tokens, more than this "
                 f"agent's context of {self._context_size}; it is ignored"
             )
         return loaded
@@ -170,13 +171,13 @@ class Preparer:
                 shown[tokens[0]] = marker.encode()
         return shown
 
-    def _prompt(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
+    def _prompt(self, request: GenerateRequest, rendered: RenderedText) -> Prompt:
         field = "messages" if request.prompt is None else "prompt"
         tokens = self._prompt_tokens(request, rendered)
         if not tokens:
             raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
         self._check_length(request, len(tokens))
-        return tokens
+        return Prompt(tokens)
 
     def _check_text(self, request: GenerateRequest, text: str) -> None:
         """Refuse a text that cannot fit before it is tokenised, which takes long."""
@@ -208,7 +209,7 @@ class Preparer:
         )
 
     @staticmethod
-    def _raw(request: GenerateRequest, prompt: Prompt) -> str:
+    def _raw(request: GenerateRequest, prompt: PromptInput) -> str:
         for field in ("tools", "tool_choice", "thinking", "chat_template_kwargs"):
             if getattr(request, field) is not None:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
@@ -236,7 +237,7 @@ class Preparer:
                 )
         return tokens
 
-    def _between(self, prompt: Prompt, suffix: str) -> tuple[int, ...]:
+    def _between(self, prompt: PromptInput, suffix: str) -> tuple[int, ...]:
         """The fill-in-the-middle prompt for `prompt` and `suffix`."""
         fill_in = self._vocab.fill_in
         if fill_in is None:
@@ -266,12 +267,12 @@ class Preparer:
         )
         return (*tokens, *chain.from_iterable(rest))
 
-    def _shift(self, request: GenerateRequest, prompt: tuple[int, ...]) -> ContextShift | None:
+    def _shift(self, request: GenerateRequest, prompt: Prompt) -> ContextShift | None:
         if request.n_discard is None:
             return None
         return ContextShift(max(MIN_KEPT, self._head(request, prompt)), request.n_discard)
 
-    def _head(self, request: GenerateRequest, prompt: tuple[int, ...]) -> int:
+    def _head(self, request: GenerateRequest, prompt: Prompt) -> int:
         """How many tokens of `prompt` come from the leading system messages."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
@@ -287,7 +288,7 @@ class Preparer:
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0
-        pairs = zip(self._tokens(rendered), prompt, strict=False)
+        pairs = zip(self._tokens(rendered), prompt.keys, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 

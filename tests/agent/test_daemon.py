@@ -251,7 +251,7 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
         [piece] = (await peer.output()).items
         assert isinstance(piece, Piece) and piece.text == "yes"
         assert await agent.worker.finished.get() == sequence.id
-        saved = whole(sequence.prompt, b"state")
+        saved = whole(sequence.prompt.tokens, b"state")
         agent.worker.say(sequence, "", is_last=True, saved=saved)
         [ended] = (await peer.output()).items
         assert isinstance(ended, Ended) and ended.finish_reason == "stop"

@@ -16,6 +16,8 @@ Prefixes move piece by piece, from their end on, and come back from their beginn
 cells may move before the next step is said with `allow`: a running stream waits for that. Prompts
 that were read from disk are prefixes, too, that begin parked.
 
+What a cell holds is known by its cache key (`prompt`): sequences share where their keys are equal.
+
 Invariant: a slot's cells are its sequence's computed tokens, in order, from position 0.
 """
 
@@ -62,7 +64,7 @@ class Memory:
         self._limit = num_cells
         self._cells = Cells(slots=slots)
         self._prefixes = PrefixTree()
-        self._histories: dict[int, list[int]] = {}  # of slots whose tokens may all be shared
+        self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._residency = Residency(
             range(slots, holders if can_share else slots), most_parked=most_parked
         )
@@ -138,21 +140,21 @@ class Memory:
 
     # ---- a running sequence
 
-    def find(self, tokens: Sequence[int], most: int) -> Found:
-        """The longest prefix of `tokens`, of at most `most`, that can be shared now or soon."""
+    def find(self, keys: Sequence[int], most: int) -> Found:
+        """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
         if not self.can_share or most < 1:
             return Found()
-        for slot in self._histories:
+        for slot in self._keys:
             self._catch_up(slot)
         computed = {holder: self._num_computed(holder) for holder in self._used_at}
-        return self._prefixes.find(tokens, most=most, computed=computed, used_at=self._used_at)
+        return self._prefixes.find(keys, most=most, computed=computed, used_at=self._used_at)
 
     def enter(
-        self, slot: int, history: list[int], found: Found, *, most_shared: int | None = None
+        self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`.
 
-        Others may share its first `most_shared` tokens, or all: then `history` is read again later,
+        Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
         as it grows.
         """
         if found.source is not None:
@@ -162,7 +164,7 @@ class Memory:
             self._edits.append(Copy(found.source, slot, found.length))
         else:
             self._clear_the_way()
-        self._announce(slot, history, most_shared)
+        self._announce(slot, keys, most_shared)
 
     def fetch(self, found: Found) -> bool:
         """Bring back what was `found`, as far as may move now; whether all of it is present.
@@ -190,9 +192,9 @@ class Memory:
         if not self._residency_has_room():
             return None
         holder = self._residency.put()
-        self._prefixes.insert(holder, stored.tokens)
+        self._prefixes.insert(holder, stored.prompt.keys)
         self._use(holder)
-        length = len(stored.tokens)
+        length = len(stored.prompt)
         in_the_way = self._residency.in_the_way(length, sparing=())
         for one in tuple(self._residency) if in_the_way is None else in_the_way:
             self._forget_parked(one)
@@ -200,17 +202,17 @@ class Memory:
         self._edits.append(Adopt(holder, stored))
         return holder
 
-    def load(self, slot: int, history: list[int], stored: StoredPrompt, length: int) -> None:
+    def load(self, slot: int, keys: list[int], stored: StoredPrompt, length: int) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
         There must be as many available cells as `stored` has tokens.
         """
-        self.make_room(len(stored.tokens))
+        self.make_room(len(stored.prompt))
         self._edits.append(Load(slot, stored))
-        self._cells.grow(slot, len(stored.tokens))
-        if length < len(stored.tokens):
+        self._cells.grow(slot, len(stored.prompt))
+        if length < len(stored.prompt):
             self.truncate(slot, length)
-        self._announce(slot, history, None)
+        self._announce(slot, keys, None)
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
@@ -233,14 +235,13 @@ class Memory:
             return
         self._catch_up(slot)
         num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
-        tokens = self._prefixes.tokens(slot)[:num_computed]
-        self._keep(slot, tokens)
+        self._keep(slot, self._prefixes.keys(slot)[:num_computed])
         self.clear(slot)
 
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
         self._forget(slot)
-        self._histories.pop(slot, None)
+        self._keys.pop(slot, None)
 
     def sweep(self, slot: int) -> None:
         """Clear what a step may have written to `slot` without being accounted for."""
@@ -287,7 +288,7 @@ class Memory:
         self._prefixes.check_integrity()
         _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
         _check(self._limit <= self.num_cells, f"limit {self._limit}")
-        _check(self._histories.keys() <= self._used_at.keys(), "histories")
+        _check(self._keys.keys() <= self._used_at.keys(), "histories")
         self._residency.check_integrity()
         for holder in self._residency:
             equal = self._num_computed(holder) == self._prefixes.length(holder) > 0
@@ -300,11 +301,11 @@ class Memory:
             self._drop(oldest)
         return self._residency.has_free
 
-    def _keep(self, slot: int, tokens: list[int]) -> None:
-        if not tokens:
+    def _keep(self, slot: int, keys: list[int]) -> None:
+        if not keys:
             return
         holder = self._residency.put()
-        self._prefixes.insert(holder, tokens)
+        self._prefixes.insert(holder, keys)
         if covering := [
             one for one in self._prefixes.others_with_all_of(holder) if one in self._residency
         ]:
@@ -312,8 +313,8 @@ class Memory:
             self._residency.remove(holder)
             self._use(max(covering))
             return
-        self._cells.share(slot, holder, len(tokens))
-        self._edits.append(Copy(slot, holder, len(tokens)))
+        self._cells.share(slot, holder, len(keys))
+        self._edits.append(Copy(slot, holder, len(keys)))
         for within in self._prefixes.others_within(holder):
             if within in self._residency:
                 self._drop(within)
@@ -414,9 +415,9 @@ class Memory:
         self._residency.forget_parked(holder)
         self._cells.truncate(holder, length)
         self._edits.append(Clear(holder, length))
-        tokens = self._prefixes.tokens(holder)[:length]
+        keys = self._prefixes.keys(holder)[:length]
         self._prefixes.remove(holder)
-        self._prefixes.insert(holder, tokens)
+        self._prefixes.insert(holder, keys)
 
     def _drop(self, holder: int) -> None:
         self._residency.remove(holder)
@@ -432,22 +433,22 @@ class Memory:
             self._prefixes.remove(holder)
             del self._used_at[holder]
 
-    def _announce(self, slot: int, history: list[int], most_shared: int | None) -> None:
+    def _announce(self, slot: int, keys: list[int], most_shared: int | None) -> None:
         """Others may share what `slot` has or is going to have."""
         if self.can_share:
-            self._prefixes.insert(slot, history[:most_shared])
+            self._prefixes.insert(slot, keys[:most_shared])
             self._use(slot)
             if most_shared is None:
-                self._histories[slot] = history
+                self._keys[slot] = keys
 
     def _catch_up(self, slot: int) -> None:
         """Enter the tokens that were computed since the last time."""
-        history = self._histories.get(slot)
-        if history is None:
+        keys = self._keys.get(slot)
+        if keys is None:
             return
         known, computed = self._prefixes.length(slot), self._cells.length(slot)
         if known < computed:
-            self._prefixes.extend(slot, history[known:computed])
+            self._prefixes.extend(slot, keys[known:computed])
 
     def _use(self, holder: int) -> None:
         self._num_uses += 1

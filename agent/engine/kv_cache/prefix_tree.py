@@ -1,10 +1,12 @@
-"""A radix tree over token ids: which holder of cells holds which prefix.
+"""A radix tree over cache keys, one a position: which holder of cells holds which prefix.
 
-A holder enters with the tokens it has or is going to have. How many of them are computed is known
-elsewhere and given to `find`, so that a prefix can be found that somebody is still computing.
+A key is a token's id in a text prompt (`prompt` has the rest). Only their equality counts here.
+
+A holder enters with the keys of what it has or is going to have. How many of them are computed is
+known elsewhere and given to `find`, so that a prefix can be found that somebody is still computing.
 
 Invariants, checked by `check_integrity`:
-- each node's edge has tokens, and its children begin with different ones;
+- each node's edge has keys, and its children begin with different ones;
 - a node knows the holders that have its whole edge; a child's holders are among its parent's;
 - a holder's tokens end where a node ends.
 """
@@ -37,7 +39,7 @@ class Found:
 
 
 class PrefixTree:
-    """Holders and their tokens."""
+    """Holders and their keys."""
 
     def __init__(self) -> None:
         self._root = _Node([], None, set())
@@ -51,18 +53,18 @@ class PrefixTree:
         """Tokens of `holder`."""
         return self._lengths[holder]
 
-    def insert(self, holder: int, tokens: Sequence[int]) -> None:
-        """A new holder, which has or will have `tokens`."""
+    def insert(self, holder: int, keys: Sequence[int]) -> None:
+        """A new holder, which has or will have what these `keys` stand for."""
         if holder in self._ends:
             raise ValueError(f"holder {holder} is here already")
         self._root.holders.add(holder)
         self._ends[holder] = self._root
         self._lengths[holder] = 0
-        self.extend(holder, tokens)
+        self.extend(holder, keys)
 
-    def extend(self, holder: int, tokens: Sequence[int]) -> None:
-        """More tokens after those of `holder`."""
-        rest = list(tokens)
+    def extend(self, holder: int, keys: Sequence[int]) -> None:
+        """More keys after those of `holder`."""
+        rest = list(keys)
         self._lengths[holder] += len(rest)
         node = self._ends[holder]
         while rest:
@@ -93,20 +95,20 @@ class PrefixTree:
 
     def find(
         self,
-        tokens: Sequence[int],
+        keys: Sequence[int],
         *,
         most: int,
         computed: Mapping[int, int],
         used_at: Mapping[int, int],
     ) -> Found:
-        """The longest prefix of `tokens`, of at most `most`, that somebody has computed.
+        """The longest prefix of `keys`, of at most `most`, that somebody has computed.
 
         `computed` has the number of computed tokens of each holder. Where several hold it, the one
         that was used last is the source, by `used_at`.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
         seen: set[int] = set()
-        for node, depth in reversed(list(self._walk(tokens))):
+        for node, depth in reversed(list(self._walk(keys))):
             reach = min(depth, most)
             if reach < best[0]:
                 break
@@ -134,14 +136,14 @@ class PrefixTree:
             node = node.parent
         return {other for other, end in self._ends.items() if end in path} - {holder}
 
-    def tokens(self, holder: int) -> list[int]:
-        """The tokens of `holder`."""
+    def keys(self, holder: int) -> list[int]:
+        """The keys of `holder`."""
         edges = []
         node: _Node | None = self._ends[holder]
         while node is not None:
             edges.append(node.edge)
             node = node.parent
-        return [token for edge in reversed(edges) for token in edge]
+        return [key for edge in reversed(edges) for key in edge]
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
@@ -155,7 +157,7 @@ class PrefixTree:
         for holder, end in self._ends.items():
             inside = [holder in child.holders for child in end.children.values()]
             _check(holder in end.holders and not any(inside), f"end of holder {holder}")
-            _check(len(self.tokens(holder)) == self._lengths[holder], f"length of {holder}")
+            _check(len(self.keys(holder)) == self._lengths[holder], f"length of {holder}")
 
     def _append(self, holder: int, node: _Node, rest: list[int]) -> _Node:
         is_alone = node.parent is not None and not node.children and len(node.holders) == 1
@@ -165,22 +167,22 @@ class PrefixTree:
         child = node.children[rest[0]] = _Node(rest, node, {holder})
         return child
 
-    def _walk(self, tokens: Sequence[int]) -> Iterator[tuple[_Node, int]]:
-        """Nodes on the way along `tokens`, each with how many of them it covers."""
-        node: _Node | None = self._root.children.get(tokens[0])
+    def _walk(self, keys: Sequence[int]) -> Iterator[tuple[_Node, int]]:
+        """Nodes on the way along `keys`, each with how many of them it covers."""
+        node: _Node | None = self._root.children.get(keys[0])
         depth = 0
         while node is not None:
-            common = _num_common(node.edge, tokens, depth)
+            common = _num_common(node.edge, keys, depth)
             depth += common
             yield node, depth
-            if common < len(node.edge) or depth == len(tokens):
+            if common < len(node.edge) or depth == len(keys):
                 return
-            node = node.children.get(tokens[depth])
+            node = node.children.get(keys[depth])
 
 
-def _num_common(edge: list[int], tokens: Sequence[int], start: int) -> int:
-    """How many tokens of `edge` are those of `tokens` from `start` on."""
-    part = tokens[start : start + len(edge)]
+def _num_common(edge: list[int], keys: Sequence[int], start: int) -> int:
+    """How many keys of `edge` are those of `keys` from `start` on."""
+    part = keys[start : start + len(edge)]
     if edge == part:
         return len(edge)
     for index, (one, other) in enumerate(zip(edge, part, strict=False)):
@@ -190,7 +192,7 @@ def _num_common(edge: list[int], tokens: Sequence[int], start: int) -> int:
 
 
 def _split(node: _Node, length: int) -> _Node:
-    """Make the first `length` tokens of `node` a node of their own, its parent."""
+    """Make the first `length` keys of `node` a node of their own, its parent."""
     parent = node.parent
     if parent is None:
         raise RuntimeError("the root has no edge to split")

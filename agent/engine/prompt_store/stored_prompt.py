@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ....shared.inference import Count
 from ....shared.strict import STRICT
+from ..prompt import Prompt
 
 MAGIC = b"ARRIEROP"
 VERSION = 2
@@ -40,12 +41,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
-    """What the KV cache held of `tokens`, from the first on, in pieces that are copied one by one.
+    """What the KV cache held of `prompt`, from the first on, in pieces that are copied one by one.
 
-    The pieces are of all the tokens, or there are none: then nothing is to be had.
+    The pieces are of all its positions, or there are none: then nothing is to be had.
     """
 
-    tokens: tuple[int, ...]
+    prompt: Prompt
     pieces: tuple[Piece, ...]
 
     def first(self, num_tokens: int) -> "StoredPrompt":
@@ -54,7 +55,7 @@ class StoredPrompt:
         while end < num_tokens:
             end += self.pieces[count].num_tokens
             count += 1
-        return StoredPrompt(self.tokens[:end], self.pieces[:count])
+        return StoredPrompt(self.prompt.part(0, end), self.pieces[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +109,23 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 
 
 def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
-    """The parts of the file, to be written one after the other."""
+    """The parts of the file, to be written one after the other.
+
+    This version of the format holds tokens only: other prompts raise `ValueError`.
+    """
+    if prompt.prompt.has_media or prompt.prompt.adapter is not None:
+        raise ValueError("prompts with media or adapters cannot be stored")
+    ids = prompt.prompt.tokens
     description = _description.dump_json(
         _Description(
             key=key,
             origin=origin,
-            num_tokens=len(prompt.tokens),
+            num_tokens=len(ids),
             num_pieces=len(prompt.pieces),
         )
     )
     head = _HEAD.pack(MAGIC, VERSION, len(description)) + description
-    tokens = struct.pack(_tokens(len(prompt.tokens)), *prompt.tokens)
+    tokens = struct.pack(_tokens(len(ids)), *ids)
     sizes = b"".join(_PIECE.pack(each.num_tokens, len(each.state)) for each in prompt.pieces)
     parts = (head + tokens + sizes, *(each.state for each in prompt.pieces))
     digest = _new_digest()
@@ -146,7 +153,8 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
         raise UnusableFile("is damaged: its pieces are not those of its tokens")
     pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
     source.check_end()
-    return StoredPrompt(struct.unpack(_tokens(description.num_tokens), tokens), pieces)
+    ids = struct.unpack(_tokens(description.num_tokens), tokens)
+    return StoredPrompt(Prompt(ids), pieces)
 
 
 class _Source:

@@ -170,9 +170,9 @@ def _histories(sequence: NewSequence) -> tuple[_History, ...]:
     sampling = sequence.sampling
     histories: list[_History] = []
     if sampling.mirostat == 0 and sampling.has_penalties:
-        histories.append(Penalties(sampling, sequence.prompt))
+        histories.append(Penalties(sampling, sequence.prompt.tokens))
     if sampling.mirostat == 0 and sampling.dry is not None:
-        histories.append(DryPenalty(sampling.dry, sequence.prompt))
+        histories.append(DryPenalty(sampling.dry, sequence.prompt.tokens))
     return tuple(histories)
 
 

@@ -69,7 +69,7 @@ def admit(
     Lazy: whoever iterates carries out a decision before asking for the next.
     """
     for one in waiting:
-        found = memory.find(one.history, one.most_reused)
+        found = memory.find(one.history.keys, one.most_reused)
         num_loaded = _num_loadable(one, memory)
         if num_loaded <= max(found.length, found.promised):
             num_loaded = 0
@@ -83,7 +83,7 @@ def admit(
         else:
             if num_loaded:
                 yield Keep(one, num_loaded)
-                found = memory.find(one.history, one.most_reused)
+                found = memory.find(one.history.keys, one.most_reused)
                 if not _has_room(one, found, 0, running, memory):
                     return
             if not memory.is_present(found):
@@ -96,12 +96,12 @@ def _num_loadable(one: Progress, memory: Memory) -> int:
     """How much of what is stored for `one` it can begin with."""
     if one.stored is None or not one.stored.pieces:
         return 0
-    if len(one.stored.tokens) > memory.num_available:
+    if len(one.stored.prompt) > memory.num_available:
         return 0
-    tokens = one.stored.tokens
-    most = min(len(tokens), one.most_reused)
-    common = next((i for i in range(most) if tokens[i] != one.history[i]), most)
-    return common if memory.can_share or common == len(tokens) else 0
+    stored, own = one.stored.prompt.keys, one.history.keys
+    most = min(len(stored), one.most_reused)
+    common = next((i for i in range(most) if stored[i] != own[i]), most)
+    return common if memory.can_share or common == len(stored) else 0
 
 
 def _has_room(
@@ -117,7 +117,7 @@ def _has_room(
     still_to_read = sum(other.num_pending for other in running)
     headroom = sum(min(HEADROOM, other.num_left) for other in everybody)
     if num_loaded and one.stored is not None:
-        needed = max(len(one.history), len(one.stored.tokens))
+        needed = max(len(one.history), len(one.stored.prompt))
     else:
         needed = memory.num_needed(found, len(one.history))
     return needed + still_to_read + headroom <= memory.num_available

@@ -5,10 +5,10 @@ those after them a number goes at a time. Nothing is computed only to be discard
 longer than the window loses its oldest part before it is read.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....shared.inference import Notice
+from ..prompt import Prompt
 from ..sequence import ContextShift
 
 
@@ -20,11 +20,15 @@ class Window:
     num_kept: int
     num_discarded: int
 
-    def fit(self, prompt: Sequence[int]) -> list[int]:
+    def fit(self, prompt: Prompt) -> Prompt:
         """`prompt` as it is computed: with a token of the ceiling left for the answer."""
-        excess = len(prompt) - (self.ceiling - 1)
-        num_gone = -(-max(0, excess) // self.num_discarded) * self.num_discarded
-        return [*prompt[: self.num_kept], *prompt[self.num_kept + num_gone :]]
+        num_gone = self.num_gone(len(prompt))
+        return prompt.without(self.num_kept, num_gone) if num_gone else prompt
+
+    def num_gone(self, num_tokens: int) -> int:
+        """How many of a prompt's tokens are discarded before it is computed."""
+        excess = max(0, num_tokens - (self.ceiling - 1))
+        return -(-excess // self.num_discarded) * self.num_discarded
 
 
 def open_window(
@@ -47,12 +51,11 @@ def open_window(
             )
         )
     if num_tokens >= ceiling:
-        num_left = len(window.fit(range(num_tokens)))
         notices.append(
             Notice(
                 "prompt_shifted",
                 f"the prompt has {num_tokens} tokens and the window {ceiling}: "
-                f"{num_tokens - num_left} were discarded after the first {num_kept}",
+                f"{window.num_gone(num_tokens)} were discarded after the first {num_kept}",
             )
         )
     return window, tuple(notices)

@@ -126,10 +126,10 @@ class Planner:
         one = decision.one
         slot = self._queue.begin(one)
         if decision.num_loaded and one.stored is not None:
-            self._memory.load(slot, one.history, one.stored, decision.num_loaded)
+            self._memory.load(slot, one.history.keys, one.stored, decision.num_loaded)
             num_shared = decision.num_loaded
         else:
-            self._memory.enter(slot, one.history, decision.found, most_shared=one.most_shared)
+            self._memory.enter(slot, one.history.keys, decision.found, most_shared=one.most_shared)
             num_shared = decision.found.length
         one.stored = None
         self._tally.shared(one.start(num_shared))
@@ -240,7 +240,7 @@ def _offered(
 
 def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
     last = one.num_computed
-    return Run(one.id, slot, last, (one.history[last], *draft), True, len(draft))
+    return Run(one.id, slot, last, (*one.next_tokens(1), *draft), True, len(draft))
 
 
 def _chunk(slot: int, one: Progress, count: int) -> Run:
@@ -248,5 +248,5 @@ def _chunk(slot: int, one: Progress, count: int) -> Run:
     run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
     if not one.is_scoring or not (scored := one.to_score(count)):
         return run
-    tokens = tuple(one.history[scored.start : scored.stop])
+    tokens = one.history.token_ids(scored.start, scored.stop)
     return replace(run, scored=tokens, first_scored=scored.start - 1 - one.num_computed)

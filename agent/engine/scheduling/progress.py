@@ -8,6 +8,7 @@ given up (`rewind`) reads its own tokens again like a prompt, and goes on where 
 from typing import Literal
 
 from ....shared.errors import RequestError
+from ..prompt import History
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 from .context_shift import Window
@@ -56,7 +57,8 @@ class Progress:
         self.rank = (-sequence.priority, arrival)
         self.ceiling = ceiling
         self.window = window
-        self.history = list(sequence.prompt) if window is None else window.fit(sequence.prompt)
+        prompt = sequence.prompt if window is None else window.fit(sequence.prompt)
+        self.history = History(prompt)
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
@@ -146,7 +148,7 @@ class Progress:
 
     def next_tokens(self, count: int) -> tuple[int, ...]:
         """The next `count` tokens to compute."""
-        return tuple(self.history[self.num_computed : self.num_computed + count])
+        return self.history.token_ids(self.num_computed, self.num_computed + count)
 
     def to_score(self, count: int) -> range:
         """Which tokens of the prompt the next `count` tokens to compute explain, by position."""
@@ -212,7 +214,7 @@ class Progress:
     def shift(self, window: Window, *, is_moved: bool) -> None:
         """The oldest tokens after the head go; what comes after them moved, or is read again."""
         start = window.num_kept
-        del self.history[start : start + window.num_discarded]
+        self.history.discard(start, window.num_discarded)
         self.num_computed = self.num_computed - window.num_discarded if is_moved else start
 
     def rewind(self) -> None:
@@ -233,10 +235,10 @@ class Progress:
     def saved(self) -> StoredPrompt | None:
         """What was saved of it, once that is complete; without pieces where it is not to be had."""
         pieces = self._pieces or ()
-        tokens = tuple(self.history[: self.num_computed])
+        prompt = self.history.part(0, self.num_computed)
         if any(not piece.state for piece in pieces):
-            return StoredPrompt(tokens, ())
-        return StoredPrompt(tokens, tuple(pieces)) if self.num_saved == len(tokens) else None
+            return StoredPrompt(prompt, ())
+        return StoredPrompt(prompt, tuple(pieces)) if self.num_saved == len(prompt) else None
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
         """The end of it, with its counts so far."""

@@ -6,7 +6,10 @@ from ..sequence import NewSequence
 
 def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
     """Why `sequence` cannot run in a slot of `ceiling` tokens, even alone; `None` when it can."""
-    num_tokens = len(sequence.prompt)
+    prompt = sequence.prompt
+    if prompt.has_media or prompt.adapter is not None:
+        return InvalidRequest("the engine computes text prompts only: no media and no adapters")
+    num_tokens = len(prompt)
     if num_tokens == 0:
         return InvalidRequest("the prompt has no tokens: give at least one")
     if num_tokens >= ceiling and sequence.shift is None:

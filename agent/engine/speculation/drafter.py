@@ -10,18 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..prompt import History
 from ..sequence import SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """At most `most` tokens can follow `history`, the sequence's tokens so far.
+    """At most `most` tokens can follow `history`.
 
     `history` grows with the sequence: a drafter that wants it after its answer copies it.
     """
 
     id: SequenceId
-    history: Sequence[int]
+    history: History
     most: int
 
 

@@ -46,7 +46,7 @@ class LookupDrafter:
     def _lookup(self, request: DraftRequest) -> PromptLookup:
         lookup = self._lookups.get(request.id)
         if lookup is None:
-            lookup = self._lookups[request.id] = PromptLookup(request.history, self._longest)
+            lookup = self._lookups[request.id] = PromptLookup(request.history.tokens, self._longest)
         return lookup
 
     def _proposal(self, lookup: PromptLookup, most: int) -> Proposal:

@@ -26,7 +26,7 @@ from ....shared.inference import (
     Grammar,
     MaxTokens,
     Messages,
-    Prompt,
+    PromptInput,
     ToolList,
     TopLogprobs,
     can_go_on,
@@ -101,7 +101,7 @@ class _ChatBody(_Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
-    prompt: Annotated[ListOf[Prompt], Field(min_length=1, max_length=MAX_CHOICES)]
+    prompt: Annotated[ListOf[PromptInput], Field(min_length=1, max_length=MAX_CHOICES)]
     max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     logprobs: TopLogprobs | None = None
     echo: bool = False
@@ -139,7 +139,7 @@ class Wanted:
 
 _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
-_one_prompt: TypeAdapter[Prompt] = TypeAdapter(Prompt)
+_one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
 
 ONE_STOP = TypeAdapter[str](StopString).json_schema()
 """A single string to stop at, which need not be in a list."""

@@ -12,6 +12,7 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -97,7 +98,7 @@ def run_alone(
     """The tokens that `sequence` gets when nobody else is there, and why it ends."""
     if sequence.prefill_only:
         return (), "stop"
-    history = list(sequence.prompt)
+    history = list(sequence.prompt.tokens)
     answer: list[int] = []
     shift = sequence.shift
     num_tokens = sequence.max_tokens
@@ -132,7 +133,7 @@ def state_of(tokens: Sequence[int]) -> bytes:
 def stored_prompt(*tokens: int, piece: int = 3) -> StoredPrompt:
     """`tokens` as an engine would have handed them out, in pieces of so many."""
     parts = [tokens[start : start + piece] for start in range(0, len(tokens), piece)]
-    return StoredPrompt(tokens, tuple(Piece(len(part), state_of(part)) for part in parts))
+    return StoredPrompt(Prompt(tokens), tuple(Piece(len(part), state_of(part)) for part in parts))
 
 
 def _num_tokens(state: bytes) -> int:
@@ -370,11 +371,11 @@ class FakeEngine:
     def _load(self, slot: int, stored: StoredPrompt) -> None:
         if self.held(slot):
             raise RuleBroken(f"slot {slot} has cells already")
-        self._check_room(len(stored.tokens))
-        if stored != stored_prompt(*stored.tokens, piece=len(stored.tokens)):
+        self._check_room(len(stored.prompt.tokens))
+        if stored != stored_prompt(*stored.prompt.tokens, piece=len(stored.prompt.tokens)):
             self._not_loaded.append(slot)
             return
-        self._append(slot, stored.tokens)
+        self._append(slot, stored.prompt.tokens)
 
     def lose_parked(self) -> None:
         """Nothing that is parked now can be had back."""

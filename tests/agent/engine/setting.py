@@ -1,6 +1,7 @@
 """The scheduler's parts around one roster and one memory, for tests of one part at a time."""
 
 from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.accounting import Accounting
@@ -78,7 +79,7 @@ class Setting:
         """A sequence that waits."""
         sequence = NewSequence(
             id=SequenceId(number),
-            prompt=prompt,
+            prompt=Prompt(prompt),
             max_tokens=max_tokens,
             sampling=Sampling(seed=0),
             priority=priority,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from arriero.agent.engine.opener import NUM_THREADS, Opened, Opener
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.shared.errors import EngineFailed
@@ -53,7 +54,7 @@ class Setup:
 
 def new(number: int) -> NewSequence:
     return NewSequence(
-        id=SequenceId(number), prompt=(5,), max_tokens=None, sampling=Sampling(seed=0)
+        id=SequenceId(number), prompt=Prompt((5,)), max_tokens=None, sampling=Sampling(seed=0)
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
@@ -70,7 +71,7 @@ class NextTokenDrafter:
         self.over.append(id)
 
     def _proposal(self, request: DraftRequest) -> Proposal:
-        history = list(request.history)
+        history = list(request.history.tokens)
         for _ in range(request.most):
             history.append(next_token(history))
         return Proposal(tuple(history[-request.most :]), (0.9,) * request.most)
@@ -121,7 +122,7 @@ def started(engine: FakeEngine, drafter: Drafter | None = None) -> Iterator[Setu
 def new(number: int, *prompt: int, max_tokens: int | None = None) -> NewSequence:
     return NewSequence(
         id=SequenceId(number),
-        prompt=prompt,
+        prompt=Prompt(prompt),
         max_tokens=max_tokens,
         sampling=Sampling(seed=0, temperature=0),
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -22,7 +23,7 @@ from tests.agent.stored import whole
 REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
 SAVING = replace(REQUEST, cache_key="k", save_cache=True)
 PREPARED = Prepared(
-    prompt=(1, 2, 3),
+    prompt=Prompt((1, 2, 3)),
     sampling=Sampling(seed=1),
     max_tokens=9,
     stop=("!",),

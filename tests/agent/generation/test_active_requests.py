@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
 from arriero.agent.generation.active_request import Abandon, Drop, LogFailure, Prepare, Run, Tell
 from arriero.agent.generation.active_requests import ActiveRequests
@@ -54,7 +55,7 @@ class TestOneRequest:
         assert requests.start(FIRST, R, REQUEST, US) == [Prepare(ONE, REQUEST)]
         sequence = NewSequence(
             id=ONE,
-            prompt=(1, 2, 3),
+            prompt=Prompt((1, 2, 3)),
             max_tokens=9,
             sampling=PREPARED.sampling,
             priority=3,

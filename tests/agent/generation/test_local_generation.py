@@ -88,7 +88,7 @@ async def test_a_request_from_start_to_end(room: Room) -> None:
 
 async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:
     sequence = await room.started(request=SAVING)
-    saved = whole(sequence.prompt, b"state")
+    saved = whole(sequence.prompt.tokens, b"state")
     room.worker.say(sequence, "yes!", is_last=True, saved=saved)
     _, released = await room.listener.next()
     assert released == ()

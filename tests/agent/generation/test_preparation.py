@@ -55,7 +55,7 @@ async def outcome(preparation: Preparation, prompt: str, id: SequenceId = ONE) -
 async def test_a_request_is_prepared() -> None:
     prepared = await outcome(Preparation(Preparer(byte_model(), 16)), "ab")
     assert isinstance(prepared, Prepared)
-    assert prepared.prompt == (BOS, *b"ab")
+    assert prepared.prompt.tokens == (BOS, *b"ab")
 
 
 async def test_an_error_is_an_outcome() -> None:

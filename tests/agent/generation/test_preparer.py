@@ -8,6 +8,7 @@ import pytest
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -28,7 +29,7 @@ def make(template: str | None = "{{ messages[0].content }}", *, adds_bos: bool =
 
 
 def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
-    return preparer.prepare(GenerateRequest(**fields)).prompt
+    return preparer.prepare(GenerateRequest(**fields)).prompt.tokens
 
 
 class WatchedVocab(ByteVocab):
@@ -256,7 +257,7 @@ class TestTemplate:
         preparer = Preparer(byte_model("{% if %}"), 99, template=given)
         assert preparer.template_issue is None
         prepared = preparer.prepare(GenerateRequest(messages=MESSAGES))
-        assert prepared.prompt == (BOS, *b"given <tool_call>")
+        assert prepared.prompt.tokens == (BOS, *b"given <tool_call>")
         assert prepared.reading is not None
         assert prepared.reading.family.name == "qwen"
 
@@ -289,7 +290,7 @@ class TestSampling:
     def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
         prepared = make().prepare(GenerateRequest(prompt="x"))
         assert prepared == Prepared(
-            prompt=(BOS, *b"x"), sampling=Sampling(seed=99), max_tokens=None, stop=()
+            prompt=Prompt((BOS, *b"x")), sampling=Sampling(seed=99), max_tokens=None, stop=()
         )
 
     def test_everything_that_was_asked_for(self) -> None:

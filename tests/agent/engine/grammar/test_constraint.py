@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher
 
 from arriero.agent.engine.grammar.constraint import Constraint, ConstraintError, Mask, panics_told
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -130,7 +131,7 @@ def test_every_choice_fits(choices: dict[str, Any], seed: int, scale: float) -> 
     constraint = demo_grammars().compile(LLMatcher.grammar_from_regex(PATTERN))
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=(40, 50, 60),
+        prompt=Prompt((40, 50, 60)),
         max_tokens=None,
         sampling=Sampling(**{"seed": seed, **choices}),
         constraint=constraint,
@@ -154,7 +155,9 @@ def test_log_probabilities_are_of_the_model_not_of_the_constraint() -> None:
     vocab = demo_vocab()
     constraint = demo_grammars().compile(LLMatcher.grammar_from_regex("a"))
     sampling = Sampling(seed=1, temperature=0, top_log_probs=1)
-    sequence = NewSequence(id=SequenceId(1), prompt=(1,), max_tokens=None, sampling=sampling)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt((1,)), max_tokens=None, sampling=sampling
+    )
     sampler = Sampler(sequence, vocab, constraint.begin(at_once))
     row = np.zeros(vocab.size, np.float32)
     row[500] = 5.0

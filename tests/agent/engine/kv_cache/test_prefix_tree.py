@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
     def same_tokens(self) -> None:
         self.cache.check_integrity()
         for holder, own in self.model.items():
-            assert self.cache.tokens(holder) == own
+            assert self.cache.keys(holder) == own
             assert self.cache.length(holder) == len(own)
             others = {other: its for other, its in self.model.items() if other != holder}
             assert self.cache.others_with_all_of(holder) == {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -49,7 +50,7 @@ def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
     return [
         NewSequence(
             id=SequenceId(number),
-            prompt=prompt(engine, text),
+            prompt=Prompt(prompt(engine, text)),
             max_tokens=10 + 7 * number,
             sampling=sampling,
         )

@@ -1,6 +1,7 @@
 """Edits of cells, on the demo model."""
 
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Clear,
@@ -22,7 +23,9 @@ def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEng
     wipe(engine)
     keeper = engine.capacity.num_holders - 1
     tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
     engine.open(sequence)
     whole = Run(sequence.id, 0, 0, tokens, True)
     first = engine.execute(Step((), (whole,), 0, len(tokens)))
@@ -36,7 +39,9 @@ def test_kept_prefixes_live_beyond_the_numbers_that_batches_use(engine: LlamaEng
 def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
     wipe(engine)
     tokens = prompt(engine, "What is a slot?")
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
     kept, length = engine.capacity.num_holders - 1, len(tokens)

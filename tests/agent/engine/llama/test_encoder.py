@@ -8,6 +8,7 @@ import pytest
 from arriero.agent.engine.embedding.embedder import Embedder
 from arriero.agent.engine.llama.encoder import EncoderEngine
 from arriero.agent.engine.llama.engine import load_engine
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -35,7 +36,9 @@ def test_it_loads_and_says_what_it_can_do(path: Path) -> None:
 
 def test_sequences_never_come_to_it(path: Path) -> None:
     engine = load_engine(path, slots=1, context_size=64, threads=1, gpu_layers=0)
-    sequence = NewSequence(id=SequenceId(1), prompt=(1,), max_tokens=1, sampling=Sampling(seed=0))
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt((1,)), max_tokens=1, sampling=Sampling(seed=0)
+    )
     with pytest.raises(RuntimeError, match="cannot generate"):
         engine.open(sequence)
     with pytest.raises(RuntimeError, match="cannot generate"):

@@ -8,6 +8,7 @@ import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from demo.conversations import load_conversations
@@ -60,7 +61,7 @@ def test_a_cache_so_small_that_everybody_is_preempted_changes_no_word(
 def test_a_shared_prefix_changes_no_word(engine: LlamaEngine) -> None:
     system = "<|im_start|>system\nYou answer questions about Arriero.<|im_end|>\n" * 3
     wanted = [
-        replace(one, prompt=(*tokenize(engine, system), *one.prompt))
+        replace(one, prompt=Prompt((*tokenize(engine, system), *one.prompt.tokens)))
         for one in sequences(engine, GREEDY)
     ]
     alone: Ended = {}
@@ -81,7 +82,7 @@ def test_the_ceiling_of_a_slot_is_never_passed(engine: LlamaEngine) -> None:
     sampling = Sampling(seed=0, temperature=0, ignore_eos=True)
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=prompt(engine, "Hello!"),
+        prompt=Prompt(prompt(engine, "Hello!")),
         max_tokens=None,
         sampling=sampling,
     )
@@ -115,7 +116,7 @@ def test_loading_says_nothing_when_all_is_well(
 def test_a_shift_goes_on_beyond_the_ceiling(engine: LlamaEngine) -> None:
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=prompt(engine, "Hello!"),
+        prompt=Prompt(prompt(engine, "Hello!")),
         max_tokens=600,
         sampling=replace(GREEDY, ignore_eos=True),
         shift=ContextShift(num_kept=4, num_discarded=100),
@@ -149,7 +150,7 @@ def repeating(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
     return [
         NewSequence(
             id=SequenceId(number),
-            prompt=tokenize(engine, render_conversation(template, conversation)),
+            prompt=Prompt(tokenize(engine, render_conversation(template, conversation))),
             max_tokens=300,
             sampling=sampling,
             priority=number % 3,

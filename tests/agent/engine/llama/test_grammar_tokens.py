@@ -12,6 +12,7 @@ from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
 from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.llama.running import TEXTS, Ended, generate, prompt
@@ -73,7 +74,7 @@ def wanted(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
     return [
         NewSequence(
             id=SequenceId(number),
-            prompt=prompt(engine, text),
+            prompt=Prompt(prompt(engine, text)),
             max_tokens=150,
             sampling=replace(sampling, seed=sampling.seed + number),
             # Some are free, in the same steps.

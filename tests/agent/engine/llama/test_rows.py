@@ -10,6 +10,7 @@ from llama_cpp import Llama
 
 from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask, Submit
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
@@ -63,7 +64,7 @@ def test_a_prompts_log_probabilities_are_those_of_llama_cpp(
     scored = [
         NewSequence(
             id=SequenceId(number),
-            prompt=tokens,
+            prompt=Prompt(tokens),
             max_tokens=4,
             sampling=sampling,
             scores_prompt=True,

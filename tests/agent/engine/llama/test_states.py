@@ -3,6 +3,7 @@
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
@@ -30,7 +31,7 @@ def saved(engine: LlamaEngine, tokens: tuple[int, ...], size: int) -> StoredProm
     assert isinstance(outcome, Decoded)
     assert outcome.move_seconds > 0
     pieces = zip(parts, outcome.saved, strict=True)
-    return StoredPrompt(tokens, tuple(Piece(len(part), state) for part, state in pieces))
+    return StoredPrompt(Prompt(tokens), tuple(Piece(len(part), state) for part, state in pieces))
 
 
 @pytest.mark.parametrize("size", [5, 1000])
@@ -39,7 +40,9 @@ def test_a_state_that_was_saved_comes_back_instead_of_being_computed(
 ) -> None:
     wipe(engine)
     tokens = prompt(engine, TEXT)
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
     stored = saved(engine, tokens, size)
@@ -76,7 +79,9 @@ def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, dam
     }[damage]
     kept = engine.capacity.num_holders - 1
     restores = tuple(Restore(kept, piece.num_tokens) for piece in pieces)
-    outcome = engine.execute(Step((Adopt(kept, StoredPrompt(tokens, pieces)), *restores), (), 0, 0))
+    outcome = engine.execute(
+        Step((Adopt(kept, StoredPrompt(Prompt(tokens), pieces)), *restores), (), 0, 0)
+    )
     assert isinstance(outcome, NotLoaded) and set(outcome.holders) == {kept}
     wipe(engine)
     assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the cells are free"
@@ -87,7 +92,9 @@ def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: Llam
     engine = speculating_engine
     wipe(engine)
     tokens = prompt(engine, TEXT)
-    sequence = NewSequence(id=SequenceId(1), prompt=tokens, max_tokens=None, sampling=GREEDY)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
     engine.open(sequence)
     run = Run(sequence.id, 0, 0, (*tokens, 7, 7), True, 2)
     outcome = engine.execute(Step((), (run,), 1, len(tokens) - 1, 2))

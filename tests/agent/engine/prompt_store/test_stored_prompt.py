@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import (
     DIGEST_BYTES,
     MAGIC,
@@ -26,7 +27,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import (
 
 MODEL = ModelIdentity(architecture="qwen3", parameters=7, size_bytes=14, digest="abc")
 ORIGIN = Origin(model=MODEL, engine="llama.cpp 1", cache="f16")
-PROMPT = StoredPrompt((1, 2, 2**31 - 1), (Piece(2, b"state of two"), Piece(1, b"of one")))
+PROMPT = StoredPrompt(Prompt((1, 2, 2**31 - 1)), (Piece(2, b"state of two"), Piece(1, b"of one")))
 FILE = b"".join(pack("key", ORIGIN, PROMPT))
 
 
@@ -48,7 +49,7 @@ def why(file: bytes, *, key: str = "key", origin: Origin = ORIGIN) -> str:
 def test_what_was_packed_comes_back(key: str, states: list[tuple[int, bytes]], first: int) -> None:
     pieces = tuple(Piece(count, state) for count, state in states)
     tokens = tuple((first + i) % 2**31 for i in range(sum(count for count, _ in states)))
-    prompt = StoredPrompt(tokens, pieces)
+    prompt = StoredPrompt(Prompt(tokens), pieces)
     assert read(b"".join(pack(key, ORIGIN, prompt)), key=key) == prompt
 
 
@@ -61,12 +62,18 @@ def test_states_are_not_copied() -> None:
 def test_the_first_tokens_are_in_the_first_pieces(length: int, num_pieces: int) -> None:
     first = PROMPT.first(length)
     assert first.pieces == PROMPT.pieces[:num_pieces]
-    assert first.tokens == PROMPT.tokens[: sum(piece.num_tokens for piece in first.pieces)]
+    assert first.prompt == PROMPT.prompt.part(0, sum(piece.num_tokens for piece in first.pieces))
+
+
+def test_only_tokens_are_stored() -> None:
+    for prompt in (Prompt((1,), Media(b"image", 2)), Prompt((1, 2, 3), adapter="lora")):
+        with pytest.raises(ValueError, match="cannot be stored"):
+            pack("key", ORIGIN, StoredPrompt(prompt, PROMPT.pieces))
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (0, 3), (3,)])
 def test_pieces_of_other_tokens_are_refused(counts: tuple[int, ...]) -> None:
-    lying = StoredPrompt(PROMPT.tokens, tuple(Piece(count, b"s") for count in counts))
+    lying = StoredPrompt(PROMPT.prompt, tuple(Piece(count, b"s") for count in counts))
     file = b"".join(pack("key", ORIGIN, lying))
     if counts == (3,):
         assert read(file) == lying

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from arriero.agent.engine.grammar.constraint import Course, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.breakers import BreakerFinder
 from arriero.agent.engine.sampling.dry import DryPenalty
 from arriero.agent.engine.sampling.filters import Row
@@ -35,7 +36,7 @@ PROMPT = (40, 50, 60, 70)
 def new(prompt: tuple[int, ...] = PROMPT, **choices: Any) -> NewSequence:
     return NewSequence(
         id=SequenceId(1),
-        prompt=prompt,
+        prompt=Prompt(prompt),
         max_tokens=None,
         sampling=Sampling(**{"seed": 1, "temperature": 0, **choices}),
     )
@@ -168,12 +169,12 @@ class Chain:
             sampling.presence_penalty,
         )
         self._add(penalties)
-        for token in sequence.prompt[-sampling.penalty_last_n :]:
+        for token in sequence.prompt.tokens[-sampling.penalty_last_n :]:
             llama_cpp.llama_sampler_accept(penalties, token)
         if sampling.dry is not None:
             dry = _dry(sampling.dry)
             self._add(dry)
-            for token in sequence.prompt:
+            for token in sequence.prompt.tokens:
                 llama_cpp.llama_sampler_accept(dry, token)
         self._add(llama_cpp.llama_sampler_init_top_n_sigma(sampling.top_n_sigma))
         self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
@@ -509,7 +510,7 @@ def test_whatever_is_accepted_gives_a_token(data: st.DataObject, choices: dict[s
     sampling = SamplingResolver(FakeVocab()).sampling(request, seed=1)
     size = FakeVocab.size
     sequence = NewSequence(
-        id=SequenceId(1), prompt=(1, 2, 1, 2, 1), max_tokens=None, sampling=sampling
+        id=SequenceId(1), prompt=Prompt((1, 2, 1, 2, 1)), max_tokens=None, sampling=sampling
     )
     allowed = data.draw(st.none() | st.lists(st.integers(0, size - 1), min_size=1, max_size=3))
     course = None if allowed is None else course_of(allowed)

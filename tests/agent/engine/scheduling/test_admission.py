@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.admission import (
@@ -30,7 +31,7 @@ def make(
 ) -> Progress:
     sequence = NewSequence(
         id=SequenceId(number),
-        prompt=prompt,
+        prompt=Prompt(prompt),
         max_tokens=max_tokens,
         sampling=Sampling(seed=0),
         stored=stored,
@@ -68,7 +69,7 @@ def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> 
     cells = memory(500)
     common = range(1, WORTH_WAITING + 1)
     running = make(1, *common, 99)
-    cells.enter(0, running.history, Found())
+    cells.enter(0, running.history.keys, Found())
     same, other = make(2, *common, 98), make(3, 7)
     assert list(admit([same, other], [running], cells)) == [
         Await(0, WORTH_WAITING),
@@ -81,7 +82,7 @@ def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> 
 def test_shared_cells_need_no_room() -> None:
     cells = memory(60)
     running = make(1, *range(1, 31))
-    cells.enter(0, running.history, Found())
+    cells.enter(0, running.history.keys, Found())
     cells.grow(0, 29)
     same = make(2, *range(1, 25), max_tokens=1)
     running.start(29)
@@ -91,7 +92,7 @@ def test_shared_cells_need_no_room() -> None:
 def test_what_is_stored_is_loaded_where_it_is_more_than_what_is_held() -> None:
     cells = memory(500)
     held = make(1, *range(1, 11))
-    cells.enter(0, held.history, Found())
+    cells.enter(0, held.history.keys, Found())
     cells.grow(0, 9)
     held.start(9)
     stored = whole(tuple(range(1, 21)), b"state")
@@ -142,11 +143,14 @@ def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
 def test_cells_that_may_move_are_not_shared() -> None:
     cells = memory(500)
     held = make(1, *range(1, 41))
-    cells.enter(0, held.history, Found())
+    cells.enter(0, held.history.keys, Found())
     cells.grow(0, 39)
     held.start(39)
     sequence = NewSequence(
-        id=SequenceId(2), prompt=tuple(held.history), max_tokens=None, sampling=Sampling(seed=0)
+        id=SequenceId(2),
+        prompt=held.history.part(0, len(held.history)),
+        max_tokens=None,
+        sampling=Sampling(seed=0),
     )
     moving = Progress(sequence, arrival=2, ceiling=200, window=Window(200, 4, 50))
     assert list(admit([moving], [held], cells)) == [Begin(moving, Found(4, 0))]

@@ -3,19 +3,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.scheduling.context_shift import Window, open_window
 from arriero.agent.engine.sequence import ContextShift
+
+
+def numbered(length: int) -> Prompt:
+    return Prompt(tuple(range(length)))
 
 
 def test_a_short_prompt_stays_as_it_is() -> None:
     window, notices = open_window(ContextShift(2, 4), 10, 9)
     assert (window, notices) == (Window(10, 2, 4), ())
-    assert window.fit(range(9)) == list(range(9))
+    assert window.fit(numbered(9)) == numbered(9)
 
 
 def test_a_long_prompt_loses_its_oldest_part_after_the_head() -> None:
     window, notices = open_window(ContextShift(2, 4), 10, 15)
-    assert window.fit(range(15)) == [0, 1, *range(10, 15)]
+    assert window.fit(numbered(15)) == Prompt((0, 1, *range(10, 15)))
     assert [notice.code for notice in notices] == ["prompt_shifted"]
     assert "15 tokens and the window 10: 8 were discarded after the first 2" in notices[0].message
 
@@ -42,8 +47,9 @@ def test_it_always_fits(kept: int, discarded: int, ceiling: int, length: int) ->
     window, _ = open_window(ContextShift(kept, discarded), ceiling, length)
     assert 1 <= window.num_kept <= ceiling // 2
     assert 1 <= window.num_discarded <= ceiling - window.num_kept - 1
-    left = window.fit(range(length))
+    left = window.fit(numbered(length)).tokens
     assert 1 <= len(left) < ceiling
     assert left[-1] == length - 1
-    assert left[: window.num_kept] == list(range(length))[: window.num_kept]
+    assert left[: window.num_kept] == tuple(range(length))[: window.num_kept]
     assert (length - len(left)) % window.num_discarded == 0
+    assert length - len(left) == window.num_gone(length)

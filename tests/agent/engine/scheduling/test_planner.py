@@ -33,7 +33,7 @@ def test_who_is_last_by_rank_makes_room() -> None:
     first_slot = 1
     for one in (first, second):  # as if there had been room for both
         slot = setting.queue.begin(one)
-        setting.memory.enter(slot, one.history, setting.memory.find(one.history, 1))
+        setting.memory.enter(slot, one.history.keys, setting.memory.find(one.history.keys, 1))
     step_of(setting)
     setting.memory.lower_limit(0)
     step = step_of(setting)
@@ -104,7 +104,7 @@ def test_who_generates_is_asked_for_with_its_history_and_how_far_it_may_go() -> 
     setting.add(2, 6, 6, 6)
     (request,) = setting.planner.draft_requests()
     assert (request.id, request.most) == (1, 3)
-    assert list(request.history) == list(one.history)
+    assert request.history is one.history
     one.num_generated = 38
     assert [each.most for each in setting.planner.draft_requests()] == [1]
     one.is_finishing = True
@@ -150,6 +150,12 @@ def test_what_is_computed_again_is_not_explained_again() -> None:
     setting.planner.retreat(1)
     assert step_of(setting).runs == (
         Run(
-            SequenceId(1), 1, 0, tuple(one.history[:12]), True, scored=(19, 20, 21), first_scored=8
+            SequenceId(1),
+            1,
+            0,
+            one.history.token_ids(0, 12),
+            True,
+            scored=(19, 20, 21),
+            first_scored=8,
         ),
     )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.context_shift import Window
 from arriero.agent.engine.scheduling.progress import Progress
@@ -17,7 +18,7 @@ def make(
 ) -> Progress:
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=tuple(range(10, 10 + length)),
+        prompt=Prompt(tuple(range(10, 10 + length))),
         max_tokens=max_tokens,
         sampling=Sampling(seed=0),
         priority=priority,
@@ -115,7 +116,7 @@ def test_rank_is_priority_then_arrival() -> None:
 def test_with_a_window_the_ceiling_ends_nothing() -> None:
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=tuple(range(10, 28)),
+        prompt=Prompt(tuple(range(10, 28))),
         max_tokens=None,
         sampling=Sampling(seed=0),
         shift=ContextShift(2, 5),
@@ -129,10 +130,10 @@ def test_with_a_window_the_ceiling_ends_nothing() -> None:
     assert one.must_shift
     assert not one.is_full
     one.shift(Window(20, 2, 5), is_moved=True)
-    assert one.history == [10, 11, *range(17, 28), 98, 99]
+    assert one.history.keys == [10, 11, *range(17, 28), 98, 99]
     assert one.is_generating
     one.shift(Window(20, 2, 5), is_moved=False)
-    assert one.history == [10, 11, *range(22, 28), 98, 99]
+    assert one.history.keys == [10, 11, *range(22, 28), 98, 99]
     assert one.num_computed == 2
     assert one.end("stop").stats.completion_tokens == 2
 
@@ -162,7 +163,7 @@ def test_no_more_is_drafted_than_can_be_gained() -> None:
 def test_nothing_is_drafted_across_a_shift() -> None:
     sequence = NewSequence(
         id=SequenceId(1),
-        prompt=tuple(range(15)),
+        prompt=Prompt(tuple(range(15))),
         max_tokens=None,
         sampling=Sampling(seed=0),
         shift=ContextShift(4, 8),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.scheduling.queue import SequenceQueue
@@ -11,7 +12,7 @@ from arriero.agent.engine.sequence import NewSequence, SequenceId
 def make(number: int, priority: int = 0) -> Progress:
     sequence = NewSequence(
         id=SequenceId(number),
-        prompt=(1, 2),
+        prompt=Prompt((1, 2)),
         max_tokens=None,
         sampling=Sampling(seed=0),
         priority=priority,

@@ -1,5 +1,8 @@
 """What can never run is told why."""
 
+from dataclasses import replace
+
+from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.refusal import refusal
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
@@ -9,11 +12,18 @@ from arriero.shared.errors import InvalidRequest, PromptTooLong
 def make(length: int, shift: ContextShift | None = None) -> NewSequence:
     return NewSequence(
         id=SequenceId(1),
-        prompt=(5,) * length,
+        prompt=Prompt((5,) * length),
         max_tokens=None,
         sampling=Sampling(seed=0),
         shift=shift,
     )
+
+
+def test_what_no_engine_computes_is_refused_and_not_run() -> None:
+    for prompt in (Prompt((5, 6), Media(b"image", 3)), Prompt((5, 6), adapter="lora")):
+        error = refusal(replace(make(1), prompt=prompt), 8)
+        assert isinstance(error, InvalidRequest)
+        assert "no media and no adapters" in error.message
 
 
 def test_a_prompt_needs_tokens() -> None:

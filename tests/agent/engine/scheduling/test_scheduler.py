@@ -7,6 +7,7 @@ import pytest
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -43,7 +44,7 @@ def new(
 ) -> NewSequence:
     return NewSequence(
         id=SequenceId(number),
-        prompt=prompt,
+        prompt=Prompt(prompt),
         max_tokens=max_tokens,
         sampling=GREEDY,
         priority=priority,
@@ -671,7 +672,7 @@ def test_a_shift_goes_on_beyond_the_ceiling(can_share: bool, can_shift: bool) ->
     engine = FakeEngine(context_size=16, can_share=can_share, can_shift=can_shift)
     scheduler = scheduler_of(engine)
     for number in range(1, 40):
-        sequence = replace(SHIFTED, id=SequenceId(number), prompt=(*range(1, 10), number))
+        sequence = replace(SHIFTED, id=SequenceId(number), prompt=Prompt((*range(1, 10), number)))
         scheduler.add(sequence)
         ended = finish(scheduler, engine)
         assert ended[number] == run_alone(sequence, 16)
@@ -692,7 +693,7 @@ def scheduler_of(engine: FakeEngine) -> Scheduler:
 
 def test_a_prompt_longer_than_the_window_is_shortened_and_its_client_told() -> None:
     scheduler = make(context_size=16, batch_size=32)
-    scheduler.add(replace(SHIFTED, prompt=tuple(range(1, 31))))
+    scheduler.add(replace(SHIFTED, prompt=Prompt(tuple(range(1, 31)))))
     step = planned(scheduler)
     assert step.runs[0].tokens == (1, 2, 3, *range(19, 31))
     outputs = scheduler.commit(step, Decoded((7,)), 0.1)
@@ -823,7 +824,7 @@ def test_a_save_takes_as_many_cells_a_step_as_may_be_copied_and_streams_go_on() 
         ended += [one.end for one in outputs if one.id == 1 and one.end is not None]
     assert num_saving >= 300 / 70
     assert ended[0].saved is not None
-    assert ended[0].saved.tokens == saving.prompt
+    assert ended[0].saved.prompt == saving.prompt
     assert sum(piece.num_tokens for piece in ended[0].saved.pieces) == 300
 
 
@@ -853,7 +854,7 @@ def test_a_stored_prompt_is_released_once_it_is_in_the_cells() -> None:
     state = bytearray(state_of((1, 2, 3)))
     pieces = (Piece(3, memoryview(state)),)
     first = new(1, (1, 2, 3, 4, 5), max_tokens=50)
-    scheduler.add(replace(first, stored=StoredPrompt((1, 2, 3), pieces)))
+    scheduler.add(replace(first, stored=StoredPrompt(Prompt((1, 2, 3)), pieces)))
     del pieces
     assert scheduler.statistics().num_cells_parked == 3, "it is counted while it waits"
     step = planned(scheduler)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -114,7 +115,7 @@ class Lives(RuleBasedStateMachine):
     def follow_up(self, data: st.DataObject, more: int) -> None:
         """A further turn: an ended sequence's tokens, and more."""
         number = data.draw(st.sampled_from(sorted(self.ends)))
-        prompt = (*self.sequences[number].prompt, *self.tokens[number], *range(1, more + 1))
+        prompt = (*self.sequences[number].prompt.tokens, *self.tokens[number], *range(1, more + 1))
         self.give(prompt[: self.context_size - 1], None, 0, "plain")
 
     def give(
@@ -122,7 +123,7 @@ class Lives(RuleBasedStateMachine):
     ) -> None:
         sequence = NewSequence(
             id=SequenceId(len(self.sequences)),
-            prompt=prompt,
+            prompt=Prompt(prompt),
             max_tokens=max_tokens,
             sampling=Sampling(seed=0, temperature=0),
             priority=priority,
@@ -138,7 +139,7 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, stored=self.store(stored))
             case "torn":
                 torn = tuple(Piece(one.num_tokens, b"?") for one in self.store(stored).pieces)
-                sequence = replace(sequence, stored=StoredPrompt(stored, torn))
+                sequence = replace(sequence, stored=StoredPrompt(Prompt(stored), torn))
             case "scored":
                 sequence = replace(sequence, scores_prompt=True)
             case "scored prefill" if len(prompt) < self.context_size:
@@ -230,13 +231,13 @@ class Lives(RuleBasedStateMachine):
         wanted = self.sequences[number].save_as is not None and end.reason in ("stop", "length")
         assert (end.saved is not None) == (wanted and not self.was_never_run(number))
         if end.saved is not None:
-            whole = (*self.sequences[number].prompt, *self.tokens[number])
-            assert end.saved.tokens in (whole, whole[:-1])
+            whole = (*self.sequences[number].prompt.tokens, *self.tokens[number])
+            assert end.saved.prompt.tokens in (whole, whole[:-1])
             states = b"".join(
                 bytes(one.state).removeprefix(b"state of ") for one in end.saved.pieces
             )
-            assert states == bytes(end.saved.tokens)
-            assert sum(one.num_tokens for one in end.saved.pieces) == len(end.saved.tokens)
+            assert states == bytes(end.saved.prompt.tokens)
+            assert sum(one.num_tokens for one in end.saved.pieces) == len(end.saved.prompt.tokens)
 
     def was_never_run(self, number: int) -> bool:
         """It ended at once, with nothing to do."""
@@ -244,7 +245,7 @@ class Lives(RuleBasedStateMachine):
 
     def check_scores(self, sequence: NewSequence) -> None:
         """All of a prompt is explained before its answer begins, whoever computed it before."""
-        prompt = sequence.prompt if sequence.scores_prompt else ()
+        prompt = sequence.prompt.tokens if sequence.scores_prompt else ()
         expected = [score_of(prompt[:i], prompt[i]) for i in range(1, len(prompt))]
         assert self.scores[sequence.id] == expected
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
+from arriero.agent.engine.prompt import History, Prompt
 from arriero.agent.engine.sequence import (
     SequenceEnd,
     SequenceId,
@@ -14,7 +15,7 @@ from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal
 from arriero.agent.engine.speculation.drafting import Drafting
 
 ONE, TWO = SequenceId(1), SequenceId(2)
-REQUEST = DraftRequest(ONE, (5, 6), 3)
+REQUEST = DraftRequest(ONE, History(Prompt((5, 6))), 3)
 END = SequenceEnd(
     "stop",
     SequenceStats(

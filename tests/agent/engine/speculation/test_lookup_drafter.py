@@ -2,6 +2,7 @@
 
 import pytest
 
+from arriero.agent.engine.prompt import History, Prompt
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.speculation.drafter import DraftRequest
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
@@ -10,7 +11,7 @@ PHRASE = [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def request(number: int, *tokens: int, most: int = 4) -> DraftRequest:
-    return DraftRequest(SequenceId(number), tokens, most)
+    return DraftRequest(SequenceId(number), History(Prompt(tokens)), most)
 
 
 def chance_of(drafter: LookupDrafter, number: int, *tokens: int) -> float:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from arriero.agent.engine.cost.step_cost import StepCost
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -136,7 +137,7 @@ def run(
     for number in range(2 * slots):
         new = NewSequence(
             id=SequenceId(number),
-            prompt=tuple(draw.randint(1, 9) for _ in range(20)),
+            prompt=Prompt(tuple(draw.randint(1, 9) for _ in range(20))),
             max_tokens=150,
             sampling=Sampling(seed=0),
         )

@@ -1,0 +1,200 @@
+"""A prompt as the engine takes it, and a sequence's history: a prompt that grows.
+
+Both are positions, one after the other. A position holds a token, or a part of media: an image is
+one span that covers as many positions as the model takes for it. An adapter (LoRA) changes what all
+positions compute.
+
+Each position has a *cache key*. Sequences whose first n keys are equal have the same first n cells,
+so the cache, the prefix tree and stored prompts compare keys and need to know nothing else:
+- the key of a token is its id;
+- the keys of media are negative, from the digest of the media and the place within them;
+- under an adapter, the adapter is a part of every key.
+
+Text prompts cost nothing more than their tokens: their keys are the token ids. Nothing makes media
+or adapters yet, and no engine computes them: `scheduling.refusal` refuses them. What will: a run of
+media at the engine's edge (`step`, `llama.batch`), and chunks and shared prefixes that end at the
+borders of spans.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+_ID_BITS = 32
+_ID_MASK = (1 << _ID_BITS) - 1
+_ADAPTER_BYTES = 8
+_MEDIA_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """What `digest` identifies, over so many positions; at least one, or it is a `ValueError`."""
+
+    digest: bytes
+    num_positions: int
+
+    def __post_init__(self) -> None:
+        if self.num_positions < 1:
+            raise ValueError(f"media of {self.num_positions} positions")
+
+
+Span = tuple[int, ...] | Media
+"""Token ids, or media."""
+
+_Placed = tuple[int, Media]
+"""Media and their first position."""
+
+
+class Positions:
+    """What a prompt and a history have in common. `keys` are to be read only, one a position."""
+
+    __slots__ = ("_media", "adapter", "keys")
+
+    adapter: str | None
+    """Identifies an adapter's weights, by their digest for instance."""
+    keys: Sequence[int]
+    _media: Sequence[_Placed]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        adapter = "" if self.adapter is None else f", adapter={self.adapter!r}"
+        return f"{type(self).__name__}({', '.join(map(repr, self.spans))}{adapter})"
+
+    @property
+    def has_media(self) -> bool:
+        """Whether some of the positions are not tokens."""
+        return bool(self._media)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Tokens and media, in order. No two spans of tokens follow each other, and none is empty.
+
+        The engine's edge computes them one by one.
+        """
+        spans: list[Span] = []
+        start = 0
+        for place, media in self._media:
+            spans += [self._ids(start, place), media]
+            start = place + media.num_positions
+        spans.append(self._ids(start, None))
+        return tuple(span for span in spans if span)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All token ids, in order, without media: what penalties, echo and drafts look at."""
+        if not self._media:
+            return self._ids(0, None)
+        return tuple(id for span in self.spans if isinstance(span, tuple) for id in span)
+
+    def token_ids(self, start: int, stop: int) -> tuple[int, ...]:
+        """The tokens from position `start` to before `stop`. Raises `ValueError` if not all are."""
+        if any(place < stop and start < place + one.num_positions for place, one in self._media):
+            raise ValueError(f"positions {start} to {stop} are not all tokens")
+        return self._ids(start, stop)
+
+    def part(self, start: int, stop: int) -> "Prompt":
+        """The positions from `start` to before `stop`. Raises `ValueError` if that cuts media."""
+        media = [*_between(self._media, start, stop)]
+        moved = [(place - start, one) for place, one in media]
+        return _prompt(tuple(self.keys[start:stop]), moved, self.adapter)
+
+    def _ids(self, start: int, stop: int | None) -> tuple[int, ...]:
+        keys = self.keys[start:stop]
+        return tuple(keys) if self.adapter is None else tuple(key & _ID_MASK for key in keys)
+
+
+class Prompt(Positions):
+    """A value: prompts with the same cache keys are equal. Spans of tokens, or of media."""
+
+    __slots__ = ()
+
+    keys: tuple[int, ...]
+
+    def __init__(self, *spans: Span, adapter: str | None = None) -> None:
+        self.adapter = adapter
+        self._media, place = [], 0
+        for span in spans:
+            if isinstance(span, Media):
+                self._media.append((place, span))
+            place += span.num_positions if isinstance(span, Media) else len(span)
+        first = spans[0] if spans else ()
+        if len(spans) < 2 and adapter is None and isinstance(first, tuple):
+            self.keys = first
+        else:
+            salt = _salt(adapter)
+            self.keys = tuple(key for span in spans for key in _keys(span, salt))
+
+    def __eq__(self, other: object) -> bool:
+        return self.keys == other.keys if isinstance(other, Prompt) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def without(self, start: int, count: int) -> "Prompt":
+        """All but `count` positions from `start` on. Raises `ValueError` if that cuts media."""
+        before, after = self.part(0, start), self.part(start + count, len(self))
+        moved = [(start + place, one) for place, one in after._media]
+        return _prompt(before.keys + after.keys, [*before._media, *moved], self.adapter)
+
+
+class History(Positions):
+    """What a sequence consists of: `prompt`, and what was generated since.
+
+    `keys` stays the same list while it changes, so the cache can look at it later.
+    """
+
+    __slots__ = ("_salt",)
+
+    keys: list[int]
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.adapter = prompt.adapter
+        self.keys = list(prompt.keys)
+        self._media = list(prompt._media)
+        self._salt = _salt(prompt.adapter)
+
+    def append(self, token: int) -> None:
+        """`token` was generated."""
+        self.keys.append(self._salt | token)
+
+    def discard(self, start: int, count: int) -> None:
+        """`count` positions go, from `start` on. Raises `ValueError` where that cuts media."""
+        end = start + count
+        before = [*_between(self._media, 0, start)]
+        after = [*_between(self._media, end, len(self))]
+        self._media = [*before, *((place - count, one) for place, one in after)]
+        del self.keys[start:end]
+
+
+def _prompt(keys: tuple[int, ...], media: Sequence[_Placed], adapter: str | None) -> Prompt:
+    made = Prompt.__new__(Prompt)
+    made.keys, made._media, made.adapter = keys, media, adapter
+    return made
+
+
+def _between(media: Iterable[_Placed], start: int, stop: int) -> Iterator[_Placed]:
+    """Those of `media` that lie from `start` to before `stop`."""
+    for place, one in media:
+        end = place + one.num_positions
+        if place < start < end or place < stop < end:
+            raise ValueError(f"positions {start} to {stop} cut media at {place} to {end}")
+        if start <= place and end <= stop:
+            yield place, one
+
+
+def _salt(adapter: str | None) -> int:
+    """What an adapter adds to the keys, above the bits of token ids."""
+    if adapter is None:
+        return 0
+    digest = blake2b(adapter.encode(), digest_size=_ADAPTER_BYTES).digest()
+    return (1 + int.from_bytes(digest)) << _ID_BITS
+
+
+def _keys(span: Span, salt: int) -> Iterable[int]:
+    if isinstance(span, tuple):
+        return (salt | id for id in span) if salt else span
+    identity = b"%d %d " % (salt, span.num_positions) + span.digest
+    first = int.from_bytes(blake2b(identity, digest_size=_MEDIA_BYTES).digest())
+    return range(-1 - first, -1 - first - span.num_positions, -1)
