@@ -1,4 +1,4 @@
-"""A straight line through noisy observations, the latest counting most.
+"""A linear cost model, fitted to noisy observations; the latest count most.
 
 seconds = base + slope x count, by least squares on relative errors, neither part ever negative: a
 negative price would make a budget infinite. Where the counts seen are all alike, a choice is left:
@@ -6,8 +6,8 @@ negative price would make a budget infinite. Where the counts seen are all alike
 never promises too much; less of it dares to find out. An observation's weight halves with every
 `log(2) / (1 - forgetting)` after it.
 
-A step that took much longer than was thought tells of a machine that was busy with something else:
-it counts for no more than `MOST_SURPRISE` times that. The second in a row is believed.
+A step that took much longer than predicted usually means that the machine was busy with something
+else: it counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
 """
 
 FORGETTING = 0.95
@@ -18,7 +18,7 @@ noise alone would tilt the line when all counts are nearly the same."""
 
 
 class LinearCost:
-    """Learns from `observe`; until then everything costs nothing."""
+    """Learns from `observe`; before that every cost is 0."""
 
     __slots__ = (
         *("_forgetting", "_lean", "_stiffness", "_was_surprised", "is_known"),

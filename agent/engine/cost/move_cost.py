@@ -1,7 +1,7 @@
 """What copying states of cells costs, and how many cells may be copied before a step.
 
-Copying into memory that was not used before takes ten times as long as into memory that was, so
-what was learnt of the one says little of the other. While somebody streams, no more bytes are
+Copying into memory for the first time takes ten times as long as copying into it again, so one
+cost says little about the other. While somebody streams, no more bytes are
 copied at once than take moments either way.
 """
 

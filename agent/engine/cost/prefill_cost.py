@@ -1,7 +1,7 @@
-"""What reading prompts costs, learnt from the steps that were run.
+"""The cost of prefill by depth, learnt from the steps that were run.
 
 There are two lines at each depth, by the tokens of a step: from a certain number on each costs less
-(see `mixing`), so it pays to read that many even where it takes a little longer.
+(see `step_mode`), so it pays to read that many even where it takes a little longer.
 """
 
 from .linear_cost import LinearCost

@@ -1,4 +1,4 @@
-"""What a step costs, learnt from the steps that were run.
+"""The cost of a step, learnt from the steps that were run.
 
 Steps that generate have a line, by their tokens; and so has what prompt tokens take, by theirs, in
 steps of their own or beyond what generating takes (`reading_cost`).

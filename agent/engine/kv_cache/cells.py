@@ -38,7 +38,7 @@ class _Segment:
 
 
 class Cells:
-    """Counts cells; knows nothing of what is in them."""
+    """Counts cells; does not know their contents."""
 
     def __init__(self, *, slots: int) -> None:
         self.num_used = 0

@@ -1,4 +1,4 @@
-"""Who holds what in the KV cache: slots of running sequences, and prefixes kept of ended ones.
+"""The KV cache's holders: slots of running sequences, and kept prefixes of ended ones.
 
 Everything that changes cells is recorded as an edit, to be carried out before the next batch, in
 the order in which it happened here.
@@ -250,31 +250,31 @@ class Memory:
     # ---- room
 
     def make_room(self, count: int) -> None:
-        """Kept prefixes go until `count` cells are free. Ask for no more than are available."""
+        """Evict kept prefixes until `count` cells are free. Ask for no more than are available."""
         self._make_room(count, sparing=None)
 
     def empty_cells(self) -> bool:
-        """Kept prefixes have no cells of their own any more; whether they had any."""
+        """Evict all kept prefixes from the cells; whether there were any to evict."""
         had_any = self.num_kept > 0
         while (holder := self._next_to_go(sparing=None)) is not None:
             self._put_away(holder, MOST_IN_PIECE, sparing=None)
         return had_any
 
     def lose(self, holder: int) -> None:
-        """What was parked as `holder` cannot be had back."""
+        """What was parked as `holder` is lost."""
         if holder in self._residency:
             self._drop(holder)
 
     def lower_limit(self, num_free: int) -> None:
-        """Believe no longer in more than `num_free` free cells."""
+        """Count at most `num_free` cells as free from now on."""
         self._limit = min(self.num_cells, self._cells.num_used + num_free)
 
     def raise_limit(self, num_free: int) -> None:
-        """Believe again in `num_free` free cells, as far as there are as many."""
+        """Count `num_free` cells as free again, as far as there are as many."""
         self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
 
     def trust(self) -> None:
-        """Believe in all cells again."""
+        """Count all cells again."""
         self._limit = self.num_cells
 
     def take_edits(self) -> tuple[Edit, ...]:
@@ -345,7 +345,7 @@ class Memory:
             self._put_away(holder, max(num_missing, LEAST_IN_PIECE), sparing=sparing)
 
     def _next_to_go(self, *, sparing: int | None) -> int | None:
-        """The kept prefix that gives up cells: the one that was not used for the longest time.
+        """The kept prefix to evict from: the least recently used.
 
         First those with cells that nobody else has; then those that share them with each other.
         """

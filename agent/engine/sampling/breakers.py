@@ -1,4 +1,4 @@
-"""Which tokens a text stands in, as DRY wants to know of what breaks a repetition.
+"""Sequence breakers of DRY: the tokens that a breaker's text can consist of.
 
 A text may lie within one token, or begin in one and go on in the next. Looking through a large
 vocabulary takes a moment, so what was found is kept, and nothing is done before the first time.

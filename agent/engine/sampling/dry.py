@@ -1,4 +1,4 @@
-"""llama.cpp's `dry`: tokens that would go on repeating what was said are penalised.
+"""llama.cpp's `dry`: a penalty for tokens that would continue a repetition.
 
 `lengths[i]` is how many of the last tokens also stand up to position i of the window. With each
 token all of them either grow by one or fall to nothing, so a token costs one pass over the window.

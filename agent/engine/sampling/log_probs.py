@@ -10,7 +10,7 @@ import numpy as np
 from .filters import Row, highest, without_nan
 
 LEAST = -9999.0
-"""What is told of a token that the model rules out: no JSON has an infinity."""
+"""Reported for a token that the model rules out, since JSON has no infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RawRow:
         self._num_top = num_top
 
     def of(self, token: int) -> LogProbs:
-        """What there is to tell of `token` if it is chosen."""
+        """The log-probabilities for `token`, if it is chosen."""
         return log_probs_of(self._row, token, self._num_top)
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's `mirostat` and `mirostat_v2`: how surprising tokens may be follows how they were.
+"""llama.cpp's `mirostat` and `mirostat_v2`: a feedback loop that holds the tokens' surprise.
 
 What may be drawn is cut so that the surprise of the tokens, in bits, stays near `mirostat_tau`.
 https://arxiv.org/abs/2007.14966

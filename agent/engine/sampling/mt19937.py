@@ -1,4 +1,4 @@
-"""The numbers that C++'s generator and distributions draw, so that seeds mean what they mean there.
+"""Bit-exact `std::mt19937` and distributions: seeds match llama.cpp.
 
 `std::mt19937` under libstdc++'s `std::uniform_real_distribution` of `double` and of `float`.
 """

@@ -35,7 +35,7 @@ _LEAST_DRAW = 5e-324
 
 
 class Vocab(Protocol):
-    """What a sampler has to know of a vocabulary."""
+    """The properties of a vocabulary that a sampler needs."""
 
     @property
     def size(self) -> int: ...
@@ -46,7 +46,7 @@ class Vocab(Protocol):
 
 
 class Sampler:
-    """Chooses the tokens of one sequence, and remembers what it chose where that matters.
+    """Chooses the tokens of one sequence, and remembers them where filters or penalties need that.
 
     Who asks for tokens that may not be kept (a guess to be checked) asks row by row, and stops at
     the first that differs: what was chosen counts as said.

@@ -1,4 +1,4 @@
-"""What a step that worked gave: tokens for each sequence, ends, and what was learnt of its cost."""
+"""Accounts for a step that worked: tokens and ends of each sequence, and the step's cost."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -69,7 +69,7 @@ class Accounting:
         return outputs
 
     def save(self, step: Step, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
-        """`step` handed out what was `saved`. Those of whom that is all leave; what it is."""
+        """`step` read the states `saved`. Sequences whose save is complete leave; their saves."""
         complete = {}
         edits = [edit for edit in step.edits if isinstance(edit, Save)]
         for edit, state in zip(edits, saved, strict=True):
@@ -109,7 +109,7 @@ class Accounting:
         )
 
     def _decoded(self, step: Step, one: Progress, elapsed: float, last: float) -> None:
-        """It was generating; if it was kept waiting, by others' prompts or for its slot, say so."""
+        """It was generating; record a stall if others' prompts or its slot made it wait."""
         one.decode(elapsed)
         if step.num_prompt_tokens or one.last_token_at != last:
             own = self._budget.cost.generate(step.num_generating + step.num_drafted)
@@ -131,7 +131,7 @@ class Accounting:
         return None
 
     def _extend(self, slot: int, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput:
-        """All that is `chosen` but the last was computed already."""
+        """All `chosen` tokens but the last are computed already."""
         for index, token in enumerate(chosen):
             if index:
                 one.confirm()

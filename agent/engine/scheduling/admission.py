@@ -1,15 +1,15 @@
-"""Which of the waiting sequences may begin now, and from where.
+"""Admission: which waiting sequences begin now, and with which computed prefix.
 
-In order of rank: one that has no room keeps those behind it waiting too, so that the large are not
-passed by for ever. One whose prefix is being computed by somebody else waits for that instead of
-computing it again, and holds up nobody.
+In order of rank: where there is no room for one, those behind it wait too, so that large ones do
+not wait for ever. A sequence whose prefix another one is computing waits for that and does not
+compute it again; those behind it need not wait.
 
-Room is more than the next step's: a sequence begins when the rest of its tokens, of those that are
-being read, and some further tokens for everybody fit. So whoever was preempted comes back to get
-somewhere, not to be preempted again after a token.
+Room is for more than the next step: a sequence begins when the rest of its prompt, the rest of the
+prompts that are being read, and some further tokens for each sequence fit. So a preempted sequence
+is not preempted again after one token.
 
-A prefix that is parked is fetched first, as many cells before a step as may be copied then. Whoever
-is to begin with it waits for that, and holds up nobody.
+A parked prefix is copied back first, as many cells before a step as may be copied then. The
+sequence that begins with it waits for that; those behind it need not.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,10 +20,10 @@ from ..kv_cache.prefix_tree import Found
 from .progress import Progress
 
 HEADROOM = 16
-"""Tokens that each sequence can gain before anybody has to make room again."""
+"""Tokens that each sequence can gain before one has to be preempted."""
 
 WORTH_WAITING = 8
-"""Fewer tokens are computed again rather than waited for: that takes no longer than a step."""
+"""Shorter prefixes are computed again rather than waited for: that takes no longer than a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def admit(
 ) -> Iterator[Begin | Await | Keep | Fetch]:
     """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
 
-    Lazy: whoever iterates carries out a decision before asking for the next.
+    Lazy: the caller carries out each decision before it asks for the next.
     """
     for one in waiting:
         found = memory.find(one.history.keys, one.most_reused)

@@ -1,8 +1,8 @@
-"""Context shift: what a sequence keeps when it reaches the slot's ceiling.
+"""Context shift: which tokens a sequence drops when it reaches the slot's ceiling.
 
-The first tokens stay (the system's head, or at least the few that all attention leans on), and of
-those after them a number goes at a time. Nothing is computed only to be discarded: a prompt that is
-longer than the window loses its oldest part before it is read.
+The first tokens stay (a system prompt, or at least the attention sinks). The oldest tokens after
+them are dropped, a number at a time. A prompt that is longer than the window loses its oldest part
+before it is read, so nothing is computed only to be dropped.
 """
 
 from dataclasses import dataclass

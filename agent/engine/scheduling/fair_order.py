@@ -1,13 +1,13 @@
-"""In which order prompts are read: whoever would be through first if all were read at one pace.
+"""The order in which prompts are read: first the one that processor sharing would finish first.
 
-Reading all at one pace is fair, but then all are through late: eight equal prompts at the end of
-the eighth. One after the other, in the order in which they would be through at one pace, none is
-through later than so, most are far earlier, and no prompt waits for ever behind newcomers. That is
-the Fair Sojourn Protocol (E. J. Friedman, S. G. Henderson: Fairness and efficiency in web server
-protocols, SIGMETRICS 2003).
+Processor sharing reads all prompts at the same pace. That is fair, but all finish late: eight equal
+prompts finish when the eighth does. Read one after the other, in the order in which they would
+finish under sharing, none finishes later than under sharing, most finish far earlier, and no prompt
+waits for ever behind newcomers. That is the Fair Sojourn Protocol (E. J. Friedman, S. G. Henderson:
+Fairness and efficiency in web server protocols, SIGMETRICS 2003).
 
-Invariant: at one pace there are as many tokens left to be read as there really are. So what is
-remembered ends when everything is read.
+Invariant: under sharing as many tokens are left to be read as there really are. So the simulated
+sharing ends when everything is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,9 @@ from ..sequence import SequenceId
 
 
 def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
-    """Parts of `budget`, one for each want and never more than it.
+    """Parts of `budget`, one for each want and at most as large as it.
 
-    All get the same, except that what a small want leaves over goes to the larger ones (max-min
-    fairness).
+    Max-min fairness: equal parts, and what a small want leaves over goes to the larger ones.
     """
     shares = [0.0] * len(wants)
     num_left = len(wants)
@@ -31,11 +30,11 @@ def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
 
 
 _DIGITS = 6
-"""Of what is left of prompts. What differs by less is the same, but for rounding."""
+"""Tokens left of prompts that differ by less are equal; the rest is rounding."""
 
 
 class FairOrder:
-    """Follows what would be left of each prompt at one pace."""
+    """Simulates processor sharing: what would be left of each prompt."""
 
     def __init__(self) -> None:
         self._ahead: dict[SequenceId, float] = {}
@@ -46,7 +45,7 @@ class FairOrder:
         return len(self._ahead)
 
     def first(self, wants: Mapping[SequenceId, int]) -> SequenceId:
-        """Whose turn it is; there must be some that want."""
+        """The prompt to read next; there must be one."""
         return next(id for id in self._left(wants) if id in wants)
 
     def share(self, wants: Mapping[SequenceId, int], budget: int) -> dict[SequenceId, int]:

@@ -1,9 +1,9 @@
-"""What the next step computes: who makes room, who joins, how much of each prompt is read.
+"""Preemption, admission, prefill chunking: the plan of the next step.
 
-Relief comes first: every running sequence must be able to gain a token. Then newcomers join, as far
-as there is room for them. Then the step is composed: a token of each generating sequence, and of
-the prompts what the time and the cells allow, or one of the two (`mixing`). Tokens are drafted only
-into cells that nobody else wants.
+Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
+as far as there is room. Then the step is composed: a token of each generating sequence, and as much
+of the prompts as time and cells allow, or one of the two (`step_mode`). Drafts use only cells that
+no sequence needs.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Planner:
         self._most_scored = most_scored
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
-        """For whom proposals are wanted before the next `plan`: nobody, if they could not pay."""
+        """What to ask the drafter before the next `plan`; nothing if drafts could not pay."""
         if not self._speculation.most:
             return ()
         generating = [one for one in self._queue.active.values() if one.is_generating]
@@ -80,9 +80,9 @@ class Planner:
         return sum(one.is_generating for one in self._queue.active.values())
 
     def _relieve(self) -> None:
-        """See to it that every running sequence can gain a token.
+        """Preempt until every running sequence can gain a token.
 
-        One that only saves needs none, and its cells are free for others soon.
+        A sequence that is only being saved needs none, and its cells are free soon.
         """
         if not self._queue.running:
             self._memory.trust()
@@ -217,7 +217,7 @@ class Planner:
     def _draft(
         self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, budget: int
     ) -> dict[int, tuple[int, ...]]:
-        """Drafts take nobody's cells: neither kept ones nor those that prompts could use now."""
+        """Cells for drafts: neither those of kept prefixes nor those that prompts could use now."""
         if not offered:
             return {}
         num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, budget)

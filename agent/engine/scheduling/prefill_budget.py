@@ -1,9 +1,9 @@
-"""How many prompt tokens a step may have: the promise that a running stream never stalls long.
+"""The prefill budget: how many prompt tokens a step may have, so that streams do not stall long.
 
-Beside streams a step reads what is thought to take no longer than `max_stall`, by what reading has
-cost so far. With nothing generating, prompts get the whole batch, as far as that is over in
-`PATIENCE` seconds: nothing can be heard while a step is computed, neither newcomers nor a cancel.
-Nothing is known of the first step of all, so it gets little.
+Beside streams a step reads as much as should take at most `max_stall`, by what prefill has cost so
+far. With nothing generating, prompts get the whole batch, as far as it takes at most `PATIENCE`
+seconds: while a step is computed, the engine takes neither new sequences nor cancels. The cost of
+the very first step is unknown, so it gets few tokens.
 """
 
 from math import floor
@@ -16,7 +16,7 @@ MIN_CHUNK = 8
 rather than thousands."""
 
 FIRST_CHUNK = 128
-"""Prompt tokens of the first step of all, about whose price nothing is known."""
+"""Prompt tokens of the very first step, whose cost is unknown."""
 
 PATIENCE = 2.0
 """Seconds for which commands may wait while there is nobody to stall."""

@@ -1,4 +1,4 @@
-"""One sequence's way through the engine: what it consists of, how much of it is computed.
+"""One sequence's progress: its tokens, and how many of them are computed.
 
 Invariant: `num_computed < len(history)` as long as it runs. There is always a token to compute, the
 last one at the least, because the next token is chosen from its logits. A sequence whose cells were
@@ -172,7 +172,7 @@ class Progress:
         return num_shared
 
     def begin_anew(self) -> int:
-        """What it was to begin with is not there, nor stored: as if it had never begun.
+        """The prefix that it was to begin with is lost: it begins again from nothing.
 
         How many tokens it thought cached.
         """

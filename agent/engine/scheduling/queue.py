@@ -1,4 +1,4 @@
-"""Which sequences wait, by rank, and which run, in which slot.
+"""Waiting sequences by rank, and running ones by slot.
 
 Invariant: a sequence waits or runs, once; a slot is free or holds one sequence.
 """
@@ -13,7 +13,7 @@ _rank = attrgetter("rank")
 
 
 class SequenceQueue:
-    """`running` is by slot, in the order of joining; `waiting` by rank. Read them, no more."""
+    """`running` is by slot, in the order of joining; `waiting` by rank. For reading only."""
 
     def __init__(self, slots: int) -> None:
         self.running: dict[int, Progress] = {}

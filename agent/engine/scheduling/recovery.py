@@ -1,4 +1,4 @@
-"""What becomes of a step that did not work: who computes again, who ends, what is believed of room.
+"""Recovery from a step that failed: which sequences compute again, which end, how many cells count.
 
 Each method takes the step that was planned last, after its edits were carried out.
 """
@@ -27,7 +27,7 @@ class Recovery:
         self._tally = tally
 
     def make_room(self, step: Step) -> list[SequenceOutput]:
-        """The cells hold less than they should: believe in fewer until somebody has left.
+        """The cache took fewer tokens than it should: count fewer cells until a sequence has left.
 
         The next step then finds room as always. A sequence that cannot go on alone has failed.
         """
@@ -41,7 +41,7 @@ class Recovery:
         return self.fail(step, "the engine has no room for this sequence, even alone")
 
     def take_back(self, step: Step) -> None:
-        """Nobody knows which cells were written: they are computed anew."""
+        """Which cells were written is unknown: their sequences compute them again."""
         for run in step.runs:
             if self._memory.can_share:
                 self._memory.sweep(run.slot)

@@ -1,4 +1,4 @@
-"""Which sequences can never run, and what their clients are told."""
+"""Refuses sequences that can never run, with the error for their clients."""
 
 from ....shared.errors import InvalidRequest, PromptTooLong, RequestError
 from ..sequence import NewSequence

@@ -1,10 +1,11 @@
 """Whether the next step generates, reads prompts, or does both at once.
 
-Both at once spares passing over the weights a second time, which pays while there is little to
-read. On processors it stops paying where a batch is large enough for llama.cpp's tiled attention:
-that computes all queries of a tile against all cells that any of them needs, so rows of different
-sequences do each other's work. A chunk of 64 tokens beside 7 streams takes 523 ms so, one after the
-other 481; one of 32 takes 278 and 319. Where both at once does not pay they take turns.
+A mixed step reads the weights once instead of twice, which pays while there is little to read. On
+CPUs it no longer pays where a batch is large enough for llama.cpp's tiled attention: that computes
+all queries of a tile against all cells that any of them needs, so rows of different sequences are
+computed against each other's cells. A chunk of 64 tokens beside 7 streams takes 523 ms so, one
+after the other 481; one of 32 takes 278 and 319. Where a mixed step does not pay, steps that
+generate and steps that read take turns.
 
 A tile that is not full costs as much as a full one, and what fills none is dearer still the further
 back its attention reaches: 60 tokens at position 1,200 take 850 ms, at the start 360. So what is

@@ -1,4 +1,4 @@
-"""How often a draft is right, by how many tokens before it match: learnt from every token.
+"""The acceptance rate of drafts by length of the match before them, learnt from every token.
 
 Whether the token that followed before follows again can be seen without computing a draft. So this
 costs nothing, and is known before the first draft is paid for: two tokens that match say little,

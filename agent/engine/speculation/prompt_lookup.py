@@ -1,4 +1,4 @@
-"""Where the end of a text was said before, and what followed there: the draft of what comes next.
+"""Prompt lookup (n-gram) drafting: drafts what followed when the last tokens occurred before.
 
 A place is followed for as long as the text goes on there as it does here. When it does not, the
 last few tokens are looked up among all before them, and the latest place counts.

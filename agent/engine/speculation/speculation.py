@@ -15,8 +15,8 @@ from ..cost.step_cost import StepCost
 from .drafter import Proposal
 
 MARGIN = 1.1
-"""So much more has a draft to gain than it costs: both are estimates, and whoever always takes what
-looks best takes what was overestimated."""
+"""A draft must gain this many times what it costs. Both are estimates, and the best-looking
+ones are often overestimated."""
 
 
 class Speculation:
