@@ -93,3 +93,15 @@ async def test_tools_as_codex_sends_them(shared_fleet: Fleet) -> None:
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "text"}
     more = {**body, "input": [*body["input"], call, result], "tool_choice": "auto"}
     assert (await posted(shared_fleet, "/v1/responses", more))["status"] != "failed"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"guided_choice": ["perhaps not"]}, {"structured_outputs": {"regex": "perhaps not"}}],
+)
+async def test_an_answer_is_as_vllms_fields_say(
+    shared_fleet: Fleet, fields: dict[str, Any]
+) -> None:
+    body = {"model": "arriero-demo", "messages": [{"role": "user", "content": "Is it?"}], **fields}
+    answer = await posted(shared_fleet, "/v1/chat/completions", body)
+    assert answer["choices"][0]["message"]["content"] == "perhaps not"

@@ -27,9 +27,20 @@ STREAM_HINTS: Mapping[str, Rule] = {
     ),
 }
 
+SERVERS: Mapping[str, Rule] = {
+    "cache_prompt": Ignored("prefixes are always shared", nothing("true")),
+    "id_slot": Ignored("the agent with most free slots is chosen", nothing("-1")),
+    "skip_special_tokens": Ignored("control tokens are never told", nothing("true")),
+    "include_stop_str_in_output": Refused("answers end before it", nothing("false")),
+    "min_tokens": Refused("an answer ends where the model ends it", nothing("0")),
+    "stop_token_ids": Refused("`stop` takes texts"),
+}
+"""Of vLLM and llama-server."""
+
 CHAT: Mapping[str, Rule] = {
     **HINTS,
     **STREAM_HINTS,
+    **SERVERS,
     "audio": Refused(_NO_OTHER_MEDIA),
     "function_call": Refused("it is deprecated; `tool_choice` takes its place"),
     "functions": Refused("it is deprecated; `tools` take its place"),
@@ -44,7 +55,7 @@ CHAT: Mapping[str, Rule] = {
     "messages[].content[].prompt_cache_breakpoint": Ignored("prefixes are shared anywhere"),
 }
 
-COMPLETION: Mapping[str, Rule] = {**HINTS, **STREAM_HINTS}
+COMPLETION: Mapping[str, Rule] = {**HINTS, **STREAM_HINTS, **SERVERS}
 
 EMBEDDINGS: Mapping[str, Rule] = {"user": HINTS["user"]}
 

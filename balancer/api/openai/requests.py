@@ -31,7 +31,7 @@ from ....shared.inference import (
     TopLogprobs,
     can_go_on,
 )
-from ....shared.sampling import SamplingChoices, StopString, sampling_fields
+from ....shared.sampling import StopString, sampling_fields
 from ....shared.strict import ListOf
 from ....shared.template_variables import TemplateVariables
 from ....shared.validation import parse_json
@@ -42,6 +42,7 @@ from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
 from . import fields
+from .extras import ServerExtras, either, names_of, the_only
 from .formats import (
     FORMAT_NAMES,
     OBJECT_NAMES,
@@ -68,7 +69,7 @@ class _StreamOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(SamplingChoices):
+class _Body(ServerExtras):
     """What both endpoints take."""
 
     __pydantic_config__ = _STRICT
@@ -183,27 +184,36 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
         )
     if parsed.continue_final_message and not can_go_on(parsed.messages):
         raise InvalidRequest(f"`continue_final_message` {TO_GO_ON}", field="continue_final_message")
-    grammar = _format_grammar(parsed)
+    found = _grammars(parsed, parsed.response_format)
     conversation = {
         "messages": parsed.messages,
         "tools": _allowed(parsed) or None,
         "tool_choice": neutral_choice(parsed.tool_choice),
         "parallel_tool_calls": parsed.parallel_tool_calls,
-        "grammar": grammar or parsed.grammar,
+        "grammar": the_only(found),
         **reasoning_fields(
             parsed.reasoning_effort, parsed.chat_template_kwargs, verbosity=parsed.verbosity
         ),
         "add_generation_prompt": parsed.add_generation_prompt,
         "continue_final_message": parsed.continue_final_message,
-        "max_tokens": parsed.max_completion_tokens or parsed.max_tokens,
+        "max_tokens": _most_tokens(parsed, parsed.max_completion_tokens or parsed.max_tokens),
         "logprobs": parsed.logprobs,
         "top_logprobs": parsed.top_logprobs or None,
     }
     wanted = _wanted(parsed, [conversation])
-    if grammar is None:
-        return wanted
-    is_object = isinstance(parsed.response_format, JsonObjectFormat)
-    return replace(wanted, field_names=OBJECT_NAMES if is_object else FORMAT_NAMES)
+    return replace(wanted, field_names=names_of(found, _format_names(parsed.response_format)))
+
+
+def _format_names(answer: ResponseFormat | None) -> FieldNames:
+    if answer is None or answer.grammar() is None:
+        return SAME_NAMES
+    return OBJECT_NAMES if isinstance(answer, JsonObjectFormat) else FORMAT_NAMES
+
+
+def _most_tokens(parsed: _Body, max_tokens: int | None) -> int | None:
+    n_predict = None if parsed.n_predict in (None, -1) else parsed.n_predict
+    most: int | None = either("max_tokens", max_tokens, "n_predict", n_predict)
+    return most
 
 
 def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
@@ -212,13 +222,13 @@ def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
     return choice.allowed_tools.among(tools) if isinstance(choice, AllowedChoice) else tools
 
 
-def _format_grammar(parsed: _ChatBody) -> Grammar | None:
-    grammar = parsed.response_format.grammar() if parsed.response_format else None
-    if grammar is not None and parsed.grammar is not None:
-        raise InvalidRequest(
-            "give only one of `response_format` and `grammar`", field="response_format"
-        )
-    return grammar
+def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple[str, Grammar]]:
+    """What the answer has to be, by the field that says so."""
+    found = [] if parsed.grammar is None else [("grammar", parsed.grammar)]
+    grammar = answer.grammar() if answer else None
+    if grammar is not None:
+        found.insert(0, ("response_format", grammar))
+    return [*found, *parsed.grammars()]
 
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Wanted:
@@ -236,17 +246,20 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     num_bytes = len(prompts) + len(parsed.prompt) * len(common_fields)
     check_copies(parsed.n * num_bytes, field="n")
     _check_completion(parsed)
+    most = _most_tokens(parsed, parsed.max_tokens)
+    found = _grammars(parsed)
     is_scored = parsed.echo and parsed.logprobs is not None
     common = {
-        "max_tokens": parsed.max_tokens or None,
-        "prefill_only": parsed.max_tokens == 0,
+        "max_tokens": most or None,
+        "prefill_only": most == 0,
         "prompt_logprobs": is_scored,
-        "grammar": parsed.grammar,
+        "grammar": the_only(found),
         "suffix": parsed.suffix or None,
         "logprobs": parsed.logprobs is not None,
         "top_logprobs": parsed.logprobs or None,
     }
     wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
+    wanted = replace(wanted, field_names=names_of(found, SAME_NAMES))
     if not parsed.echo or is_scored:
         return wanted
     return replace(wanted, echoes=_texts(wanted.requests))
@@ -328,10 +341,13 @@ def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
 
 
 def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequest:
+    penalties = ("repeat_penalty", parsed.repeat_penalty)
+    sampling = sampling_fields(parsed)
+    sampling["repeat_penalty"] = either(*penalties, "repetition_penalty", parsed.repetition_penalty)
     return GenerateRequest(
         **prompt,
         model=parsed.model,
         stream=parsed.stream,
         seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
-        **sampling_fields(parsed),
+        **sampling,
     )

@@ -1,0 +1,139 @@
+"""What vLLM and llama-server take beyond OpenAI's fields, where it means something that we have."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import (
+    MAX_GRAMMAR,
+    GbnfGrammar,
+    Grammar,
+    GrammarText,
+    JsonSchemaGrammar,
+    RegexGrammar,
+)
+from ....shared.sampling import RepeatPenalty, SamplingChoices
+from ....shared.strict import STRICT, ListOf
+from ..common.field_names import FieldNames
+from .formats import ANY_OBJECT
+
+MAX_ALTERNATIVES = 1024
+"""Most texts among which an answer may be chosen."""
+
+JsonSchema = dict[str, Any] | str
+"""A schema, as an object or as JSON text."""
+
+Alternatives = Annotated[
+    ListOf[Annotated[str, StringConstraints(min_length=1, max_length=1024)]],
+    Field(min_length=1, max_length=MAX_ALTERNATIVES),
+]
+
+_META = frozenset("\\.+*?()|[]{}^$#&-~")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredOutputs:
+    """vLLM's `structured_outputs`: exactly one of these."""
+
+    __pydantic_config__ = STRICT
+
+    json: JsonSchema | None = None
+    json_object: bool | None = None
+    regex: GrammarText | None = None
+    grammar: GrammarText | None = None
+    choice: Alternatives | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerExtras(SamplingChoices):
+    """`guided_…` are vLLM's older names; an `n_predict` of -1 has no bound, as in llama-server."""
+
+    __pydantic_config__ = STRICT
+
+    repetition_penalty: RepeatPenalty | None = None
+    n_predict: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    guided_json: JsonSchema | None = None
+    guided_regex: GrammarText | None = None
+    guided_grammar: GrammarText | None = None
+    guided_choice: Alternatives | None = None
+    structured_outputs: StructuredOutputs | None = None
+
+    def grammars(self) -> Iterator[tuple[str, Grammar]]:
+        """What the answer has to be, by the field that says so. Raises `InvalidRequest`."""
+        yield from _grammars(
+            "guided_", self.guided_json, self.guided_regex, self.guided_grammar, self.guided_choice
+        )
+        if (wanted := self.structured_outputs) is not None:
+            name = "structured_outputs."
+            yield from _grammars(name, wanted.json, wanted.regex, wanted.grammar, wanted.choice)
+            if wanted.json_object:
+                schema = JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT)
+                yield f"{name}json_object", schema
+
+
+def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
+    """The one thing that an answer has to be. Raises `InvalidRequest` if there are several."""
+    if len(found) > 1:
+        (first, _), (second, _) = found[:2]
+        raise InvalidRequest(f"give only one of `{first}` and `{second}`", field=first)
+    return found[0][1] if found else None
+
+
+def names_of(found: list[tuple[str, Grammar]], otherwise: FieldNames) -> FieldNames:
+    """What fields of the neutral grammar are called, if a field of `ServerExtras` gave it."""
+    name = found[0][0] if found else ""
+    if not name.startswith(("guided_", "structured_outputs.")):
+        return otherwise
+    return FieldNames({"grammar.schema": name, "grammar": name})
+
+
+def either(first: str, one: Any, second: str, other: Any) -> Any:
+    """The value of the field that was given. Raises `InvalidRequest` if both were."""
+    if one is not None and other is not None:
+        raise InvalidRequest(f"give only one of `{first}` and `{second}`", field=first)
+    return other if one is None else one
+
+
+def _grammars(
+    prefix: str,
+    schema: JsonSchema | None,
+    regex: str | None,
+    grammar: str | None,
+    choice: tuple[str, ...] | None,
+) -> Iterator[tuple[str, Grammar]]:
+    if schema is not None:
+        name = f"{prefix}json"
+        yield name, JsonSchemaGrammar(type="json_schema", schema=_schema(schema, name))
+    if regex is not None:
+        yield f"{prefix}regex", RegexGrammar(type="regex", pattern=regex)
+    if grammar is not None:
+        yield f"{prefix}grammar", GbnfGrammar(type="gbnf", grammar=grammar)
+    if choice is not None:
+        yield f"{prefix}choice", _one_of(choice, f"{prefix}choice")
+
+
+def _schema(schema: JsonSchema, name: str) -> dict[str, Any]:
+    if isinstance(schema, dict):
+        return schema
+    try:
+        read = json.loads(schema)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"`{name}` is not valid JSON: {error}", field=name) from error
+    if not isinstance(read, dict):
+        raise InvalidRequest(f"`{name}` must be a JSON object", field=name)
+    return read
+
+
+def _one_of(texts: tuple[str, ...], name: str) -> RegexGrammar:
+    pattern = "|".join(
+        "".join(f"\\{each}" if each in _META else each for each in text) for text in texts
+    )
+    if len(pattern) > MAX_GRAMMAR:
+        raise InvalidRequest(
+            f"`{name}`: its texts may have at most {MAX_GRAMMAR} characters together", field=name
+        )
+    return RegexGrammar(type="regex", pattern=pattern)
