@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.prompt_room import PromptRoom, check_length, largest, room_of
 from arriero.shared.errors import PromptTooLong
-from arriero.shared.inference import ChatMessage, GenerateRequest, Prompt
+from arriero.shared.inference import ChatMessage, GenerateRequest, PromptInput
 from tests.balancer.fleet.builders import model_info
 
 SMALL = replace(model_info(), context_size=10, longest_token=4)
@@ -12,7 +12,7 @@ LARGE = replace(model_info(), context_size=100, longest_token=2)
 ROOM = room_of([SMALL])
 
 
-def refusal(prompt: Prompt, room: PromptRoom = ROOM) -> PromptTooLong | None:
+def refusal(prompt: PromptInput, room: PromptRoom = ROOM) -> PromptTooLong | None:
     return check_length(GenerateRequest(prompt=prompt), room)
 
 
