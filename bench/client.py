@@ -1,7 +1,7 @@
-"""A streaming HTTP client that costs next to nothing while a measurement runs.
+"""A streaming HTTP client with little overhead while a measurement runs.
 
-It only notes which bytes came when. What they mean is read after the request has ended, so that
-the client takes as little as can be from the servers with which it shares the processors.
+It only records which bytes came when. They are parsed after the request has ended, because the
+client shares the processors with the servers.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class RequestLifecycle(asyncio.Protocol):
     """One request on a connection of its own.
 
     `underway` is done when bytes have come `underway_after` times, `ended` when the answer or the
-    connection has ended. Neither fails: what came tells.
+    connection has ended. Neither fails: errors show in the bytes.
     """
 
     def __init__(self, request: bytes, underway_after: int) -> None:

@@ -1,7 +1,7 @@
-"""What constrained output costs a token: working out what may come next, and keeping to it.
+"""The cost of constrained output per token: computing the mask, and applying it.
 
-Texts that fit are followed token by token. The mask after each token is worked out on a thread of
-its own while the batch is decoded, so what it takes is compared with a decode step of one sequence,
+Matching texts are followed token by token. The mask after each token is computed on a thread of its
+own while the batch is decoded, so its time is compared with a decode step of one sequence,
 which is measured in the same run; applying it to the logits comes on top of the step.
 """
 

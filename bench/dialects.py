@@ -1,4 +1,4 @@
-"""How the two servers are asked for the same thing, and how they say what came of it."""
+"""The two servers' APIs: the request for the same work, and the parsing of its end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Exactly `num_tokens` tokens after `prompt`, greedily, whatever the model would like."""
+    """Exactly `num_tokens` tokens after `prompt`, greedily; end tokens are ignored."""
 
     prompt: str
     num_tokens: int

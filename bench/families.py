@@ -1,8 +1,8 @@
-"""Whether what templates render as an assistant's calls is read as those calls.
+"""Checks that tool calls as templates render them are parsed as the same calls.
 
 Renders, with every template in llama.cpp's source, an assistant's turn that reasons, says something
-and calls functions: what such a model was trained to write. Our reader of the family that the
-template shows gets it cut at random places. Told is what comes out differently.
+and calls functions: what such a model was trained to write. Our parser for the template's family
+reads it, cut at random places. Differences are reported.
 """
 
 import argparse
@@ -43,7 +43,7 @@ Answer = dict[str, Any]
 
 
 def main() -> int:
-    """0 if all that is rendered is read as it was meant, 1 if not."""
+    """0 if everything is parsed back to what was rendered, 1 if not."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="?", default="", help="only templates with this in the name")
     name = parser.parse_args().name

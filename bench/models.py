@@ -1,7 +1,7 @@
 """The models that are measured: real shapes and tokenizers, random weights.
 
-`tiny` computes next to nothing, so that what surrounds a token shows; `q06` has the shape of
-Qwen3-0.6B, so that computing does. Their weights are Q8_0.
+`tiny` needs almost no compute, so that the overhead per token shows; `q06` has the shape of
+Qwen3-0.6B, so that compute dominates. Their weights are Q8_0.
 
 Each of their tokens is whole characters: a token of random weights is else often a part of one,
 which nobody is shown before the rest has come, and gaps between texts are not gaps between tokens.

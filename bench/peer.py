@@ -31,7 +31,7 @@ OPTIONS = (
 
 
 def options() -> tuple[str, ...]:
-    """What CMake is told."""
+    """CMake's options."""
     return (*OPTIONS, *shlex.split(os.environ.get("CMAKE_ARGS", "")))
 
 

@@ -1,7 +1,7 @@
-"""What is asked: prompts of random words, the same for the same seed.
+"""The benchmark's prompts: random words, the same for the same seed.
 
-Nothing is asked twice, so that no server can have kept an answer's beginning from another round,
-unless sharing it is what is measured.
+No prompt is used twice, so that no server can have a prefix cached from another round, unless
+prefix sharing is what is measured.
 """
 
 import random

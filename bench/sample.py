@@ -1,4 +1,4 @@
-"""What one request's bytes say: when its tokens came, how many, and whether that is what was asked.
+"""Parses one request's answer: arrival times and number of tokens, and whether that was asked for.
 
 An HTTP error, an error in the stream, a torn answer and a wrong number of tokens are failures. A
 failure has no speed.

@@ -1,4 +1,4 @@
-"""What telling reasoning and tool calls from content costs a token.
+"""The cost per token of separating reasoning and tool calls from content.
 
 Long answers, with reasoning, content and calls, go through what the agent's event loop does with
 each token: its text and its place among what is said. The same answers with no family to be told
@@ -75,7 +75,7 @@ class Cost:
 
     @property
     def more(self) -> float:
-        """What telling apart adds."""
+        """What the separation adds."""
         return max(0.0, self.told - self.plain)
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench.speculation`: an agent that guesses ahead against one that does not.
+"""`python -m bench.speculation`: speculative decoding against none.
 
 Two balancers with an agent each serve the demo model, one agent with `--speculate`. What is asked
 has two kinds: *again* repeats a question that was answered in the same conversation, so that the

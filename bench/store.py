@@ -22,7 +22,7 @@ def cache_folder() -> Path:
 
 
 def processor_flags() -> str:
-    """What the processor can do, in Linux's words; empty where nobody tells."""
+    """The processor's feature flags, as Linux names them; empty where they are unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether chat templates say here what they say in Hugging Face's transformers.
+"""Checks that chat templates render here as in Hugging Face's transformers.
 
 Renders every template in llama.cpp's source with every conversation, by our renderer from what a
 client would send and by transformers' own, and compares them character by character. Where
@@ -31,7 +31,7 @@ from bench.source import llama_cpp_source
 _MESSAGES = TypeAdapter(Messages)
 BOS, EOS = "<s>", "</s>"
 RAISED = None
-"""What a template that refuses a conversation says."""
+"""Stands for the output of a template that refuses a conversation."""
 
 
 def main() -> int:

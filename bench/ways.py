@@ -1,4 +1,4 @@
-"""The ways to ask for the same things that are compared."""
+"""Continuous and static batching: the ways of sending requests that are compared."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-// What an agent's engine tells of itself: who holds the KV cache's cells, and how fast it decodes.
+// An agent's engine statistics: who holds the KV cache's cells, and how fast it decodes.
 
 import { element, setAttribute, setText, show, svg } from "./dom.js";
 import { count, percent, rate } from "./format.js";

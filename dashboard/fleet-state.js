@@ -1,6 +1,6 @@
-// The fleet as events tell it: a snapshot, and then what changed.
+// The fleet's state from events: a snapshot, then deltas.
 
-/** Entries by id. Each remembers when its clocks were read, since nobody tells of time going by. */
+/** Entries by id. Each stores when its times were read, since no event reports that time passed. */
 class Entries {
   constructor(clocks) {
     this.clocks = clocks;

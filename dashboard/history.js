@@ -13,7 +13,7 @@ export class History {
     this.present = new Set();
   }
 
-  /** Take in the agents that are there: newcomers get a free colour, leavers are kept in sight. */
+  /** Update the agents: new ones get a free colour, those that left stay while visible. */
   know(agents) {
     this.present = new Set(agents.map((agent) => agent.id));
     for (const agent of agents) {
@@ -77,7 +77,7 @@ export class History {
     return -1;
   }
 
-  /** Let go of agents that have left and that no point in sight speaks of. */
+  /** Forget agents that have left and have no visible points. */
   #forget() {
     const seen = new Set(this.points.flatMap((point) => Object.keys(point.rates)));
     for (const id of this.names.keys()) {

@@ -1,4 +1,4 @@
-"""An agent that dies or falls silent: each of its clients gets an answer or an error in time."""
+"""An agent that dies or goes silent: each of its clients gets an answer or an error in time."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Answers that have to be as a grammar says, and calls that have to be made."""
+"""Constrained answers: grammars, schemas and forced calls."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Forced calls of models in whose chat template nothing of calls is recognised."""
+"""Forced calls with models whose chat template shows no known call format."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Prompts that outlive the request, and answers that outgrow the window."""
+"""Stored prompts (`save_cache`) and context shifts (`n_discard`)."""
 
 import asyncio
 import shutil

@@ -72,7 +72,7 @@ async def test_a_stream_tells_the_same(client: openai.AsyncOpenAI) -> None:
         texts[choice.index] += choice.delta.content or ""
         if choice.logprobs:
             gathered[choice.index] += choice.logprobs.content
-            # What has been told is of what has been said.
+            # The log-probabilities sent so far are of the text sent so far.
             assert texts[choice.index].startswith(text_of(gathered[choice.index])[:-8])
     for choice in whole.choices:
         told = [(entry.token, entry.bytes) for entry in choice.logprobs.content]

@@ -1,4 +1,4 @@
-"""An agent that guesses ahead: the same words, in fewer steps, through both daemons."""
+"""Speculative decoding: the same answers in fewer steps, through both daemons."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""An agent with a chat template of its operator's, and what requests may tell a template."""
+"""An agent with a chat template of its operator's, and the template variables of requests."""
 
 from pathlib import Path
 from typing import Any

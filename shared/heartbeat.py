@@ -1,7 +1,7 @@
 """Heartbeats on one socket: when to send one, and when the peer counts as lost.
 
 Every frame from the peer counts. A silence that is too long is checked twice: if our own process
-stood still, the peer's frames wait to be read, and they are read before the second check. Only a
+did not run, the peer's frames wait to be read, and they are read before the second check. Only a
 timer may check, because an event loop reads its sockets before it runs its timers.
 Times are in seconds of the caller's clock.
 """

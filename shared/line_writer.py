@@ -38,7 +38,7 @@ class LineWriter:
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._num_bytes = 0
-        """Of the lines that were not written yet, the one that is being written included."""
+        """Bytes of the lines not yet written, including the one that is being written."""
         self._num_written = 0
         self._num_untold = 0
         self._is_closed = False

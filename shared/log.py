@@ -4,8 +4,8 @@ A message has a context, which both formats show as keys and values:
 `logger.info("agent connected", extra=context(agent=name, slots=4))`. Passwords in URLs are masked
 in whatever is logged; other secrets must not be logged at all.
 
-Errors quote what clients sent, so each part of a record is bounded: what is too long loses its
-middle, and the line says how much was cut.
+Errors quote what clients sent, so each part of a record is bounded: the middle of a long text is
+cut, and the line says how much.
 
 A thread writes the lines: a reader that stops reading delays nobody (see `line_writer`).
 """

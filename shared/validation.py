@@ -114,7 +114,7 @@ def requirement(finding: ErrorDetails) -> str:
 def echo(value: object) -> str:
     """A bad value for an error message: JSON of at most `MAX_ECHO` characters."""
     shown = value[:MAX_ECHO] if isinstance(value, str) else value
-    # Piece by piece, each of a character at least: what would be cut off is not written first.
+    # Encode in pieces of at least a character and stop early: the value may be huge.
     text = "".join(islice(_JSON.iterencode(shown), MAX_ECHO + 1))
     return text if len(text) <= MAX_ECHO else text[: MAX_ECHO - 1] + "…"
 

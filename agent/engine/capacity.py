@@ -15,8 +15,8 @@ class Capacity:
     can be in host memory, and with `is_compact` should be, since every cell in use costs time. The
     state of a cell has `cell_bytes`; 0 says that copying it costs nothing. At
     most `max_draft` tokens are drafted for a sequence in a step: none where it cannot give up its
-    last cells. In a step at most `most_scored` tokens of prompts can be explained, one of each slot
-    at least.
+    last cells. A step gives log-probabilities of at most `most_scored` prompt tokens, at
+    least one a slot.
     """
 
     batch_size: int

@@ -25,7 +25,7 @@ class Engine(Protocol):
         """
 
     def failure(self, sequence_id: SequenceId) -> str | None:
-        """Why what was chosen for an open sequence is no answer, where that is so."""
+        """Why an open sequence's tokens are no valid answer; `None` if they are."""
 
     def close(self, sequence_id: SequenceId) -> None:
         """Forget what `open` prepared, if anything."""

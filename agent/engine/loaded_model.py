@@ -15,7 +15,7 @@ class ModelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FillIn:
-    """Tokens that say: the text before, the text after, and now what stands between them."""
+    """Fill-in-the-middle tokens: prefix, suffix, and the middle that the model writes."""
 
     before: int
     after: int

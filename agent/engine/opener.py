@@ -1,6 +1,6 @@
-"""Opens sequences beside the engine's thread, which decodes meanwhile.
+"""Opens sequences on threads of its own, while the engine's thread decodes.
 
-Setting up a sampler reads the whole prompt. What goes wrong there ends that sequence only.
+Setting up a sampler reads the whole prompt. An error there ends that sequence only.
 """
 
 import logging
@@ -94,7 +94,7 @@ class Opener:
 
 
 def close(engine: Engine, sequence_id: SequenceId) -> None:
-    """Close a sequence that is over, whatever comes of it."""
+    """Close a sequence that is over; an error is only logged."""
     try:
         engine.close(sequence_id)
     except Exception:  # the boundary of a sequence: it has ended already

@@ -28,7 +28,7 @@ _MEDIA_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What `digest` identifies, over so many positions; at least one, or it is a `ValueError`."""
+    """Media with this `digest`. Raises `ValueError` unless it covers at least one position."""
 
     digest: bytes
     num_positions: int
@@ -160,7 +160,7 @@ class History(Positions):
         self.keys.append(self._salt | token)
 
     def discard(self, start: int, count: int) -> None:
-        """`count` positions go, from `start` on. Raises `ValueError` where that cuts media."""
+        """Remove `count` positions from `start` on. Raises `ValueError` where that cuts media."""
         end = start + count
         before = [*_between(self._media, 0, start)]
         after = [*_between(self._media, end, len(self))]

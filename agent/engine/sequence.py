@@ -21,7 +21,7 @@ SequenceId = NewType("SequenceId", int)
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """What happens at the ceiling: `num_discarded` tokens after the first `num_kept` go."""
+    """At the context ceiling, the `num_discarded` tokens after the first `num_kept` are removed."""
 
     num_kept: int
     num_discarded: int
@@ -35,9 +35,9 @@ class NewSequence:
     slot's context ceiling less one, unless there is a `shift`. `max_tokens` of `None` goes on to
     the ceiling, or with a `shift` until an end token. `prefill_only` computes the prompt and ends
     with `stop`. What a `stored` prompt and this one have in common is not computed again; with
-    `save_as` a good end brings what was computed, which with a `shift` is not to be had. With
-    `scores_prompt` the prompt's tokens are explained like the answer's, which means that all of
-    them are computed; with a `shift` that is not to be had either.
+    `save_as` a successful end carries the computed state; not available with a `shift`. With
+    `scores_prompt` the prompt's tokens get log-probabilities like the answer's, so all of them are
+    computed; not available with a `shift` either.
     """
 
     id: SequenceId

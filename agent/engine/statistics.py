@@ -1,6 +1,6 @@
 """What the engine did, counted by the scheduler's clock.
 
-llama.cpp's own counters file every step of more than one token as reading, so they cannot tell.
+llama.cpp's own counters count every step of more than one token as prefill, so they are no use.
 """
 
 from bisect import bisect_left
@@ -91,7 +91,7 @@ class Tally:
         self._stall_seconds = 0.0
 
     def passed(self, seconds: float, num_running: int) -> None:
-        """So long did a step take, with what preceded it since the last one."""
+        """A step took `seconds`, counted from the end of the last one."""
         self._num_steps += 1
         self.now += seconds
         self._sequence_seconds += seconds * num_running

@@ -1,4 +1,4 @@
-"""One step of the engine: what is computed together, and what can come of it.
+"""One step of the engine: what is computed together, and its possible outcomes.
 
 Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
 """
@@ -165,9 +165,9 @@ class Decoded:
     Where that is what the run drafted, the token after it follows, and so on: at least one for each
     run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
-    `broken` sequences nothing could be chosen or told: their runs have no tokens here.
+    `broken` sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the edits that save, in their order, empty where one is not to be had.
+    `saved` are the states of the `Save` edits, in their order, empty where one could not be read.
     Copying what cells contain took `move_seconds`.
     """
 
@@ -200,7 +200,7 @@ class Failed:
 class NotLoaded:
     """Nothing could be loaded or restored for `holders`; nothing was computed.
 
-    Their cells, and those of whoever was to share them in this step, are not what they should be.
+    The cells of those holders, and of any that were to share them in this step, are invalid.
     """
 
     holders: tuple[int, ...]

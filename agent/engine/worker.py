@@ -1,7 +1,7 @@
 """The engine's thread: draft, plan, compute, account, and one call out a step.
 
 Commands come through one queue and are processed in the order they were given, between steps. An
-idle engine sleeps on that queue. Nothing here decides anything: that is the scheduler's.
+idle engine sleeps on that queue. The scheduler makes all decisions.
 """
 
 import logging
@@ -94,7 +94,7 @@ class Worker:
         )
         self._make_drafter = make_drafter
         self.lock = FairLock()
-        """Who else computes with the model's weights takes turns with the steps."""
+        """Others that compute with the model's weights take turns with the steps."""
         self._on_step = on_step
         self._on_crash = on_crash
         self._inbox: SimpleQueue[_Command] = SimpleQueue()
@@ -113,12 +113,12 @@ class Worker:
         self._opening.add(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:
-        """End a sequence well with its next step, and save it if it asked for that. Likewise."""
+        """End a sequence with `stop` at its next step, and save it if asked. See `submit`."""
         if not self._opening.finish(sequence_id):
             self._inbox.put(_Finish(sequence_id))
 
     def drop(self, sequence_id: SequenceId) -> None:
-        """Stop a sequence; its slot serves what is added afterwards. Likewise."""
+        """Stop a sequence; its slot serves what is added afterwards. See `submit`."""
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(_Drop(sequence_id))
 
@@ -257,11 +257,11 @@ class _Service:
             self._on_step(outputs)
 
     def _pause(self, started: float) -> float:
-        """How long the engine stood still although there was something to do, in seconds."""
+        """How long the engine was idle although there was work, in seconds."""
         return 0.0 if self._last_end is None else started - self._last_end
 
     def _with_ends(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
-        """`outputs`, and with the ends among them why an answer ended whose tokens are none."""
+        """`outputs`; an end becomes an error where the sequence's tokens are no valid answer."""
         return tuple(
             one if one.end is None else replace(one, end=self._end(one.id, one.end))
             for one in outputs

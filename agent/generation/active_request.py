@@ -31,7 +31,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Nobody waits for this preparation any more; what it reports will be ignored."""
+    """Cancel this preparation; what it still reports will be ignored."""
 
     id: SequenceId
 
@@ -64,7 +64,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Store `prompt` under `key`, then report `saved` under the same id, whatever came of it."""
+    """Store `prompt` under `key`, then report `saved` under the same id, failed or not."""
 
     id: SequenceId
     key: str
@@ -82,7 +82,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class LogFailure:
-    """Log that the request `id` ended by a mistake of ours, with the traceback of `error`."""
+    """Log that a bug of ours ended the request `id`, with the traceback of `error`."""
 
     id: RequestId
     error: Exception
@@ -189,7 +189,7 @@ class ActiveRequest:
         return Change((), () if self.is_saving else (self._release(),))
 
     def crashed(self, error: Exception, *, is_in_engine: bool) -> Change:
-        """`error` is a mistake of ours, made for this request; it ends this request alone."""
+        """`error` is a bug of ours, raised for this request; it ends this request alone."""
         self.is_over = True
         internal = InternalError("the agent failed to answer the request; its log has the rest")
         end = self._ended or Refused(id=self.name, error=to_wire(internal))
@@ -200,7 +200,7 @@ class ActiveRequest:
         return Abandon(self.id) if self._answer is None else Drop(self.id)
 
     def _answered(self, items: list[Item], output: SequenceOutput) -> Change:
-        """The answer is complete. From `items` an end is taken that has to wait for a save."""
+        """The answer is complete. An end that has to wait for a save is removed from `items`."""
         if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
             self._ended = end
             items.pop()

@@ -1,4 +1,4 @@
-"""The requests that local generation answers: events in, decisions out.
+"""The requests in local generation: events in, decisions out.
 
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
 item, unless it was discarded; each is released exactly once. A request's sequence is being prepared

@@ -30,7 +30,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """The prompt is sent back with log-probabilities. `text` is the client's, if it gave text."""
+    """Send the prompt back with log-probabilities. `text` is the client's, if it gave text."""
 
     text: str | None
 

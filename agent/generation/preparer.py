@@ -121,7 +121,7 @@ class Preparer:
         held: ConstrainedAnswer | None,
     ) -> tuple[Notice, ...]:
         notices = [loaded.notice] if isinstance(loaded, Ignored) else []
-        # A forced call is made all the same: the grammar knows the tools.
+        # A forced call works all the same: the grammar knows the tools.
         if _tools(request) and not must_call(request) and (told := self._templates.tools_notice):
             notices.append(told)
         if held and held.notice:
@@ -182,7 +182,7 @@ class Preparer:
     def _check_text(self, request: GenerateRequest, text: str) -> None:
         """Refuse a text that cannot fit before it is tokenised, which takes long."""
         if not self._longest_token:
-            return  # of some tokenisers nothing is known
+            return  # some tokenisers have no bound
         num_tokens = len(text.encode(errors="replace")) // self._longest_token
         self._check_length(request, num_tokens, is_at_least=True)
 
@@ -254,9 +254,9 @@ class Preparer:
         return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)
 
     def _tokens(self, rendered: RenderedText) -> tuple[int, ...]:
-        """Control tokens are those that the template wrote, or a raw `prompt` has.
+        """Only the template's own text, or a raw `prompt`, can contain control tokens.
 
-        Between two pieces stands what a client wrote like a control token.
+        Where a client wrote the text of one, a cut in `rendered` keeps it plain text.
         """
         first, *others = rendered.pieces
         # Many templates write the beginning-of-sequence token themselves; twice confuses models.

@@ -1,4 +1,4 @@
-"""Which requests are long, told without rendering or tokenising them."""
+"""Estimates which requests are long, without rendering or tokenising them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ LONG_TEXT = 64 * 1024
 
 
 def is_long(request: GenerateRequest) -> bool:
-    """Whether the prompt of `request` takes long to make. Looks at `LONG_TEXT` values at most."""
+    """Whether the prompt of `request` is slow to prepare. Looks at `LONG_TEXT` values at most."""
     waiting: list[object] = [
         *(request.prompt, request.suffix, request.messages),
         *(request.tools, request.chat_template_kwargs),

@@ -56,7 +56,7 @@ class Utterance:
         items = self._items(self._segmenter.push(gain.text))
         if not self._tokens:
             return items
-        # No text comes of these tokens, and still they are progress.
+        # These tokens give no text, but they are progress.
         return [Piece(id=self._id, text="", kind=self._kind, tokens=self._claim_tokens()), *items]
 
     def flush(self) -> list[Item]:

@@ -1,4 +1,4 @@
-"""What a session wants done; its shell carries every decision out, in order."""
+"""A session's decisions; its shell carries them out, in order."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class StartGeneration:
 
 @dataclass(frozen=True, slots=True)
 class CancelGeneration:
-    """The balancer wants no more of it; its end still comes."""
+    """The balancer cancelled it; its end still comes."""
 
     ticket: Ticket
 
@@ -69,7 +69,7 @@ class WithdrawQuery:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Send what was to be sent, then close the socket. The session is over by then already."""
+    """Send what is queued, then close the socket. The session has already ended."""
 
     reason: str
 

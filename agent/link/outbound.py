@@ -1,8 +1,8 @@
-"""A socket with a writer of its own: whoever has something to send never waits.
+"""A socket with a writer of its own: senders never wait.
 
 Large messages leave and arrive in pieces (`shared/framing/frames`). The queue is bounded: a peer
-that does not read what it is sent is disconnected, and one that keeps the closing handshake from
-going through is cut off.
+that does not read is disconnected, and its connection is aborted if the closing handshake takes too
+long.
 """
 
 import asyncio

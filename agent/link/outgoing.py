@@ -1,4 +1,4 @@
-"""What the frame queue to a balancer has to know of the agent's messages."""
+"""The frame queue's codec for the agent's messages."""
 
 from collections.abc import Callable, Sequence
 

@@ -40,7 +40,7 @@ class Queries:
         return AnswerQuery(ticket, ask.query)
 
     def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
-        """The balancer does not want the result any more."""
+        """The balancer cancels a query."""
         if id not in self._open:
             return []
         ticket = self._open.pop(id)

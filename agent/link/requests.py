@@ -49,12 +49,12 @@ class Requests:
         return StartGeneration(ticket, start.id, start.request)
 
     def turn_away(self, id: RequestId) -> Busy:
-        """A request for which there is no room."""
+        """Answer a request for which no slot is free with `Busy`."""
         self._was_busy = True
         return Busy(id=id)
 
     def cancel(self, id: RequestId) -> list[CancelGeneration]:
-        """The balancer wants no more of a request; ignored when it has ended."""
+        """The balancer cancels a request; ignored when it has ended."""
         ticket = self._awaited.get(id)
         return [] if ticket is None else [CancelGeneration(ticket)]
 

@@ -106,7 +106,7 @@ class Session:
         return deadline if self._drain_deadline is None else min(deadline, self._drain_deadline)
 
     def tick(self, now: float) -> list[Decision]:
-        """Time went by."""
+        """A deadline may have passed."""
         if self._heartbeat is None:
             return []
         if self._heartbeat.is_lost(now):

@@ -108,7 +108,7 @@ def _listen(orders: FileIO, obey: Callable[[Order], None]) -> None:
     loop = asyncio.get_running_loop()
 
     def listen() -> None:
-        # A thread, so that a loop that is stuck cannot keep an orphan alive.
+        # A thread, so that the process ends without its supervisor even if the event loop is stuck.
         for line in orders:
             with suppress(RuntimeError):  # the loop is closed: the process is ending anyhow
                 loop.call_soon_threadsafe(obey, decode_order(line))

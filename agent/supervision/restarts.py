@@ -99,7 +99,7 @@ class Restarts:
         return self._steady_at
 
     def tick(self, now: float) -> None:
-        """Time went by: `issues` may have changed."""
+        """A deadline may have passed: `issues` may have changed."""
         if self._steady_at is not None and now >= self._steady_at:
             self._steady_at = None
             self._num_failures = 0

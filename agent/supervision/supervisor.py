@@ -1,6 +1,6 @@
 """The agent's first process: starts the engine process, and restarts it when it crashes.
 
-Everything that native code can crash is in the engine process. Between two engine processes the
+All native code that can crash runs in the engine process. Between two engine processes the
 supervisor connects to the balancers in its place (`standby`), without slots and with an issue that
 says why.
 """

@@ -41,7 +41,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Finish what runs, then end."""
+    """Finish running requests, then exit."""
 
     __pydantic_config__ = STRICT
     type: Literal["stop"] = "stop"

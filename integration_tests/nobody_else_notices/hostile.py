@@ -1,4 +1,4 @@
-"""Requests of people who mean harm, or whose programs are broken: strategies for every door.
+"""Malicious or broken requests: Hypothesis strategies for every API.
 
 A body starts as one that is served, then some of its values are exchanged for the largest,
 smallest, deepest and longest of every kind, and for ones that mean something to a template, a

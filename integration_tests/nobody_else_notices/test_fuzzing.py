@@ -119,7 +119,7 @@ async def _until_alone(fleet: Fleet) -> None:
 
 
 def _surprises(fleet: Fleet) -> list[str]:
-    """Log lines that speak of something nobody foresaw."""
+    """Log lines of unexpected errors."""
     lines = [line for daemon in (fleet.balancer, *fleet.agents) for line in daemon.stderr]
     return [line for line in lines if "Traceback" in line or '"level": "CRITICAL"' in line]
 
@@ -231,7 +231,7 @@ def test_hostile_names_on_the_management_port(watched: Stage, method: str, path:
 
 
 def test_hostile_agents(watched: Stage) -> None:
-    """Somebody dials in as an agent and talks nonsense; what it says concerns it alone."""
+    """Somebody dials in as an agent and sends garbage; that affects nobody else."""
 
     async def dial(frames: list[bytes]) -> None:
         url = f"{watched.fleet.management}/api/v1/agent-socket"

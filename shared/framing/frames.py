@@ -54,7 +54,7 @@ class Codec(Protocol[M]):
         """Two messages about the same request in one, or `None`."""
 
     def cuts_short(self, message: M, /) -> bool:
-        """Whether the message makes a large one before it, about the same request, needless."""
+        """Whether the message makes an earlier large one about the same request unnecessary."""
 
     def in_place_of(self, message: M, /) -> M | None:
         """What is sent for both, once `message` has cut the large one short."""
@@ -164,7 +164,7 @@ class FrameQueue(Generic[M]):
         return text
 
     def _refuse(self, message: M, reason: str) -> None:
-        """What is wrong with one request's message ends that request and no other."""
+        """A message that cannot be sent ends its own request and no other."""
         topics = self._codec.topics(message)
         if len(topics) > 1:
             self._put_back(self._codec.split(message))
@@ -172,7 +172,7 @@ class FrameQueue(Generic[M]):
             self._put_back([instead])
 
     def _put_back(self, messages: Sequence[M]) -> None:
-        """These are next."""
+        """Put these messages at the head of the queue."""
         self._messages.extendleft(reversed(messages))
         self._num_before_piece += len(messages)
 

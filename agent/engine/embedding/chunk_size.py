@@ -1,4 +1,4 @@
-"""How large a chunk may be that is to take no longer than so much time."""
+"""The largest chunk that fits into a time budget."""
 
 LEAST = 16
 """Tokens of the first chunk, and of any: a smaller one costs nearly as much."""
@@ -23,7 +23,7 @@ class ChunkSize:
         return min(self._most, max(LEAST, int(fitting)))
 
     def observe(self, num_tokens: int, seconds: float) -> None:
-        """A chunk took so long."""
+        """A chunk of `num_tokens` took `seconds`."""
         cost = seconds / num_tokens
         known = self._seconds_per_token
         self._seconds_per_token = cost if known is None else known + _NEWEST * (cost - known)

@@ -5,10 +5,10 @@ needed, as large as the longest input so far needs, and kept. Opening takes no t
 waits for it.
 
 The embedder has a thread of its own, so it never holds up what is sent or prepared; the contexts
-share the machine's cores, though, so its chunks and the engine's steps take turns. A chunk is as
-large as takes half of `max_stall`, by what chunks have cost: a running stream never waits longer
-for it than for prompts. Inputs that have to be seen whole are the exception, of models that cannot
-generate anyway (or of those that rank).
+share the machine's cores, though, so its chunks and the engine's steps take turns. A chunk is
+sized to take half of `max_stall`, by the cost of earlier chunks: a running stream never waits
+longer for it than for prompts. The exception is models that must see an input whole: those cannot
+generate anyway (or they rank).
 
 All of it is called on that one thread, except for the constructor and `num_cells`.
 """

@@ -1,4 +1,4 @@
-"""In which chunks the tokens of several inputs go through the model.
+"""Splits the tokens of several inputs into chunks.
 
 Invariants: every token is in exactly one slice, an input's slices are in order, and a chunk holds
 at least one token.
@@ -50,7 +50,7 @@ class EmbeddingPlan:
         return tuple(slices)
 
     def _size(self, room: int, *, is_first: bool) -> int:
-        """How much of the present input goes into the chunk."""
+        """How many tokens of the current input go into the chunk."""
         rest = len(self._inputs[self._number]) - self._start
         if rest <= room:
             return rest

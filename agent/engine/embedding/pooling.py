@@ -1,6 +1,6 @@
-"""From the vectors of an input's tokens to the one vector of the input, and its length.
+"""Pooling and normalisation: from an input's token vectors to its one vector.
 
-RMS leaves each component about as large as in any other model: the mean of their squares is 1.
+RMS normalisation makes the mean of the components' squares 1, so their size is alike in all models.
 """
 
 from typing import assert_never
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ....shared.queries import Norm, Pooling
 
 Rows = NDArray[np.float32]
-"""A vector a row, in the order of the tokens."""
+"""One vector a row, in the order of the tokens."""
 
 
 class Pool:
@@ -34,7 +34,7 @@ class Pool:
         self._sum += rows.sum(axis=0, dtype=np.float64)
 
     def vector(self) -> Rows:
-        """What they come to. Raises `ValueError` when nothing was added."""
+        """The pooled vector. Raises `ValueError` when nothing was added."""
         if self._first is None or self._last is None or self._sum is None:
             raise ValueError("there is nothing to pool")
         match self._pooling:

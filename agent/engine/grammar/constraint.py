@@ -1,12 +1,12 @@
-"""What an answer may be: a compiled grammar, and one sequence's way through it.
+"""Constrained decoding: a compiled grammar, and one sequence's state in it.
 
-llguidance says after each token which may come next. That takes microseconds, in bad cases
-milliseconds, so it is worked out on a thread of its own between one choice and the next, while the
-batch is decoded. A course moves on only with tokens that were chosen: what is computed again after
-a preemption was chosen before.
+llguidance computes after each token the mask of those that may come next. That takes microseconds,
+in bad cases milliseconds, so it runs on a thread of its own between one choice and the next, while
+the batch is decoded. A course advances only with chosen tokens; tokens that are computed again
+after a preemption do not count again.
 
-llguidance is Rust, and where it fails itself ("panics") that comes as an exception that Python
-hardly ever catches. It ends the answer, not the engine, and nobody begins with that grammar again.
+llguidance is written in Rust. Its panics arrive as an exception that `except Exception` does not
+catch. A panic ends the answer, not the engine, and that grammar is refused from then on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ class ConstraintError(Exception):
 
 
 class PanicError(ConstraintError):
-    """llguidance failed itself."""
+    """llguidance panicked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Mask:
         return int(gaps[0]) if gaps.size else self.ids.size
 
     def restrict(self, row: Row) -> None:
-        """Leave no chance to the others."""
+        """Rule out all other tokens."""
         if self.is_exclusion:
             row[self.ids] = -np.inf
             return
@@ -60,7 +60,7 @@ class Mask:
 
 
 class Submit(Protocol):
-    """Has a function run on another thread; `Executor.submit` is one."""
+    """Runs a function on another thread; `Executor.submit` is one."""
 
     def __call__(self, work: Callable[[], Mask], /) -> "Future[Mask]": ...
 
@@ -69,8 +69,8 @@ class Constraint:
     """A compiled grammar; any number of sequences share it.
 
     `matcher` is at the beginning and stays there; `warnings` are the compiler's, of what it did not
-    make part of the grammar. Once it `is_broken` nothing can be had of it.
-    Raises `ConstraintError` where already the first few tokens show that it cannot be kept.
+    make part of the grammar. Once it `is_broken` it cannot be used.
+    Raises `ConstraintError` if already the first few tokens fail, as too much work for example.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Constraint:
             self._try()
 
     def begin(self, submit: Submit) -> "Course":
-        """A sequence's own way, from the beginning."""
+        """The state of a new sequence, at the beginning."""
         return Course(self._walk(), self._first, self._end, submit)
 
     def matcher(self) -> LLMatcher:
-        """One of llguidance's, at the beginning."""
+        """llguidance's matcher, at the beginning."""
         return self._matcher.deep_copy()
 
     def _walk(self) -> Callable[[int], Mask]:
@@ -127,9 +127,9 @@ class Constraint:
 
 
 class Course:
-    """One sequence's way: `restrict` and `accept` take turns, on one thread.
+    """One sequence's state: call `restrict` and `accept` in turn, on one thread.
 
-    Where the way is lost nothing but the end may follow, and `failure` says why.
+    After a failure only an end token may follow, and `failure` says why.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Course:
         return self._mask.first
 
     def restrict(self, row: Row) -> None:
-        """Leave a chance only to what may come next."""
+        """Mask all tokens but those that may come next."""
         try:
             self._mask = self._next.result()
         except ConstraintError as error:
@@ -162,7 +162,7 @@ class Course:
         self._mask.restrict(row)
 
     def accept(self, token: int) -> None:
-        """`token` was chosen; what may follow is worked out meanwhile."""
+        """`token` was chosen; the next mask is computed in the background."""
         self._next = self._submit(partial(self._follow, token))
 
 

@@ -1,4 +1,4 @@
-"""Compiles grammars for one vocabulary, and keeps the last few: clients repeat themselves.
+"""Compiles grammars for one vocabulary, and caches the last few: clients repeat themselves.
 
 What a grammar may cost is bounded here: its size, the work of compiling it, the work of a single
 token, and how many are kept.
@@ -12,10 +12,10 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from .constraint import Constraint, ConstraintError, check, panics_told
 
 MAX_KEPT = 64
-"""Compiled grammars that are kept; the one unused for longest goes."""
+"""Compiled grammars that are cached; the least recently used is evicted."""
 
 MAX_TEXT = 512 * 1024
-"""Characters of a grammar with all that it is put together from."""
+"""Characters of a grammar, all its parts included."""
 
 LIMITS = LLParserLimits(
     initial_lexer_fuel=1_000_000,

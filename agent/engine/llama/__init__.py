@@ -1,14 +1,14 @@
-"""The only place that knows llama.cpp: its low-level calls, one idea a file.
+"""The only place that knows llama.cpp: its low-level calls, one concern a file.
 
 May import: the engine's vocabulary and its sampler. Comes in: the worker, the daemon.
 
-Importing it settles how long llama.cpp's threads spin before they sleep when they wait for each
-other, which happens at every layer. The OpenMP runtime's default is milliseconds: fine on a machine
-of one's own, but where another process (a second agent, say) wants the same cores each step takes
-twenty times longer. 1000 rounds, which that runtime takes by itself when it knows that cores are
-scarce, are over too soon: a step of 8 streams of 600 million weights takes 126 ms so, 117 with 3000
-and 115 with any more, while a second agent's steps take as much longer as there are more rounds. It
-has to stand in the environment before the library is loaded; a user's own value stays.
+Importing it sets the OpenMP spin count: how long llama.cpp's threads spin at a barrier before they
+sleep; every layer has barriers. The OpenMP runtime's default is milliseconds. That is fine on an
+otherwise idle machine, but where another process (such as a second agent) uses the same cores, each
+step takes twenty times longer. 1000 rounds, the runtime's own choice when cores are oversubscribed,
+are too few: a step of 8 streams of a model with 600 million weights takes 126 ms with 1000, 117 ms
+with 3000 and 115 ms with more, while a second agent's steps slow down with each further round. The
+variable must be set before the library is loaded; a user's own value stays.
 """
 
 import os

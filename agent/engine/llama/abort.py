@@ -1,4 +1,4 @@
-"""What llama.cpp says before it ends the process because one of its assertions failed."""
+"""Reports llama.cpp's message when a failed assertion is about to abort the process."""
 
 import ctypes
 from collections.abc import Callable
@@ -13,9 +13,9 @@ _kept: list[object] = []
 
 
 def on_abort(say: Callable[[str], None]) -> None:
-    """Have `say` called with one line, on the thread that fails, right before the process ends.
+    """Call `say` with one line, on the thread that fails, right before the process ends.
 
-    llama.cpp prints no backtrace then: a debugger that it starts would keep clients waiting.
+    llama.cpp prints no backtrace then: the debugger that it starts would keep clients waiting.
     """
     callback = _Callback(lambda message: say(_line(message)))
     _kept[:] = [callback]
@@ -24,6 +24,6 @@ def on_abort(say: Callable[[str], None]) -> None:
 
 
 def _line(message: bytes) -> str:
-    """Without the folders of whoever built llama.cpp."""
+    """The message without the build machine's folders."""
     place, colon, what = message.decode("utf-8", "replace").partition(":")
     return " ".join((PurePath(place).name + colon + what).split())

@@ -1,10 +1,10 @@
 """A step's edits, carried out on llama.cpp's cells.
 
-Kept prefixes belong to numbers beyond the slots: with a unified cache llama.cpp's memory takes any
-below its own limit, while every number that batches may use (`n_seq_max`) costs a row of logits and
-work in each decode. One number between them belongs to nobody: llama.cpp reads and writes the cells
-of numbers that batches may use only, and all cells of a number at once. So a piece of a sequence
-takes that number for as long as it is read or written.
+Kept prefixes have `seq_id`s above the slots': with a unified cache llama.cpp's memory takes any id
+below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
+work in each decode. One spare id lies between the two. llama.cpp saves and loads states only of ids
+that batches may use, and only all cells of an id at once. So a piece of a sequence gets the spare
+id while it is read or written.
 """
 
 import logging
@@ -29,7 +29,7 @@ _END = -1
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What became of a step's edits: see `NotLoaded` and `Decoded`."""
+    """The result of a step's edits: see `NotLoaded` and `Decoded`."""
 
     not_loaded: tuple[int, ...]
     saved: tuple[State, ...]
@@ -37,7 +37,7 @@ class Edited:
 
 
 class CellEdits:
-    """On the cells of `context`, which has so many `slots`."""
+    """Edits the cells of `context`, which has `slots` slots."""
 
     def __init__(self, context: Context, slots: int) -> None:
         self._memory = context.memory
@@ -104,7 +104,7 @@ class CellEdits:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
 
     def _read(self, holder: int, start: int, count: int) -> State:
-        """The state of `count` cells of `holder`; empty where it is not to be had."""
+        """The state of `count` cells of `holder`; empty if it cannot be read."""
         if start == 0 and holder < self._spare and count == self._length(holder):
             return self._states.read(holder)  # all of it, as some models can only give it
         number = self._number(holder)
@@ -121,7 +121,7 @@ class CellEdits:
             return b""
 
     def _write(self, holder: int, state: State) -> bool:
-        """Whether the cells in `state` came after those of `holder`."""
+        """Append the cells in `state` to those of `holder`; whether it worked."""
         start = self._length(holder)
         is_written = self._states.write(self._spare, state)
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._spare)
@@ -132,7 +132,7 @@ class CellEdits:
         return is_written and first == start
 
     def _load(self, slot: int, states: list[State]) -> bool:
-        """Whether all of `states` came; one that is whole is written as it was read."""
+        """Load all of `states`; whether it worked. A single state is written as it was read."""
         if len(states) == 1:
             return self._states.write(slot, states[0])
         return all(self._write(slot, state) for state in states)

@@ -16,18 +16,18 @@ from .log import route_log
 from .model import Model
 
 MAX_BATCH = 512
-"""Most tokens of one step: so many does llama.cpp compute at once, more it would only cut up."""
+"""Most tokens of one step: llama.cpp's micro-batch; it would split larger batches."""
 
 
 class CannotGenerateError(ModelError):
-    """The model has no KV cache: it reads a text as a whole."""
+    """The model has no KV cache: it processes a text as a whole."""
 
 
 class Context:
-    """Computes `runs` of `slots` sequences, and one more, in `num_cells` cells.
+    """Computes `runs` of `slots` sequences, and of a spare one, in `num_cells` cells.
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
-    `ModelError` where the context cannot be had, or cannot decode.
+    `ModelError` where the context cannot be created, or cannot decode.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Context:
         return None if code == 0 else _failure(code)
 
     def clear(self) -> None:
-        """Give up all cells, and what they contain."""
+        """Free all cells and erase their contents."""
         llama_cpp.llama_memory_clear(self.memory, True)
 
     def free(self) -> None:

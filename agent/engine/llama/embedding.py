@@ -5,7 +5,7 @@ gets its turn in between. Other models have to see an input whole.
 
 llama.cpp pools within one chunk only, and a context pools in one way only. So pooling is left to
 the caller, which makes one context do for all poolings but `rank`: that needs the model's
-classification head. It looks at the last token, which is in the last chunk.
+classification head, which reads the last token, and so the last chunk.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ class LlamaEmbedding:
         )
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """As llama-server writes a query and a document, so that models rank alike."""
+        """The pair in llama-server's format, so that both servers rank alike."""
         return self._model.pair(query, document)
 
 
@@ -139,7 +139,7 @@ class LlamaEmbeddingContext:
 
 
 def _run(part: Slice) -> Run:
-    """A run that gives out every token."""
+    """A run that outputs every token's vector."""
     return Run(
         SequenceId(0),
         _sequence(part),
@@ -151,5 +151,5 @@ def _run(part: Slice) -> Run:
 
 
 def _sequence(part: Slice) -> int:
-    """Inputs of one chunk follow one another, so no two of them meet in a sequence."""
+    """The `seq_id` of an input. Inputs of one chunk are consecutive, so none share an id."""
     return part.number % MAX_SEQUENCES

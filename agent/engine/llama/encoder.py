@@ -48,7 +48,7 @@ class EncoderEngine:
         )
 
     def open(self, sequence: NewSequence) -> NoReturn:
-        """Nothing comes to an agent that has no slots."""
+        """Never called: an agent without slots gets no sequences."""
         raise _no_sequences(sequence.id)
 
     def failure(self, sequence_id: SequenceId) -> NoReturn:

@@ -29,11 +29,11 @@ from .states import States
 logger = logging.getLogger(__name__)
 
 ATTENTION_TILE = 64
-"""Tokens of a batch from which on llama.cpp's attention on processors works by tiles."""
+"""Least tokens of a batch for which llama.cpp's attention on CPUs uses tiles."""
 
 MOST_SCORED = 64
-"""Tokens of prompts that a step can explain: each takes a row of logits, and large vocabularies
-have rows of half a megabyte."""
+"""Prompt tokens whose log-probabilities a step can give: each takes a row of logits, half a
+megabyte with a large vocabulary."""
 
 NUM_MASK_THREADS = 2
 """Masks are worked out while the engine's own threads decode, and take little of their time."""
@@ -108,7 +108,7 @@ class LlamaEngine:
         return self._samplers[sequence_id].failure
 
     def close(self, sequence_id: SequenceId) -> None:
-        """Forget its sampler; nothing happens where there is none any more."""
+        """Forget its sampler, if there still is one."""
         self._samplers.pop(sequence_id, None)
 
     def execute(self, step: Step) -> Outcome:

@@ -15,11 +15,11 @@ from .vocab import LlamaVocab
 logger = logging.getLogger(__name__)
 
 _CONTROL = b"\xff"
-"""What llguidance knows tokens without text by: such a byte is in no UTF-8."""
+"""llguidance's prefix for tokens without text: this byte never occurs in UTF-8."""
 
 
 def grammar_tokens(vocab: LlamaVocab) -> LLTokenizer | None:
-    """It uses `vocab`, so it must not be used after the model was freed.
+    """llguidance's tokenizer. It uses `vocab`: do not use it after the model was freed.
 
     `None` where llguidance cannot take it, or no token ends an answer, as a grammar demands.
     """

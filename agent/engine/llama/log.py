@@ -1,6 +1,6 @@
 """llama.cpp's log lines, as Python's.
 
-llama.cpp says much that matters to nobody who runs it: what it calls information is DEBUG here.
+llama.cpp logs much that operators do not need: its level INFO becomes DEBUG here.
 While a model is loaded its warnings and errors are held back too, because the one error that the
 user gets (`ModelError`) carries them.
 """
@@ -14,7 +14,7 @@ import llama_cpp.llama_cpp as llama_cpp
 logger = logging.getLogger(__name__)
 
 MAX_HELD = 20
-"""Most errors that are held back: the first ones say why, what follows is each caller's failure."""
+"""Most errors that are held back: the first ones give the cause, the rest are its consequences."""
 
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 """ggml.h's levels (info, warning, error); its debug level and unknown ones are not passed on."""
@@ -24,7 +24,7 @@ _CONTINUED = 5
 
 
 class LineLog:
-    """Puts texts together to lines and logs them, or holds them back for who asks."""
+    """Joins texts into lines and logs them, or holds them back on request."""
 
     def __init__(self) -> None:
         self._level: int | None = None

@@ -68,7 +68,7 @@ class Model:
 
     @property
     def is_offloaded(self) -> bool:
-        """Whether other processors than the CPU compute some of it."""
+        """Whether a device other than the CPU computes some of it."""
         return self._gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
 
     @property
@@ -92,7 +92,7 @@ class Model:
 
     @property
     def num_scores(self) -> int:
-        """How many numbers a ranking gives; the first is the score."""
+        """How many outputs the ranking head has; the first is the score."""
         return int(llama_cpp.llama_model_n_cls_out(self.handle))
 
     def tasks(self, *, generates: bool) -> tuple[Task, ...]:
@@ -161,8 +161,8 @@ def _has_amx() -> bool:
     """Whether llama.cpp was built for AMX, whose kernels end the process with a segmentation fault.
 
     The compiler drops the tile configuration as unused (ggml-org/llama.cpp#20824), so quantised
-    weights must stay out of the AMX buffer, which is only to be had by doing without all of the
-    CPU's extra buffers. A build with `-mno-amx-tile` has them back.
+    weights must stay out of the AMX buffer, which is only possible by turning off all of
+    the CPU's extra buffers. A build with `-mno-amx-tile` can keep them.
     """
     return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
 

@@ -1,4 +1,4 @@
-"""Whether a path can be a model at all, said before llama.cpp looks at it."""
+"""Checks that a path can be a model, before llama.cpp opens it."""
 
 from pathlib import Path
 

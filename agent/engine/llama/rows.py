@@ -1,4 +1,4 @@
-"""Reading a step's rows of logits: tokens chosen, prompts explained."""
+"""Reading a step's rows of logits: tokens chosen, log-probabilities of prompts."""
 
 import ctypes
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class RowReader:
-    """Of `context`: at most `num_rows` a step, each with a logit for every token there is."""
+    """Reads the rows of `context`: at most `num_rows` a step, each with a logit for every token."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class RowReader:
         self._rows = _Rows(num_rows, vocab_size)
 
     def read(self, runs: tuple[Run, ...]) -> Decoded:
-        """Choose, and explain prompts, once `runs` were decoded.
+        """Choose tokens, and give prompts' log-probabilities, after `runs` were decoded.
 
-        Whatever goes wrong for one sequence is logged, and breaks no other.
+        A failure of one sequence is logged, and breaks no other.
         """
         runs = tuple(run for run in runs if run.samples or run.scored)
         if not runs:
@@ -46,7 +46,7 @@ class RowReader:
         read = _Read()
         rows = self._rows.view(self._context.logits)  # in the order of `Batch.fill`
         end = 0
-        # One after the other: what each row needs is over before a thread would have woken up.
+        # One after the other: a row takes less time than waking a thread.
         for run in runs:
             start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
             try:

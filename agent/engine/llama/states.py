@@ -18,14 +18,14 @@ _END = -1
 
 
 class States:
-    """Of sequences of `context`, by llama.cpp's `seq_id`, which must be one that batches use."""
+    """States of sequences of `context`, by llama.cpp's `seq_id`: one that batches may use."""
 
     def __init__(self, context: Context) -> None:
         self._context = context.handle
         self._memory = context.memory
 
     def size(self, number: int) -> int:
-        """Bytes."""
+        """Size of the state in bytes."""
         return int(llama_cpp.llama_state_seq_get_size(self._context, number))
 
     def read(self, number: int) -> State:
@@ -41,7 +41,7 @@ class States:
         return state[:written].data
 
     def write(self, number: int, state: State) -> bool:
-        """Whether `number` got the cells in `state`, in place of its own; else it has none."""
+        """Replace the cells of `number` by those in `state`. False: it has no cells now."""
         data = np.frombuffer(state, np.uint8)
         if data.size and data.size == llama_cpp.llama_state_seq_set_data(
             self._context, _pointer(data), data.size, number

@@ -1,6 +1,6 @@
 """A model's vocabulary: text to token ids and back.
 
-Read-only as far as anyone can see, so any thread may use it while the worker decodes; it lives as
+Read-only to its callers, so any thread may use it while the worker decodes; it lives as
 long as its model. Pieces are looked up when they are first needed and kept.
 """
 
@@ -13,7 +13,7 @@ import llama_cpp.llama_cpp as llama_cpp
 from ..loaded_model import FillIn
 
 MAX_SPECIAL = 16
-"""Room for what `add_special` adds to a text."""
+"""Most tokens that `add_special` adds to a text."""
 
 _PIECE_BYTES = 64
 
@@ -109,7 +109,7 @@ class LlamaVocab:
         return self.name(token).decode("utf-8", "replace")
 
     def _control_texts(self) -> tuple[str, ...]:
-        """Tokens that the model's author defined as text (`<think>` of some) are not among them."""
+        """Without tokens that the model's author defined as text (`<think>` in some models)."""
         wanted = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
         found = (
             token

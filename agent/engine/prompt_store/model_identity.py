@@ -1,4 +1,4 @@
-"""What a loaded model's states are known by among stored prompts."""
+"""Identifies a model among stored prompts: a state fits only the model that computed it."""
 
 from hashlib import blake2b
 from importlib.metadata import version
@@ -30,8 +30,8 @@ def file_digest(path: Path) -> str:
 
 ENGINE = "llama-cpp-python"
 CACHE = "f16 keys, f16 values"
-"""llama.cpp's default, which every context here has. Whether values lie transposed depends on the
-device; that stands in the state itself, and llama.cpp takes none that lies differently."""
+"""llama.cpp's default, which every context here has. Whether values are transposed depends on
+the device; the state itself records that, and llama.cpp refuses one with another layout."""
 
 
 def origin_of(model: ModelInfo, path: Path) -> Origin:

@@ -1,8 +1,8 @@
 """Stored prompts in a folder: one file a key, the least recently used removed first.
 
 Several agents may share the folder. A file appears whole or not at all (it is written beside and
-renamed), one that vanishes while it is looked at was never there, and whatever is wrong with one is
-said and never raised. Loading and saving block: they belong on a preparation thread.
+renamed), one that vanishes during a look-up counts as absent, and what is wrong with one is
+returned and logged, never raised. Loading and saving block: they belong on a preparation thread.
 
 Invariant: after a save the folder's prompts, unfinished ones included, take at most the limit.
 """

@@ -1,4 +1,4 @@
-"""A prompt that was computed before, as a file: the tokens, what the cache held of them, checks.
+"""A prompt that was computed before, as a file: the tokens, their KV cache states, checksums.
 
 Layout, integers little-endian: magic, version (u16), length of the description (u32), description
 (JSON: key, origin, counts), tokens (i32 each), the pieces' sizes (tokens u32, bytes u64), the
@@ -43,7 +43,7 @@ class Piece:
 class StoredPrompt:
     """What the KV cache held of `prompt`, from the first on, in pieces that are copied one by one.
 
-    The pieces are of all its positions, or there are none: then nothing is to be had.
+    The pieces cover all its positions, or there are none: then the state could not be saved.
     """
 
     prompt: Prompt
@@ -72,9 +72,9 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What computed a state: only the same model over the same cache can go on from it.
+    """What computed a state: only the same model with the same cache layout can continue from it.
 
-    `engine` names llama.cpp's version, `cache` how keys and values lie in it.
+    `engine` names llama.cpp's version, `cache` the types of its keys and values.
     """
 
     __pydantic_config__ = STRICT

@@ -1,7 +1,7 @@
 """Who may write which key of the prompt cache: one request a key at a time.
 
-Two that save under one key would each destroy what the other's client counts on, so the second is
-refused before it runs. Keys are held by requests that hold slots, which bounds them.
+Two requests that save under one key would overwrite each other, so the second is refused before it
+runs. Keys are held by requests that hold slots, which bounds them.
 """
 
 
