@@ -1,4 +1,4 @@
-"""What clients call: each API turns its own words into the neutral request and back.
+"""The client-facing APIs: each translates its own format to the neutral request and back.
 
 One room an API (`native`, `openai`, `anthropic`), what they share (`common`), HTTP itself
 (`transport`), and how the APIs are described (`openapi`).

@@ -1,4 +1,4 @@
-"""The inference port: every door over one fleet runtime."""
+"""The inference port: all APIs over one fleet runtime."""
 
 from importlib.metadata import version
 
@@ -34,12 +34,12 @@ def inference_app(
     hosts: AllowedHosts | None = None,
     reports: DoorReports | None = None,
 ) -> web.Application:
-    """To be run with `handler_cancellation=True`: that is how a door hears that its client left.
+    """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
-    `conversations` stores what later requests go on from, `bodies` bounds what is read, `hosts`
-    says what the port may be called besides addresses, and `reports` tells operators what clients
-    do wrong; each has defaults. The app's shutdown closes the open WebSockets; requests should
-    have been drained before.
+    `conversations` stores conversations that later requests continue, `bodies` limits request
+    bodies, `hosts` lists the host names that are allowed besides addresses, and `reports` records
+    faulty requests for operators; each has a default. The app's shutdown closes the open
+    WebSockets; requests should have been drained before.
     """
     socket = NativeSocket(runtime)
 

@@ -1,7 +1,7 @@
-"""Conversations that are stored, so that later requests can go on from them or read them again.
+"""Stored conversations, which later requests can continue or read.
 
-Bounded in number, in bytes and in age. What has not been used for longest goes first. Each entry
-is whole by itself; what entries share is counted for each of them, so `num_bytes` is an upper
+Bounded in number, bytes and age; the least recently used entry is evicted first. Each entry is
+self-contained. Data that entries share is counted for each of them, so `num_bytes` is an upper
 bound. The APIs share one store, and each finds only entries of its own kind.
 
 Invariants: the entries stand in the order in which they were used; their bytes add up to
@@ -25,7 +25,7 @@ class Entry(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """What it counts for."""
+        """The bytes it counts for."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -47,7 +47,7 @@ class ConversationStore:
         max_age: float = DEFAULT_AGE,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
-        """With 0 bytes nothing is kept. `max_age` counts from an entry's last use, in seconds."""
+        """With 0 bytes nothing is stored. `max_age` counts from an entry's last use, in seconds."""
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._max_entries = max_entries
@@ -58,7 +58,7 @@ class ConversationStore:
         return len(self._entries)
 
     def keep(self, id: str, entry: Entry, now: float) -> None:
-        """Stores `entry`, at the cost of older ones; one that can never fit is not stored."""
+        """Stores `entry`, evicting older ones; an entry that can never fit is not stored."""
         if entry.num_bytes > self._max_bytes:
             return
         self._entries[id] = _Used(entry, now)
@@ -66,7 +66,7 @@ class ConversationStore:
         self._make_room(now)
 
     def find(self, id: str, kind: type[E], now: float) -> E | None:
-        """The entry, if it is still stored and of this kind. It counts as used."""
+        """The entry, if it is still stored and of this kind. Marks it as used."""
         self._make_room(now)
         used = self._entries.get(id)
         if used is None or not isinstance(used.entry, kind):
@@ -76,7 +76,7 @@ class ConversationStore:
         return used.entry
 
     def forget(self, id: str, kind: type[Entry], now: float) -> bool:
-        """Lets go of an entry of this kind; whether there was one."""
+        """Deletes an entry of this kind; returns whether there was one."""
         self._make_room(now)
         used = self._entries.get(id)
         if used is None or not isinstance(used.entry, kind):

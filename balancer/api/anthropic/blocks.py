@@ -1,7 +1,7 @@
-"""What a conversation consists of in the Messages API, and the neutral messages that it means.
+"""Content blocks and messages of the Messages API, and their conversion to neutral messages.
 
-`signature` and `caller` are taken, since answers have them, and say nothing to a model, and so is
-thinking of other services that is hidden.
+`signature`, `caller` and the hidden (redacted) thinking of other services are accepted, since
+clients send them back from answers, but are not passed to the model.
 """
 
 from collections.abc import Iterable, Iterator
@@ -114,10 +114,10 @@ Message = Annotated[
 def to_messages(
     system: str | tuple[Text, ...] | None, messages: Iterable[Message]
 ) -> tuple[ChatMessage, ...]:
-    """The conversation as chat templates know it.
+    """The conversation as messages for a chat template.
 
-    Blocks of text are paragraphs, and what the user says in a row is one message, since many
-    templates want turns. Raises `InvalidRequest` for the result of a call that nobody made.
+    Text blocks become paragraphs. Consecutive user messages are merged, since many templates
+    require alternating roles. Raises `InvalidRequest` for a tool result without a matching call.
     """
     text = paragraphs(system)
     conversation = [ChatMessage(role="system", content=text)] if text else []
@@ -147,7 +147,7 @@ def _messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:
 
 
 def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
-    """Results first, since templates want them right behind the calls; then the text."""
+    """Tool results first, since templates expect them right after the calls; then the text."""
     blocks = _blocks(message.content)
     results = [block for block in blocks if isinstance(block, ToolResult)]
     for result in results:
@@ -184,7 +184,7 @@ def _call(block: ToolUse) -> Json:
 
 
 def as_blocks(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
-    """What the assistant said, as blocks."""
+    """The assistant's message as blocks."""
     content = message.content
     return (Text(text=content),) if isinstance(content, str) else content
 
@@ -196,7 +196,7 @@ def _blocks(
 
 
 def paragraphs(content: str | tuple[Text, ...] | None) -> str:
-    """Text, or blocks of it, as one text."""
+    """Joins text or text blocks into one text."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n\n".join(block.text for block in content)

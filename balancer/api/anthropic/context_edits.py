@@ -1,8 +1,8 @@
 """Context edits: thinking and tool results that a request wants left out of its prompt.
 
 Edits apply to the prompt of one request. The client's conversation, and a thread's, stays whole.
-A turn is all that the assistant says between two messages of the user that hold more than tool
-results, so a chain of tool calls is one turn.
+A turn is everything from the assistant between two user messages that hold more than tool results,
+so a chain of tool calls is one turn.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Applies a request's context edits; an agent counts what they save."""
+"""Applies a request's context edits; an agent counts the tokens that they save."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Count = Callable[[GenerateRequest], Awaitable[int]]
 
 
 class Run(Protocol):
-    """Runs what takes long for long conversations where it holds up nobody."""
+    """Runs work that is slow for long conversations without blocking the event loop."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 

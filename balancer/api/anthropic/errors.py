@@ -1,4 +1,4 @@
-"""The tree of errors in Anthropic's words."""
+"""The error hierarchy in Anthropic's format."""
 
 from http import HTTPStatus
 
@@ -16,7 +16,7 @@ _TYPES = {
 }
 
 OVERLOADED = 529
-"""Anthropic's own status for what others call 503; its clients have an exception for it."""
+"""Anthropic's status in place of 503; its clients have an exception class for it."""
 
 
 def anthropic_status(error: RequestError) -> int:
@@ -26,7 +26,7 @@ def anthropic_status(error: RequestError) -> int:
 
 
 def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
-    """The body of an answer that is an error."""
+    """The body of an error response."""
     detail: ErrorDetail = {"type": anthropic_type(error), "message": error.message}
     if isinstance(error, ThreadNotFound):
         detail["details"] = {"error_code": "thread_not_found"}
@@ -34,6 +34,6 @@ def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
 
 
 def anthropic_type(error: RequestError) -> str:
-    """What kind of error it is."""
+    """The `type` of the error."""
     of_others = "invalid_request_error" if error.source is Source.CLIENT else "api_error"
     return _TYPES.get(status_of(error), of_others)

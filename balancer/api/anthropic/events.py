@@ -1,10 +1,10 @@
-"""The neutral events of one request as the events of a message, and the message itself.
+"""Converts one request's neutral events to Messages API events, and to the whole message.
 
-Invariants: `message_start` comes first, `message_stop` or `error` last; one block is open at most,
-and every block that started is stopped before the next one and before the end; the events add up
-to `MessageEvents.message`, which is also what a client gets that does not stream.
+Invariants: `message_start` comes first, `message_stop` or `error` last; at most one block is open,
+and each block is stopped before the next one starts and before the end; the events add up to
+`MessageEvents.message`, which is also the answer to a request without streaming.
 
-Nothing here is signed, and a block of thinking says so.
+Thinking blocks are not signed: their `signature` is a placeholder that says so.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ from .blocks import Json
 from .errors import anthropic_error
 
 SIGNATURE = "unsigned"
-"""Clients send thinking back only with a signature; nobody looks at it here."""
+"""Clients send thinking back only if it has a signature; it is never checked here."""
 
 
 class MessageEvents(EventRenderer):
@@ -58,12 +58,12 @@ class MessageEvents(EventRenderer):
             "stop_sequence": None,
             "usage": _usage(Usage()),
         }
-        """All that is known of it so far."""
+        """The message so far."""
         if context is not None:
             self.message["context_management"] = context
 
     def begin(self) -> list[Json]:
-        """The events before anything was said."""
+        """The events before the first token."""
         message: Json = {**self.message, "content": []}
         return [{"type": "message_start", "message": message}, {"type": "ping"}]
 
@@ -167,19 +167,19 @@ class _Block(ABC):
 
     @abstractmethod
     def opening(self) -> Json:
-        """The block before there is anything in it."""
+        """The block while it is still empty."""
 
     @abstractmethod
     def delta(self, text: str) -> Json:
-        """How `text` is told."""
+        """The delta that carries `text`."""
 
     def last_delta(self) -> Json | None:
-        """What is told at its end, if there is something."""
+        """The delta at the end of the block, if it needs one."""
         return None
 
     @abstractmethod
     def whole(self) -> Block:
-        """The block with all that is in it."""
+        """The complete block."""
 
 
 def _new_block(token: Token) -> _Block:
@@ -240,7 +240,7 @@ class _ToolUse(_Block):
 
 
 def _input(arguments: str) -> Json:
-    """What `arguments` say. An answer that was cut off has those that are whole."""
+    """The parsed `arguments`. If the answer was cut off, only the complete ones."""
     try:
         value = from_json(arguments, allow_partial=True)
     except ValueError:

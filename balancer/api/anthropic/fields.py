@@ -1,6 +1,6 @@
-"""Fields of `/v1/messages` that are not obeyed: ignored and told, or refused by name.
+"""Fields of `/v1/messages` without effect: ignored and reported, or refused by name.
 
-What is obeyed stands in the types of `requests` and `blocks`.
+The supported fields are those of the types in `requests` and `blocks`.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""The body of `/v1/messages` to a neutral request.
+"""Converts the body of `/v1/messages` to a neutral request.
 
-The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused by
-name. `null` means what leaving a field out means. As at Anthropic's, a model thinks only if it is
-asked to, where its template can be told so; `adaptive` leaves that to the template.
+The types here define the supported fields; `fields` lists those that are ignored and reported, or
+refused by name. `null` is the same as an absent field. As in Anthropic's API, thinking is off
+unless requested, if the template can switch it; `adaptive` leaves it to the template.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ FIELD_NAMES = FieldNames(
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
     }
 )
-"""What the fields of the neutral request are called here."""
+"""Neutral field names mapped to the names in this API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
 
 
 class Wanted:
-    """What one body asks for."""
+    """A parsed body."""
 
     def __init__(self, body: _Body, num_bytes: int) -> None:
         """`num_bytes` is the body's length."""
@@ -189,7 +189,7 @@ class Wanted:
         self.edits = () if body.context_management is None else body.context_management.edits
 
     def conversation(self, previous: Conversation | None = None) -> Conversation:
-        """All of the conversation, where `previous` is the thread that the body continues.
+        """The whole conversation; `previous` is the thread that the body continues.
 
         Raises `InvalidRequest`.
         """
@@ -202,7 +202,7 @@ class Wanted:
         return replace(previous, messages=(*previous.messages, *own.messages))
 
     def request(self, conversation: Conversation | None = None) -> GenerateRequest:
-        """The request for the answer to `conversation`, or to what the body itself has.
+        """The neutral request for `conversation`, or for the body's own conversation.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
@@ -238,13 +238,13 @@ def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Wanted:
 
 
 def parse_count(body: bytes, notes: FieldNotes | None = None) -> Wanted:
-    """The body of `/v1/messages/count_tokens`: the same, and needs no `max_tokens`."""
+    """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional."""
     given = to_json(COUNT_FIELDS.given(body, notes))
     return Wanted(_checked(parse_json(_count_body, given)), len(body))
 
 
 def _checked(body: _Body) -> _Body:
-    """Raises `InvalidRequest` for what contradicts itself."""
+    """Raises `InvalidRequest` for fields that contradict each other."""
     if body.context_management is not None:
         kinds = [edit.type for edit in body.context_management.edits]
         if len(set(kinds)) < len(kinds):

@@ -1,7 +1,8 @@
 """The Messages API over HTTP: `/v1/messages` and `/v1/messages/count_tokens`.
 
-`anthropic-version`, `anthropic-beta` and `x-api-key` may be sent and change nothing. Every answer
-has an id in its headers, and every error in its body, too; that of a message is its request's.
+The headers `anthropic-version`, `anthropic-beta` and `x-api-key` are accepted and have no effect.
+Every answer has an id in its headers, and every error also in its body; for a message it is the
+request's id.
 """
 
 import time
@@ -52,7 +53,7 @@ def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.Abstract
 
 
 def error_answer(error: RequestError, id: RequestId | None = None) -> web.Response:
-    """`error` as Anthropic answers it; `id` is that of the request, where it has one."""
+    """`error` as a response in Anthropic's format; `id` is the request's id, if it has one."""
     given = new_request_id() if id is None else id
     response = error_response(
         error, lambda each: anthropic_error(each, given), status=anthropic_status(error)
@@ -63,7 +64,7 @@ def error_answer(error: RequestError, id: RequestId | None = None) -> web.Respon
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a body asks for, with the conversation of the thread that it continues."""
+    """A parsed body, with the conversation of the thread that it continues."""
 
     wanted: Wanted
     conversation: Conversation
@@ -72,7 +73,7 @@ class _Asked:
 
 
 class _Door:
-    """What each route does."""
+    """The handlers of the routes."""
 
     def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
         self._runtime = runtime
@@ -157,7 +158,7 @@ class _Door:
 
 
 class _Answer(MessageEvents):
-    """One message as it grows, whose thread is stored when it ended well."""
+    """One message while it is generated; its thread is stored if it ends without an error."""
 
     def __init__(
         self,
@@ -174,10 +175,10 @@ class _Answer(MessageEvents):
         self._asked = asked
 
     def take(self, event: Event) -> list[Json]:
-        """The events that `event` means."""
+        """The API events for `event`."""
         told = super().take(event)
         if isinstance(event, Done) and self._asked.wanted.thread is not None:
-            # Before the client hears of the end, since it may go on from there at once.
+            # Stored before the end is sent: the client may continue the thread at once.
             self._keep()
         return told
 

@@ -1,4 +1,4 @@
-"""What the APIs share: events gathered or streamed, inputs in parts, models, token counts.
+"""Shared by the APIs: collecting and streaming events, splitting inputs, models, token counts.
 
 May import: `transport`, `openapi`, `fleet`. Comes in: every API.
 """

@@ -1,4 +1,4 @@
-"""One request's events gathered, for the doors that answer in one piece."""
+"""Collects one request's events, for answers without streaming."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -53,7 +53,7 @@ class Accumulator:
         return "".join(self._texts.get(kind, ()))
 
     def log_probs(self, kind: TokenKind = "content") -> Sequence[TokenLogProbs]:
-        """Those of the tokens of `kind` so far, where they were asked for."""
+        """Log-probabilities of the tokens of `kind` so far, if requested."""
         return self._log_probs.get(kind, ())
 
     @property
@@ -64,7 +64,7 @@ class Accumulator:
         return self._end
 
     def done(self) -> Done:
-        """The end, if it was a good one; otherwise raises the error."""
+        """The end of a successful request; raises the error of a failed one."""
         if isinstance(self.end, Failed):
             raise self.end.error
         return self.end

@@ -1,7 +1,7 @@
 """Answers to queries, as bytes.
 
-Vectors take the event loop's time when they become text. So a list may come as an iterator: it is
-written piece by piece, and what else waits comes in between.
+Serializing vectors blocks the event loop. So a list may be given as an iterator: it is written in
+pieces, and other tasks run in between.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ..transport.http import request_id_key
 from ..transport.streaming import REQUEST_ID
 
 PIECE = 32
-"""Entries of a list that are written without a pause; some tens of thousands of numbers."""
+"""List entries written between two yields to the event loop; some tens of thousands of numbers."""
 
 
 def json_response(

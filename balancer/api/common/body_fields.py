@@ -1,4 +1,4 @@
-"""The fields of a native body that ask for something; `null` means what leaving one out means."""
+"""The fields of a native body that are set; `null` is the same as an absent field."""
 
 from typing import Any
 
@@ -19,6 +19,6 @@ def body_fields(body: bytes) -> dict[str, Any]:
 
 
 def listed(value: object) -> object:
-    """A single text, or the ids of a single one, as a list of one; anything else as it is."""
+    """Wraps a single text or a single list of token ids in a list; returns anything else as is."""
     is_ids = isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
     return [value] if isinstance(value, str) or is_ids else value

@@ -1,4 +1,4 @@
-"""How long a request's prompt is: an agent knows, which has the template and the vocabulary."""
+"""Counts a prompt's tokens on an agent, which has the chat template and the vocabulary."""
 
 from ....shared.errors import RequestError
 from ....shared.inference import GenerateRequest
@@ -17,7 +17,7 @@ async def count_tokens(
     *,
     caller: Caller,
 ) -> int:
-    """In tokens, with all that the template adds. Raises `RequestError`, told by `names`."""
+    """The prompt's tokens with the template's. Raises `RequestError` with fields by `names`."""
     query_request = QueryRequest(
         kind="text", parts=(CountTokens(request=request),), model=request.model
     )

@@ -1,4 +1,4 @@
-"""What clients may give to be embedded: a text, a list of texts, token ids, or a list of those."""
+"""Inputs to embed: a text, a list of texts, token ids, or a list of lists of token ids."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -59,6 +59,6 @@ class EmbedFields:
 
 
 def named(fault: Faulty, place: str) -> RequestError:
-    """The error of one of several inputs, for those who want all or nothing."""
+    """The error of one of several inputs with its index, for APIs that answer all or nothing."""
     message = f"`{place}`: {fault.error.message}"
     return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)

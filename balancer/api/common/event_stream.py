@@ -1,6 +1,6 @@
-"""One request's events told in an API's own words: as named server-sent events, or as a whole.
+"""Renders one request's events in an API's format: named server-sent events, or one object.
 
-For APIs whose stream adds up to the very answer that a client gets in one piece.
+For APIs whose streamed events add up to the answer that a client gets without streaming.
 """
 
 from abc import ABC, abstractmethod
@@ -28,16 +28,16 @@ Json = dict[str, Any]
 class EventRenderer(ABC):
     """Turns neutral events into an API's; each has a `type`, which is also its name.
 
-    What an API does not tell of are notices, the end of a call, whose arguments have been said,
-    and tokens that show nothing.
+    Some events are not rendered: notices, the end of a tool call (its arguments were already
+    sent), and tokens without visible text.
     """
 
     @abstractmethod
     def begin(self) -> list[Json]:
-        """What is told before anything was said; a `Begun` was taken before that."""
+        """The first events, before any text; `Begun` was taken before."""
 
     def take(self, event: Event) -> list[Json]:
-        """What `event` means."""
+        """The API events for `event`."""
         return list(self._told(event))
 
     def write(self, event: Event) -> bytes:
@@ -66,13 +66,13 @@ class EventRenderer(ABC):
 
     @abstractmethod
     def _begun(self, begun: Begun) -> None:
-        """The prompt is counted. Nothing is told of that by itself."""
+        """The prompt is counted. This renders no event of its own."""
 
     @abstractmethod
     def _go_on(self, token: Token) -> bytes | None:
-        """The frame of a token that only adds to what is open; `None` if there is more to it.
+        """The frame of a token that only extends the open item; `None` in any other case.
 
-        Nearly all tokens do, so this is what a token costs: see `Deltas`.
+        This is the hot path, since nearly all tokens are such: see `Deltas`.
         """
 
     @abstractmethod
@@ -97,10 +97,10 @@ _HOLE = to_json(HOLE)
 
 
 class Deltas:
-    """Frames of events that differ in one text, made once but for that."""
+    """A precomputed frame for events that differ in one text only."""
 
     def __init__(self, event: Json) -> None:
-        """The text's place in `event` is taken by `HOLE`, which no other text in it may be."""
+        """`HOLE` marks the text's place in `event`; no other text in it may equal `HOLE`."""
         self._start, end = _frame(event).split(_HOLE)
         self._end = end.removesuffix(b"}\n\n")
 
@@ -112,10 +112,10 @@ class Deltas:
 async def server_sent_events(
     events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
 ) -> AsyncIterator[bytes]:
-    """Server-sent events. Raises an error that comes before any event: it can be a status.
+    """Server-sent events. Raises an error that precedes all events, so that it becomes a status.
 
-    Nothing is sent before the first token, because clients retry on a status and not on an error
-    event. Errors name fields as `names` has them.
+    Nothing is sent before the first token, because clients retry on an HTTP status but not on an
+    error event. Errors name fields as in `names`.
     """
     has_begun = False
     async for event in events:
@@ -134,7 +134,7 @@ async def server_sent_events(
 async def read_to_end(
     events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
 ) -> None:
-    """Reads all events without sending any, so that `renderer` has the result.
+    """Consumes all events without sending any; `renderer` then holds the result.
 
     Raises the request's error.
     """

@@ -1,4 +1,4 @@
-"""Errors about the neutral request, told by the names that the client's own body has for fields."""
+"""Translates field names in errors from the neutral request to those of the client's body."""
 
 import re
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ _POSITION = r"\[(\d+)\]"
 
 
 class FieldNames:
-    """From the neutral names of fields to an API's; a name stands for what is within it, too."""
+    """Maps neutral field names to an API's; a name also covers the fields nested in it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """In a neutral name `[]` stands for any position, and in the API's for the same one."""
+        """In a neutral name `[]` matches any index; in the API's name it is the same index."""
         self._names = [(_pattern(neutral), _template(own)) for neutral, own in names.items()]
 
     def told(self, error: RequestError) -> RequestError:
-        """`error` with its field by the API's name, in its message as well."""
+        """`error` with its field renamed to the API's name, in its message as well."""
         if error.field is None:
             return error
         own = self._own(error.field)
@@ -34,7 +34,7 @@ class FieldNames:
 
 
 SAME_NAMES = FieldNames({})
-"""For an API that calls every field as the neutral request does."""
+"""For an API with the same field names as the neutral request."""
 
 
 def _pattern(neutral: str) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Log-probabilities as JSON: OpenAI's words for chat, which the native API uses too."""
+"""Log-probabilities as JSON, in OpenAI's format for chat; the native API uses it too."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ class TokenLogProb(TopLogProb):
 
 
 def entries(log_probs: Iterable[TokenLogProbs]) -> list[TokenLogProb]:
-    """A token each: `token`, `logprob`, `bytes`, and the likeliest as `top_logprobs`."""
+    """One entry per token: `token`, `logprob`, `bytes`, and the most likely as `top_logprobs`."""
     return [
         {**_one(each.chosen), "top_logprobs": [_one(top) for top in each.top]} for each in log_probs
     ]

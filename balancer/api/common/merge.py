@@ -1,7 +1,7 @@
-"""Several streams read as one, in the order their events come.
+"""Merges several streams into one, in the order in which their events arrive.
 
-A stream is read ahead by one event at most, so a slow reader is still the streams' matter: they
-merge what piles up.
+At most one event of each stream is read ahead, so backpressure reaches the streams, which merge
+the events that pile up.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class EventStream(Protocol):
 
 
 class RefusedStream:
-    """A request that was not accepted, in the place of its stream."""
+    """Stands in for the stream of a request that was refused."""
 
     id = None
 
@@ -60,7 +60,7 @@ def open_all(
 def or_refusal(
     open_one: Callable[[GenerateRequest], EventStream],
 ) -> Callable[[GenerateRequest], EventStream]:
-    """As `open_one`, but a request that is refused has its refusal for a stream."""
+    """As `open_one`, but a refused request gets a `RefusedStream`."""
 
     def open_or_refuse(request: GenerateRequest) -> EventStream:
         try:
@@ -72,10 +72,10 @@ def or_refusal(
 
 
 class Merged:
-    """Opened streams as one: `async with` it, and it closes them all whatever happens.
+    """Open streams as one. Use it with `async with`: leaving it closes all of them.
 
-    Iterating yields lists of `(number of the stream, event)`: all that is ready, never empty,
-    in order for each stream. It stops after every stream's end.
+    Iterating yields non-empty lists of `(stream index, event)`: all events that are ready, in
+    order within each stream. It stops when every stream has ended.
     """
 
     def __init__(self, streams: Sequence[EventStream]) -> None:
@@ -120,7 +120,7 @@ class Merged:
             yield events
 
     async def collect(self, *, all_or_nothing: bool = False) -> list[Accumulator]:
-        """Everything that each stream answered, in the streams' order, once all have ended.
+        """The collected answer of each stream, in the streams' order, once all have ended.
 
         With `all_or_nothing` the first error of a stream is raised, without waiting for the rest.
         """

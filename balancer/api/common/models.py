@@ -1,4 +1,4 @@
-"""`/v1/models`: in OpenAI's words, or in Anthropic's for clients that name a version of its API."""
+"""`/v1/models` in OpenAI's format, or in Anthropic's for clients that name its API version."""
 
 import time
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from .answering import json_response
 
 
 def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
-    """The routes under `/v1/models`. A model counts as made when the balancer started."""
+    """The routes under `/v1/models`. A model's creation time is the balancer's start."""
     started = int(time.time())
 
     async def models(request: web.Request) -> web.Response:
@@ -32,14 +32,14 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
 
 def is_anthropics(request: web.Request) -> bool:
-    """Whether it comes from a client of Anthropic's."""
+    """Whether the request comes from an Anthropic client."""
     return "anthropic-version" in request.headers
 
 
 def openai_model(model: ModelView, created: int) -> OpenAIModel:
     """`created` in Unix seconds. `tasks` and `status` are fields of our own.
 
-    Clients look for the context's size where their favourite server tells it.
+    The context size is given under several names, since clients expect those of various servers.
 
     A model that is `loading` or `unloaded` is listed as well: requests for it wait in the queue.
     """

@@ -1,10 +1,9 @@
-"""Whether agents can read a request, which is looked at before one is accepted.
+"""Checks, before a request is accepted, that agents can read it.
 
-A frame that an agent cannot read costs it its connection and all that it runs, and the request
-would go on to do the same to the next agent. Text and token ids of a body that was read are never
-longer in a frame, and they do not nest. What is free in its form can be: its JSON is nested a
-little deeper in a frame, and its numbers can be written in fewer characters than they have there.
-So that part alone is encoded and read back.
+An agent that gets an unreadable frame loses its connection and everything that it runs, and the
+request would do the same to the next agent. Text and token ids are never longer in a frame than in
+the body, and do not nest. Free-form JSON can be: a frame nests it a little deeper, and a body can
+write its numbers in fewer characters. So only that part is encoded and read back.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ def check_readable(request: GenerateRequest) -> None:
     free = _free_form(request)
     if free is None:
         return
-    # Of what carries requests to agents, this is the longest and nests them deepest.
+    # Of the frames that carry requests to agents, this is the longest and most deeply nested.
     frame = encode_from_balancer(Ask(id=_ID, query=CountTokens(request=free)))
     if len(frame) > MAX_TEXT_BYTES:
         raise RequestTooLarge(
@@ -47,7 +46,7 @@ def check_readable(request: GenerateRequest) -> None:
 
 
 def check_copies(num_bytes: int, *, field: str) -> None:
-    """Raises `RequestTooLarge` where one call comes to requests of too many bytes together.
+    """Raises `RequestTooLarge` if the requests of one call have too many bytes together.
 
     `field` is the one that multiplies the body.
     """
@@ -60,7 +59,7 @@ def check_copies(num_bytes: int, *, field: str) -> None:
 
 
 def _free_form(request: GenerateRequest) -> GenerateRequest | None:
-    """`request` with nothing but JSON of any form, or `None` where it has none."""
+    """`request` reduced to its free-form JSON, or `None` if it has none."""
     messages = tuple(_calls(request))
     grammar = request.grammar if isinstance(request.grammar, JsonSchemaGrammar) else None
     if not (messages or request.tools or grammar or request.chat_template_kwargs):

@@ -1,4 +1,4 @@
-"""Vectors as clients want them: numbers, or 32-bit floats in base64 as agents send them."""
+"""Vectors in the requested encoding: numbers, or 32-bit floats in base64 as agents send them."""
 
 import base64
 import struct
@@ -12,7 +12,7 @@ _FLOAT_BYTES = 4
 
 
 def encoded(vector: Vector, encoding: Encoding) -> str | list[float]:
-    """The vector in that form; base64 goes through as it is."""
+    """The vector in that encoding; base64 is passed through."""
     if encoding == "base64":
         return vector.vector
     data = base64.b64decode(vector.vector)

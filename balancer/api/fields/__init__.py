@@ -1,8 +1,8 @@
-"""What becomes of each field that a client of OpenAI's or Anthropic's sends.
+"""How each field that an OpenAI or Anthropic client sends is handled.
 
-A field is obeyed, ignored and told, or refused by name: these clients cannot be told to leave a
-field out. Lives here: the tables' type, and the pass over a body that applies one. The tables
-themselves stand beside the requests of each API.
+A field is obeyed, ignored and reported, or refused by name, since users often cannot make these
+clients leave a field out. Lives here: the tables' type, and the pass over a body that applies one.
+The tables themselves are next to each API's requests.
 
 May import: `transport`, `common`. Comes in: `openai`, `anthropic`.
 """

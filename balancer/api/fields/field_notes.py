@@ -3,19 +3,19 @@
 import re
 
 MAX_NAMES = 16
-"""Most ignored fields of one body that are told by name."""
+"""Maximum ignored fields of one body that are reported by name."""
 
 MAX_NAME = 64
-"""Longest name of a field that is told, in characters."""
+"""Maximum length of a reported field name, in characters."""
 
 OTHER = "other"
-"""The metric's word for a field that no table knows."""
+"""The metric's label for a field that is in no table."""
 
 _UNPRINTABLE = re.compile(r"[^\w.=\[\]-]", re.ASCII)
 
 
 class FieldNotes:
-    """Is filled while a body is read. With `is_strict` nothing is ignored: it is refused."""
+    """Filled while a body is read. With `is_strict`, fields are refused instead of ignored."""
 
     def __init__(self, *, is_strict: bool = False) -> None:
         self.is_strict = is_strict

@@ -1,8 +1,8 @@
 """The three kinds of fields of one request type, and the pass over a body that applies them.
 
-Obeyed is what the type that checks the body has. A table lists the others that are known, with the
-reason. A field that no table knows is ignored and told. `null` means what leaving a field out
-means, and an empty list asks for nothing where a table lists the field.
+Obeyed fields are those of the type that validates the body. A table lists the other known fields,
+with the reason. A field in no table is ignored and reported. `null` is the same as an absent field,
+and so is an empty list for a field in a table.
 
 Paths are those of `Shape`: `messages[].content[].cache_control`. `tools[].type=web_search` stands
 for the entries of the list with that value: an ignored one is left out of the list.
@@ -21,7 +21,7 @@ from .field_notes import FieldNotes
 from .shape import Shape, shape_of
 
 Place = tuple["Place", str | int] | None
-"""Where a value is in the body: its container's place, and its name or position in it."""
+"""A value's location in the body: its container's location, and its name or index in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class FieldTable:
 
     @property
     def ignored(self) -> frozenset[str]:
-        """The ignored fields of the body itself, without what is within its fields."""
+        """The ignored top-level fields of the body, without nested ones."""
         return frozenset(name for name, rule in self._own() if isinstance(rule, Ignored))
 
     @property
     def refused(self) -> dict[str, frozenset[bytes]]:
-        """The refused fields of the body itself, each with the values that ask for nothing."""
+        """The refused top-level fields of the body, each with its values that have no effect."""
         return {name: rule.nothing for name, rule in self._own() if isinstance(rule, Refused)}
 
     def _own(self) -> list[tuple[str, Rule]]:
@@ -83,8 +83,8 @@ class FieldTable:
     ) -> dict[str, Any]:
         """The members of the JSON object `body` that are obeyed, without the others, at any depth.
 
-        `notes` learns what was ignored. `prepare` may turn short forms into those that the types
-        know. Raises `InvalidRequest` for what is refused.
+        Ignored fields are added to `notes`. `prepare` may expand short forms to those of the
+        types. Raises `InvalidRequest` for a refused field.
         """
         given = prepare(body_fields(body))
         reading = _Pass(self.rules, FieldNotes() if notes is None else notes)
@@ -93,7 +93,7 @@ class FieldTable:
 
 
 class _Pass:
-    """One pass over one body. It makes no copy of what may hold anything."""
+    """One pass over one body. Free-form values are not copied."""
 
     def __init__(self, rules: Mapping[str, Rule], notes: FieldNotes) -> None:
         self._rules = rules
@@ -101,7 +101,7 @@ class _Pass:
         self._noted: set[str] = set()  # of the table's paths
 
     def kept(self, value: Any, shape: Shape, place: Place = None) -> Any:
-        """`value` without what is ignored."""
+        """`value` without ignored fields."""
         if isinstance(value, dict):
             known = _variant(value, shape) if shape.tag is not None else shape
             return value if known.members is None else self._object(value, known, place)
@@ -130,7 +130,7 @@ class _Pass:
         return kept
 
     def _is_left_out(self, entry: Any, shape: Shape, place: Place) -> bool:
-        """Whether an entry of a list is of a kind that is ignored."""
+        """Whether a list entry is of an ignored kind."""
         kind = entry.get(shape.tag) if isinstance(entry, dict) else None
         if not isinstance(kind, str) or kind in shape.variants:
             return False
@@ -163,7 +163,7 @@ class _Pass:
 
 
 def _variant(value: dict[str, Any], shape: Shape) -> Shape:
-    """Which of an object's shapes it has; what has none is for the types to refuse."""
+    """The variant that an object matches; if none does, validation by the types refuses it."""
     kind = value.get(shape.tag or "")
     return shape.variants.get(kind, _OPEN) if isinstance(kind, str) else _OPEN
 
@@ -191,7 +191,7 @@ def _refuse_strictly(rule: Ignored | None, place: Place) -> NoReturn:
 
 
 def _written(place: Place) -> str:
-    """A place as people write it: `messages[0].content`. Long names are cut."""
+    """A location as text: `messages[0].content`. Long names are cut."""
     steps: list[str] = []
     while place is not None:
         place, step = place

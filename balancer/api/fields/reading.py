@@ -1,4 +1,4 @@
-"""Reads a client's body by its table, and tells what was ignored: header, log, metric."""
+"""Reads a body by its field table, and reports ignored fields: header, log, metric."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,7 +17,7 @@ _ignored = web.RequestKey("_ignored", str)
 
 
 async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], T]) -> T:
-    """What `parse` makes of the body of `request`; the answer will tell what was ignored.
+    """The body of `request`, parsed by `parse`; the answer will report ignored fields.
 
     Raises as `transport.bodies.parsed` does.
     """

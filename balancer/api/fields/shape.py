@@ -1,4 +1,4 @@
-"""Which members the objects of a body may have: read from the types that check the body."""
+"""The members that the objects of a body may have, derived from the types that validate it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ Schema = Mapping[str, Any]
 class Shape:
     """A place in a body. `path` is its name, with `[]` for any position in a list.
 
-    `members` are an object's known members, `entries` is what a list's entries are. Objects that
-    are told apart by the value of their member `tag` have a shape each in `variants`. What has none
+    `members` are an object's known members, `entries` is the shape of a list's entries. For a
+    tagged union, `variants` has one shape for each value of the member `tag`. A shape with none
     of these may hold anything.
     """
 
@@ -30,7 +30,7 @@ class Shape:
         return self.members is None and self.entries is None and self.tag is None
 
     def paths(self) -> Iterator[str]:
-        """Every known member in it, with repetitions where variants share one."""
+        """The path of every known member in it; repeated if variants share one."""
         for member in (self.members or {}).values():
             yield member.path
             yield from member.paths()
@@ -41,7 +41,7 @@ class Shape:
 
 
 def shape_of(adapter: TypeAdapter[Any]) -> Shape:
-    """The shape of the bodies that `adapter` checks. Its types must not contain themselves."""
+    """The shape of the bodies that `adapter` validates. Its types must not be recursive."""
     schema = adapter.json_schema()
     return _shape(schema, "", schema.get("$defs", {}))
 
@@ -74,7 +74,7 @@ def _tagged(discriminator: Schema, path: str, named: Mapping[str, Schema]) -> Sh
 
 
 def _any_of(shapes: Iterable[Shape], path: str) -> Shape:
-    """What fits any of `shapes`: at most one of them is a list, and at most one has a tag."""
+    """The union of `shapes`; at most one is a list, and at most one has a tag."""
     merged = Shape(path)
     for each in shapes:
         members = merged.members

@@ -1,4 +1,4 @@
-"""The calls of a WebSocket that take time: events out as they come, then one answer.
+"""Long-running WebSocket calls: events are sent as they arrive, then one answer.
 
 `emit` takes one frame and may wait for a slow reader.
 """
@@ -23,7 +23,7 @@ Emit = Callable[[bytes], Awaitable[None]]
 async def answer_generate(
     id: RpcId, wanted: GenerateRequest, stream: AsyncIterable[Event], emit: Emit
 ) -> bytes:
-    """The answer to `generate`, after its events have been emitted if they are wanted."""
+    """The answer to `generate`; its events are emitted before, if it streams."""
     writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
     accumulator = Accumulator()
     async for event in stream:

@@ -1,7 +1,7 @@
-"""The neutral events in the native API's words, as bytes for a stream and as one object.
+"""Neutral events in the native API's format: as bytes for a stream, and as one object.
 
-A token's line is put together by hand from bytes that were made once for the request; only its
-text is encoded. Events of one request all carry the same identity: `{"id": …}`, and in a batch on
+A token's line is assembled by hand from bytes that are precomputed for the request; only its text
+is encoded. Events of one request all carry the same identity: `{"id": …}`, and in a batch on
 a WebSocket also `"item"`.
 """
 
@@ -31,7 +31,7 @@ from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands before and after each event's JSON."""
+    """The bytes before and after each event's JSON."""
 
     before: bytes
     after: bytes
@@ -51,7 +51,7 @@ class EventWriter:
         self._token_starts: dict[TokenKind, bytes] = {}
 
     def render(self, event: Event) -> bytes:
-        """`event` as bytes that are ready to be written; of what shows nothing there are none."""
+        """`event` as bytes ready to be written; empty for an event that is not shown."""
         if isinstance(event, Token):
             if event.is_silent:
                 return b""

@@ -17,7 +17,7 @@ NATIVE_ERRORS = Errors(answer_types.ErrorAnswer, _code)
 
 
 def _events(whole: Form) -> Answer:
-    """Which of the three it is follows from `stream` and `Accept`."""
+    """The three response forms, which depend on `stream` and `Accept`."""
     return streamed(
         "With `stream` events, each a line or a `data:` line; else all in one object.",
         whole,

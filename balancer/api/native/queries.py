@@ -1,4 +1,4 @@
-"""Bodies of the native calls that take no slot to questions, and their results to answers.
+"""Converts bodies of native calls that need no slot to queries, and results to answers.
 
 | call | body | answer |
 | --- | --- | --- |
@@ -51,7 +51,7 @@ from .requests import GENERATE_BODY, parse_generate
 
 @dataclass(frozen=True, slots=True)
 class QueryCall:
-    """A question, and what its results are to the client; for `answering.written`."""
+    """A query, and how its results become an answer; for `answering.written`."""
 
     query_request: QueryRequest
     answer: Callable[[Sequence[Result]], QueryFields]
@@ -147,7 +147,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
     "detokenize": detokenize,
     "count_tokens": count_tokens,
 }
-"""By the names that the paths end with and the WebSocket's methods have."""
+"""By name: the last path segment, and the WebSocket method."""
 
 BODIES: dict[str, Body] = {
     "embed": embed_inputs.embed_body("EmbedBody", _embed),

@@ -1,6 +1,6 @@
-"""Bodies of the native API to neutral requests; what is wrong is named.
+"""Converts bodies of the native API to neutral requests; errors name the field.
 
-The HTTP and the WebSocket door take the same bodies.
+HTTP and the WebSocket take the same bodies.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class BatchEntry(GenerateRequest):
     id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
 
     def without_id(self) -> GenerateRequest:
-        """What goes on to an agent."""
+        """The request as sent to an agent."""
         values = {field.name: getattr(self, field.name) for field in fields(GenerateRequest)}
         return GenerateRequest(**values)
 

@@ -7,8 +7,8 @@
 | `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `queries` |
 
 Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
-whole; from there on each entry stands for itself: the answer is 200, entries beyond the free slots
-wait in the queue, and one that the queue refuses ends with its own error.
+whole; after that, each entry is independent: the answer is 200, entries beyond the free slots wait
+in the queue, and an entry that the queue refuses ends with its own error.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -103,7 +103,7 @@ async def _stream_one(request: web.Request, stream: Stream) -> web.StreamRespons
 
 
 async def _lines(stream: Stream, writer: EventWriter) -> AsyncIterator[bytes]:
-    """Raises an error that comes before anything was told, for it can still be an HTTP status."""
+    """Raises an error that precedes all output, so that it can still be an HTTP status."""
     has_begun = False
     async for event in stream:
         if not has_begun and isinstance(event, Failed):

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 frames to calls, results and errors to frames.
+"""Converts JSON-RPC 2.0 frames to calls, and results and errors to frames.
 
 | code | when |
 | --- | --- |
@@ -12,8 +12,8 @@
 Arrays of calls are refused with -32600: frames can be sent one by one, and `generate_batch` takes
 many prompts.
 
-The answer to an invalid request has the id `null`, also where the id could be read: if it is that
-of a call that lives, the client must not take the answer for that call's end.
+The answer to an invalid request has the id `null`, even if the id could be read: if a running call
+has the same id, the client must not take the answer for that call's end.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. A notification has no id, and nobody hears how it ended."""
+    """One call. A notification has no id and gets no answer."""
 
     id: RpcId
     method: str
@@ -60,7 +60,7 @@ class Call:
     is_notification: bool = False
 
     def params_json(self) -> bytes:
-        """The params as the HTTP doors get their bodies."""
+        """The params as JSON, in the form of an HTTP body."""
         return to_json(self.params)
 
 
@@ -94,7 +94,7 @@ def parse_frame(frame: bytes) -> Call:
 
 
 def is_id(value: object) -> bool:
-    """Whether `value` can name a call: it has to be short, since every event repeats it."""
+    """Whether `value` can be a call's id: it must be short, since every event repeats it."""
     if isinstance(value, str):
         return len(value) <= MAX_ID_LENGTH
     if isinstance(value, int | float):
@@ -103,17 +103,17 @@ def is_id(value: object) -> bool:
 
 
 def result(id: RpcId, value: Mapping[str, object]) -> bytes:
-    """The frame that says how call `id` ended."""
+    """The frame with the result of call `id`."""
     return written_result(id, to_json(value))
 
 
 def written_result(id: RpcId, value: bytes) -> bytes:
-    """Likewise, of what is JSON already."""
+    """Likewise, for a result that is already JSON."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id), value)
 
 
 def rpc_error(error: RpcError) -> bytes:
-    """The frame for a call that is wrong in itself."""
+    """The frame for an invalid call."""
     return _error(error.id, {"code": error.code, "message": error.message})
 
 

@@ -15,7 +15,7 @@ a batch `params.item` the entry's. `cancel` and `ping` may come without an id an
 answered. Every call with an id is answered exactly once, and a bad frame harms no other.
 
 A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
-socket with code 1009, since nobody would keep that much. Closing the socket closes what it started.
+socket with code 1009. Closing the socket cancels the requests that it started.
 """
 
 import asyncio
@@ -54,16 +54,16 @@ from .rpc import (
 
 MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 MAX_LIVE_REQUESTS = 1024
-"""Requests that one socket may have queued and running; an entry of a batch counts as one."""
+"""Maximum queued and running requests per socket; each entry of a batch counts as one."""
 
 MAX_WAITING_FRAMES = 64
-"""Frames that wait for a slow reader; then the streams wait, and merge what piles up."""
+"""Maximum frames queued for a slow reader; beyond it the streams wait and merge their events."""
 
 HEARTBEAT_SECONDS = 30.0
 """A peer that does not answer a ping for half this long is gone."""
 
 FLUSH_SECONDS = 2.0
-"""How long a socket may take to read its last frames when the balancer goes down."""
+"""How long a socket may take to read its last frames when the balancer shuts down."""
 
 _METHODS = frozenset({"generate", "generate_batch", "cancel", "ping", *CALLS})
 _MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
@@ -76,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 
 class NativeSocket:
-    """The door; it knows its open sockets, so that they can be told when it closes."""
+    """The WebSocket endpoint; it tracks its open sockets, to close them at shutdown."""
 
     def __init__(self, runtime: FleetRuntime) -> None:
         self._runtime = runtime
@@ -134,7 +134,7 @@ class _LiveCall:
     items: Sequence[str] = ()
 
     def request_ids(self, item: str | None = None) -> list[RequestId]:
-        """Of all its requests, or of that one of a batch."""
+        """The ids of all its requests, or of the one at that `item` of a batch."""
         streams = self.streams
         if item is not None:
             pairs = zip(self.items, self.streams, strict=False)  # without items there are none
@@ -149,7 +149,7 @@ class _LiveCall:
 
 
 class _Session:
-    """One socket: a reader that never waits for an answer, a task for each call, one writer.
+    """One socket: a reader that never waits for answers, a task per call, one writer.
 
     A call is in `_live` from before its first event until its answer is in the outbox.
     """
@@ -173,7 +173,7 @@ class _Session:
         self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Serves the socket until it is closed from either side."""
+        """Serves the socket until either side closes it."""
         async with self._tasks:
             writer = self._tasks.create_task(self._write())
             try:
@@ -184,7 +184,7 @@ class _Session:
                     call.close()
 
     async def retire(self) -> None:
-        """Sends what is left of calls that have ended, then says goodbye."""
+        """Sends the remaining frames of calls that have ended, then closes the socket."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 if tasks := [call.task for call in self._live.values()]:
@@ -193,7 +193,7 @@ class _Session:
         await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")
 
     async def _write(self) -> None:
-        # Should the connection be lost, the reader hears of it and ends the session.
+        # If the connection is lost, the reader notices and ends the session.
         with suppress(ConnectionError):
             while True:
                 await self._socket.send_frame(await self._outbox.get(), WSMsgType.TEXT)
@@ -208,7 +208,7 @@ class _Session:
                 await self._outbox.put(answer)
 
     async def _take(self, frame: bytes) -> bytes | None:
-        """What can be answered at once; `None` if the answer comes later or nobody wants it."""
+        """An immediate answer; `None` if the answer comes later or none is wanted."""
         if len(frame) > MAX_BODY_BYTES:
             self._refused(body_too_large())
             return request_error(None, body_too_large())
@@ -302,7 +302,7 @@ class _Session:
         del self._live[id]
 
     def _named(self, call: Call) -> list[RequestId]:
-        """The requests that a `cancel` is about. Raises `InvalidRequest`."""
+        """The requests that a `cancel` selects. Raises `InvalidRequest`."""
         match call.params:
             case {"all": True, **rest} if not rest:
                 return [id for live in self._live.values() for id in live.request_ids()]

@@ -1,10 +1,10 @@
-"""The neutral events in OpenAI's words: chunks of a stream, and whole answers.
+"""Neutral events in OpenAI's format: chunks of a stream, and whole answers.
 
-A request that was cancelled ends as if it had stopped (`finish_reason` `"stop"`), since clients
-know no other word for an end that is no error. Reasoning goes to `reasoning_content`; an answer of
-calls alone has the content `null`. A prompt counts once in `usage`, however many choices it has.
+A cancelled request ends with `finish_reason` `"stop"`, since OpenAI has no other value for this.
+Reasoning goes to `reasoning_content`; an answer with tool calls only has the content `null`. A
+prompt counts once in `usage`, however many choices it has.
 
-A token's chunk is put together by hand from bytes that were made once for each choice.
+A token's chunk is assembled by hand from bytes that are precomputed for each choice.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _TEXT_END = b',"finish_reason":null}]'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What stands in every chunk of an answer; `created` in Unix seconds."""
+    """The fields that every chunk of an answer repeats; `created` in Unix seconds."""
 
     id: str
     created: int
@@ -76,19 +76,19 @@ class Shape(Protocol):
         """A choice of a whole answer."""
 
     def log_probs(self, number: int, token: Token) -> ChatLogProbs | CompletionLogProbs | None:
-        """Those of a choice's next token, where they are wanted."""
+        """Log-probabilities of a choice's next token, if requested."""
 
     def opening(self, number: int) -> dict[str, object] | None:
-        """What a choice's first chunk carries, if there is one before its text."""
+        """The content of a choice's first chunk, if one is sent before its text."""
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """JSON from after the choice's index up to a token's text, and from there on."""
+        """The JSON between the choice's index and a token's text, and the JSON after the text."""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
-        """What the first chunk of a choice's call carries."""
+        """The content of the first chunk of a tool call."""
 
     def closing(self) -> dict[str, object]:
-        """What the chunk with a choice's `finish_reason` carries."""
+        """The content of the chunk with a choice's `finish_reason`."""
 
     def finish_reason(self, done: Done) -> ChatFinish:
         """Why a choice ended."""
@@ -124,7 +124,7 @@ class Chat:
         }
 
     def log_probs(self, number: int, token: Token) -> ChatLogProbs | None:
-        """Of the content; what else is said is no part of it."""
+        """Log-probabilities of the content only, without reasoning and calls."""
         if not self._has_log_probs or token.kind != "content":
             return None
         return chat_log_probs(token.log_probs)
@@ -168,14 +168,14 @@ class Completion:
         echoes: Sequence[str] = (),
         generates: bool = True,
     ) -> None:
-        """`echoes` are what each choice begins with, if they begin with anything."""
+        """`echoes` are the texts that the choices begin with, if any."""
         self._has_log_probs = has_log_probs
         self._generates = generates
         self._echoes = echoes
         self._log_probs: dict[int, LogProbsWriter] = {}
 
     def choice(self, number: int, accumulator: Accumulator, done: Done) -> CompletionChoice:
-        """The text, after the prompt if it was told."""
+        """The text, after the prompt if it is echoed."""
         text = self._echo(number) + accumulator.text("prompt") + accumulator.text()
         log_probs = [*accumulator.log_probs("prompt"), *accumulator.log_probs()]
         return {
@@ -198,11 +198,11 @@ class Completion:
         return self._echoes[number] if self._echoes else ""
 
     def opening(self, number: int) -> dict[str, object] | None:
-        """The prompt comes first, if it is wanted."""
+        """The prompt comes first, if it is echoed."""
         return {"text": echo} if (echo := self._echo(number)) else None
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """A prompt and what follows it are one text."""
+        """Prompt and continuation are one text."""
         return b'"text":', b""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
@@ -214,13 +214,13 @@ class Completion:
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:
-        """As the request ended; where nothing was to follow, for want of tokens."""
+        """As the request ended; `length` if no tokens were to be generated."""
         is_cut_off = done.finish_reason == "length" or not self._generates
         return "length" if is_cut_off else "stop"
 
 
 class ChunkWriter:
-    """Events of all choices as SSE chunks; each choice ends exactly once."""
+    """Writes events of all choices as SSE chunks; each choice ends exactly once."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class ChunkWriter:
         self._ends: dict[int, Done] = {}
 
     def render(self, number: int, event: Event) -> bytes:
-        """What `event` of choice `number` adds; may be empty. Raises the error of a `Failed`."""
+        """Bytes for `event` of choice `number`; may be empty. Raises the error of a `Failed`."""
         if self._usage is not None:
             self._usage.take(number, event)
         if isinstance(event, Token):
@@ -311,7 +311,7 @@ class ChunkWriter:
 
     @property
     def _end_json(self) -> bytes:
-        """What follows a chunk's choices."""
+        """The JSON after a chunk's choices."""
         if self._usage is None:
             return self._no_usage
         return b',"usage":%b}\n\n' % to_json(self._usage.total)
@@ -347,5 +347,5 @@ def whole_answer(
 
 
 def usage_of(ends: Sequence[Done], num_choices: int) -> OpenAIUsage:
-    """The counts of all choices together; of each prompt's choices the first one tells its size."""
+    """The counts of all choices together; each prompt is counted from its first choice."""
     return total_usage({number: end.usage for number, end in enumerate(ends)}, num_choices)

@@ -1,7 +1,7 @@
-"""OpenAI's `/v1/embeddings`: its bodies to questions, and their results to answers.
+"""OpenAI's `/v1/embeddings`: converts bodies to queries, and results to answers.
 
-All inputs or none: what is wrong with one of them is the error of the call, and names its index.
-Beyond OpenAI's there are `pooling` and `normalize`, as in the native call.
+All inputs or none: an error in one input fails the call and names its index. `pooling` and
+`normalize` are extensions, as in the native call.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ EMBEDDINGS_BODY = embed_body(
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsCall:
-    """`is_list`: several inputs were given, if only one."""
+    """`is_list`: the input was given as a list, even if of one entry."""
 
     query_request: QueryRequest
     encoding: Encoding

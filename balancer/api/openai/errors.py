@@ -1,10 +1,10 @@
-"""The tree of errors in OpenAI's words."""
+"""The error hierarchy in OpenAI's format."""
 
 from ....shared.errors import RequestError, status_of
 from .answer_types import ErrorFields, OpenAIError
 
 _CODES = {
-    # Clients look for these two to shorten a conversation or to slow down.
+    # Clients check these two codes to shorten a conversation or to slow down.
     "prompt_too_long": "context_length_exceeded",
     "rate_limited": "rate_limit_exceeded",
 }
@@ -17,12 +17,12 @@ _TYPES = {
 
 
 def openai_error(error: RequestError) -> OpenAIError:
-    """The body of an answer that is an error."""
+    """The body of an error response."""
     return {"error": error_fields(error)}
 
 
 def error_fields(error: RequestError) -> ErrorFields:
-    """What it says."""
+    """The fields of its `error` object."""
     return {
         "message": error.message,
         "type": _type(status_of(error)),

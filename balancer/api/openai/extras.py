@@ -1,4 +1,4 @@
-"""What vLLM and llama-server take beyond OpenAI's fields, where it means something that we have."""
+"""Fields of vLLM and llama-server beyond OpenAI's, as far as the balancer supports them."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from ..common.field_names import FieldNames
 from .formats import ANY_OBJECT
 
 MAX_ALTERNATIVES = 1024
-"""Most texts among which an answer may be chosen."""
+"""Maximum number of texts to choose an answer from."""
 
 JsonSchema = dict[str, Any] | str
 """A schema, as an object or as JSON text."""
@@ -63,7 +63,7 @@ class ServerExtras(SamplingChoices):
     structured_outputs: StructuredOutputs | None = None
 
     def grammars(self) -> Iterator[tuple[str, Grammar]]:
-        """What the answer has to be, by the field that says so. Raises `InvalidRequest`."""
+        """The required grammars of the answer, by field. Raises `InvalidRequest`."""
         yield from _grammars(
             "guided_", self.guided_json, self.guided_regex, self.guided_grammar, self.guided_choice
         )
@@ -76,7 +76,7 @@ class ServerExtras(SamplingChoices):
 
 
 def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
-    """The one thing that an answer has to be. Raises `InvalidRequest` if there are several."""
+    """The only grammar of the answer. Raises `InvalidRequest` if there are several."""
     if len(found) > 1:
         (first, _), (second, _) = found[:2]
         raise InvalidRequest(f"give only one of `{first}` and `{second}`", field=first)

@@ -1,6 +1,6 @@
-"""Fields of OpenAI's requests that are not obeyed: ignored and told, or refused by name.
+"""Fields of OpenAI's requests without effect: ignored and reported, or refused by name.
 
-What is obeyed stands in the types of `requests`, `embeddings` and `rerank`.
+The supported fields are those of the types in `requests`, `embeddings` and `rerank`.
 """
 
 from collections.abc import Mapping

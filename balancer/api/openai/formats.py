@@ -1,4 +1,4 @@
-"""How OpenAI's bodies say what an answer has to be, and the neutral words for it."""
+"""OpenAI's response formats and tool choices, and their conversion to neutral fields."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -147,7 +147,7 @@ def _is_function(tool: dict[str, Any]) -> bool:
 
 
 def _name_of(entry: dict[str, Any]) -> str:
-    """A function's name, in a chat's words or in those of a response."""
+    """A function's name, in the format of Chat Completions or of Responses."""
     function = entry.get("function", entry)
     name = function.get("name") if isinstance(function, dict) else None
     namespace = entry.get("namespace")
@@ -165,7 +165,7 @@ Choice = (
 
 
 def neutral_choice(choice: Choice | None) -> ToolChoice | None:
-    """`choice` in neutral words."""
+    """`choice` as the neutral field."""
     match choice:
         case FunctionChoice():
             return NamedTool(name=choice.function.name)

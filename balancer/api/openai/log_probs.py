@@ -1,4 +1,4 @@
-"""Log-probabilities as chat and completions tell them."""
+"""Log-probabilities in the formats of chat and completions."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
 def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> ChatLogProbs:
-    """Of a message's content, or of a part of it."""
+    """Log-probabilities of a message's content, or of a part of it."""
     return {"content": entries(log_probs), "refusal": None}
 
 
 class LogProbsWriter:
-    """Of one choice's text, part by part: where a token stands depends on those before it."""
+    """Log-probabilities of one choice's text, part by part, with the offset of each token."""
 
     def __init__(self, offset: int = 0) -> None:
         """The first token stands at `offset`, in characters."""
@@ -39,9 +39,9 @@ class LogProbsWriter:
 
 
 def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
-    """The likeliest and the chosen one, which may make one more than was asked for.
+    """The most likely tokens and the chosen one; this may be one more than requested.
 
-    `None` for a prompt's first token, of which there is nothing to tell.
+    `None` for a prompt's first token, which has no log-probability.
     """
     if log_probs.chosen.log_prob is None:
         return None

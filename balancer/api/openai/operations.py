@@ -1,6 +1,6 @@
-"""The OpenAI API, but for Responses, as operations of an OpenAPI document.
+"""The OpenAI API, without Responses, as operations of an OpenAPI document.
 
-`/v1/models` is here, too, though it has an Anthropic's shape for those who ask for it.
+`/v1/models` is here, too, although Anthropic clients get it in Anthropic's format.
 """
 
 from ....shared.errors import ModelNotFound, RequestError

@@ -1,4 +1,4 @@
-"""The OpenAI API's calls that take no slot: `/v1/embeddings`, and `/v1/rerank` beside it."""
+"""Calls that need no slot: OpenAI's `/v1/embeddings`, and `/v1/rerank`."""
 
 from aiohttp import web
 
@@ -34,7 +34,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
 
 def _model(runtime: FleetRuntime, query_request: QueryRequest) -> str:
-    """The name that the answer bears."""
+    """The model name in the answer."""
     if query_request.model is not None:
         return query_request.model
     return runtime.model_name_for(query_request.task)

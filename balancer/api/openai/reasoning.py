@@ -1,4 +1,4 @@
-"""What OpenAI's reasoning effort and verbosity mean to a model: variables of its template."""
+"""Maps OpenAI's reasoning effort and verbosity to chat template variables."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -16,8 +16,8 @@ def reasoning_fields(
 ) -> dict[str, Any]:
     """The neutral request's fields: `none` turns reasoning off, any other effort on.
 
-    Some templates know degrees, so they are told of it as `reasoning_effort`, and of the
-    `verbosity` under its own name; what the client itself hands to the template goes before.
+    Templates that support levels get the effort as `reasoning_effort`, and `verbosity` under its
+    own name. Template variables that the client sets itself take precedence.
     """
     told: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
     if verbosity is not None:

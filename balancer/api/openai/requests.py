@@ -1,11 +1,11 @@
-"""OpenAI's bodies to neutral requests.
+"""Converts OpenAI's bodies to neutral requests.
 
-The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused with
-the field as `param`. `null` means what leaving a field out means. Beyond OpenAI's there are
-llama.cpp's samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM,
-`chat_template_kwargs`, `add_generation_prompt` and `continue_final_message`.
+The types here define the supported fields; `fields` lists those that are ignored and reported, or
+refused with the field as `param`. `null` is the same as an absent field. Extensions are llama.cpp's
+samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
+`add_generation_prompt` and `continue_final_message`.
 
-What OpenAI's cannot say of an answer's form goes into `grammar`, as in the native API.
+Output formats beyond OpenAI's are given as `grammar`, as in the native API.
 
 Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/completions` too; other
 defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
@@ -112,10 +112,10 @@ class _CompletionBody(_Body):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one body asks for: a choice for each request, `num_choices` in a row for a prompt.
+    """A parsed body: one request per choice, `num_choices` in a row for each prompt.
 
-    `echoes` are what each choice begins with, where choices begin with their prompts and agents do
-    not tell them. Errors tell fields by `field_names`.
+    `echoes` are the prompts that the choices begin with, if they are echoed and agents do not send
+    them. Errors name fields by `field_names`.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -134,7 +134,7 @@ class Wanted:
 
     @property
     def generates(self) -> bool:
-        """Whether anything is to follow the prompts."""
+        """Whether any tokens are to be generated."""
         return not self.requests[0].prefill_only
 
 
@@ -223,7 +223,7 @@ def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
 
 
 def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple[str, Grammar]]:
-    """What the answer has to be, by the field that says so."""
+    """The required grammars of the answer, by field."""
     found = [] if parsed.grammar is None else [("grammar", parsed.grammar)]
     grammar = answer.grammar() if answer else None
     if grammar is not None:
@@ -284,7 +284,7 @@ def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
 
 
 def _check_completion(parsed: _CompletionBody) -> None:
-    """Raises `InvalidRequest` for what OpenAI's takes and cannot be had here."""
+    """Raises `InvalidRequest` for values of OpenAI's that are not supported here."""
     if parsed.best_of not in (None, parsed.n):
         raise InvalidRequest(
             "`best_of` is not supported but for the same number as `n`; leave it out",
@@ -304,7 +304,7 @@ def _with_stops(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_messages(value: object) -> object:
-    """Messages as clients echo them from answers, without the members that say nothing."""
+    """Messages as clients copy them from answers, without members that have no effect."""
     if not isinstance(value, list):
         return value
     return [_plain_message(number, message) for number, message in enumerate(value)]

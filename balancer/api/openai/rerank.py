@@ -1,6 +1,6 @@
 """`/v1/rerank`, in the shape that Jina, Cohere and llama-server share.
 
-All documents or none: what is wrong with one of them is the error of the call, and names its index.
+All documents or none: an error in one document fails the call and names its index.
 """
 
 from collections.abc import Sequence

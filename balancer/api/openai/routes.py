@@ -42,7 +42,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 async def _answer(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
-    """All choices or none: what fails one of them ends them all."""
+    """All choices or none: an error in one choice ends all of them."""
     try:
         return await _answer_all(runtime, request, wanted, shape)
     except RequestError as error:
@@ -78,7 +78,7 @@ async def _answer_all(
 
 
 async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> AsyncIterator[bytes]:
-    """Raises an error that comes before any text, for it can still be an HTTP status."""
+    """Raises an error that precedes all text, so that it can still be an HTTP status."""
     has_begun = False
     try:
         async for events in merged:

@@ -1,4 +1,4 @@
-"""Token counts of all choices while they are streamed, as vLLM tells them in each chunk."""
+"""Running token counts of all choices for each chunk of a stream, as in vLLM."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ class RunningUsage:
         self._usages: dict[int, Usage] = {}
 
     def take(self, number: int, event: Event) -> None:
-        """`event` is of the choice `number`."""
+        """Counts `event` of the choice `number`."""
         usage = self._usages.get(number, Usage())
         match event:
             case Begun():
@@ -39,7 +39,7 @@ class RunningUsage:
 
 
 def total_usage(usages: dict[int, Usage], num_choices: int) -> OpenAIUsage:
-    """The counts of all choices together, by number; of each prompt its first choice tells."""
+    """The counts of all choices together; each prompt is counted from its first choice."""
     prompts = [usage for number, usage in usages.items() if number % num_choices == 0]
     prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
     completion_tokens = sum(usage.completion_tokens for usage in usages.values())

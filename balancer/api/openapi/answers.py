@@ -1,7 +1,7 @@
-"""Types of answers as JSON schemas: what serialisers return is declared once, as types.
+"""JSON schemas of answers, generated from the types that serialisers return.
 
-An answer is a `TypedDict`, so mypy holds the code that makes it to its declaration and making it
-costs nothing; parts of it may be dataclasses, which are written as they are.
+An answer is a `TypedDict`, so mypy checks the code that builds it, at no cost at run time. Parts of
+it may be dataclasses, which are written as they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class Described:
     _schemas: Mapping[Any, Schema]
 
     def schema(self, form: Form) -> Schema:
-        """That of one of the forms."""
+        """The schema of one of the forms."""
         return form if isinstance(form, dict) else self._schemas[form]
 
 

@@ -1,4 +1,4 @@
-"""A request's body as a JSON schema, made of the very types that check it."""
+"""The JSON schema of a request body, generated from the types that validate it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from .schemas import ANY, NOTHING, Schema, either, ref, untitled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What a body may be: what checks it, and what the door makes of it before that.
+    """A request body: the type that validates it, and what the API does to it before that.
 
     `name` is the component's in the document.
 
-    `ignored` fields are left out before the check, `refused` ones may have the values, as JSON,
-    that ask for nothing. `takes_nulls`: null means an absent field. `takes_unknown`: fields that
-    nobody knows are left out, at any depth. `also` has, by field, what a value may be besides.
+    `ignored` fields are removed before validation; `refused` ones may only have the listed values,
+    as JSON, which have no effect. `takes_nulls`: null means an absent field. `takes_unknown`:
+    unknown fields are removed, at any depth. `also` has, by field, further schemas of a value.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Body:
     takes_unknown: bool = False
 
     def schemas(self) -> dict[str, Schema]:
-        """The body as the component `name`, and what it consists of as `name.…`."""
+        """The body as the component `name`, and its nested types as `name.…`."""
         name = self.name
         whole = self.adapter.json_schema(ref_template=f"#/components/schemas/{name}.{{model}}")
         parts = whole.pop("$defs", {})

@@ -1,7 +1,7 @@
-"""An API as an OpenAPI 3.1 document: its operations, what they take, and how they answer.
+"""An API as an OpenAPI 3.1 document: its operations, their parameters, bodies and answers.
 
-Which errors an operation can end with is said by their classes; their statuses and what they mean
-follow from the tree.
+An operation lists the error classes that it can end with; their statuses and descriptions follow
+from the error hierarchy.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ OF_MODELS: tuple[ErrorClass, ...] = (
     *(PromptTooLong, ModelNotFound, Cancelled, EngineFailed, NotSupported, AgentLost, QueueFull),
     *(ShuttingDown, QueueTimeout, FirstTokenTimeout, TokenTimeout, RequestTimeout),
 )
-"""What can become of a request that an agent has to answer."""
+"""The errors of a request that an agent has to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def json_answer(description: str, form: Form) -> Answer:
 def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> Answer:
     """An answer that is a stream of one of `kinds`, of `item`s, or `whole` in one piece.
 
-    OpenAPI 3.1 has no word of its own for what a stream consists of.
+    OpenAPI 3.1 has no keyword for the items of a stream.
     """
     events = {} if item is None else {"x-item-schema": item}
     return Answer(description, {**dict.fromkeys(kinds, events), JSON: {"schema": whole}})

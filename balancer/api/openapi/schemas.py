@@ -1,4 +1,4 @@
-"""JSON schemas of answers, in as few words as they need."""
+"""Short helpers to write JSON schemas of answers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def listing(entry: Schema) -> Schema:
 
 
 def mapping(value: Schema) -> Schema:
-    """An object whose members have names that are not known beforehand."""
+    """An object with arbitrary member names."""
     return {"type": "object", "additionalProperties": value}
 
 
@@ -58,7 +58,7 @@ def ref(name: str) -> Schema:
 
 
 def fields_of(cls: type) -> dict[str, Schema]:
-    """What each field of the flat dataclass `cls` becomes in JSON."""
+    """The JSON schema of each field of the flat dataclass `cls`."""
     schema = TypeAdapter(cls).json_schema(mode="serialization")
     return {name: untitled(field) for name, field in schema["properties"].items()}
 

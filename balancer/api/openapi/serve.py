@@ -1,4 +1,4 @@
-"""Serves an OpenAPI document that was made once."""
+"""Serves a precomputed OpenAPI document."""
 
 from aiohttp import web
 

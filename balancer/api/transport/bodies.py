@@ -1,12 +1,11 @@
-"""Request bodies: read within bounds, and parsed where that holds up nobody.
+"""Request bodies: read within limits, and parsed without blocking the event loop.
 
-A body is bounded in bytes, in values (`json_size`) and in time, the time between two pieces
-of it as well as that of all. The bytes of all bodies that are being read or parsed are bounded
-together.
+A body is limited in bytes, in JSON values (`json_size`) and in time: the pause between two pieces
+and the total. The bytes of all bodies that are being read or parsed are limited together.
 
 Parsing a large body takes up to a few tenths of a second, so it is done on a thread of its own. The
-parser holds the interpreter's lock while it makes or checks one list, so the event loop does not
-run freely meanwhile, but it runs between those steps.
+parser holds the GIL while it builds or validates one list, so the event loop is delayed, but it
+still runs between those steps.
 """
 
 import asyncio
@@ -36,13 +35,13 @@ MAX_HELD_BYTES = 16 * MAX_BODY_BYTES
 """Most bytes of bodies that may be read or parsed at once, those of all connections together."""
 
 LARGE_BYTES = 128 * 1024
-"""From here on parsing takes longer than handing it to a thread."""
+"""From this size on, parsing takes longer than the handover to a thread."""
 
 T = TypeVar("T")
 
 
 class Bodies:
-    """The bodies that are being read and parsed at this moment. Leave it as a context to close."""
+    """The bodies that are currently read and parsed. A context manager: leaving it closes it."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Bodies:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def parsed(self, request: web.Request, parse: Callable[[bytes], T]) -> T:
-        """What `parse` makes of the body.
+        """The body, parsed by `parse`.
 
         Raises what `parse` raises, and `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
         """
@@ -76,7 +75,7 @@ class Bodies:
             return await self.off_loop(len(body), lambda: parse(body))
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
-        """What `parse` returns; for `num_bytes` that are many, it runs on the parser's thread."""
+        """The result of `parse`, which runs on the parser's thread if `num_bytes` is large."""
         if num_bytes < LARGE_BYTES:
             return parse()
         return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
@@ -125,11 +124,11 @@ class Bodies:
 
 
 BODIES = web.AppKey("BODIES", Bodies)
-"""Where an app has the bodies that its routes read."""
+"""App key of the `Bodies` that its routes use."""
 
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
-    """What `parse` makes of the body of `request`; see `Bodies.parsed`. Refusals are reported."""
+    """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported."""
     try:
         return await request.app[BODIES].parsed(request, parse)
     except RequestError as error:
@@ -148,10 +147,10 @@ def _check_length(num_bytes: int) -> None:
 
 
 def _check_content_type(request: web.Request) -> None:
-    """JSON must be called JSON: that keeps pages of other origins from sending it unasked.
+    """Requires a JSON content type: browsers then do not send it cross-origin unasked.
 
-    A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so what has neither comes
-    from a program, which may leave the type out.
+    A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so a request with neither
+    comes from a program, which may leave the type out.
     """
     if hdrs.CONTENT_TYPE in request.headers:
         if request.content_type != "application/json":

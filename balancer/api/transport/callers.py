@@ -1,4 +1,4 @@
-"""The `Caller` of an HTTP request or a WebSocket: the one place that makes them."""
+"""Builds the `Caller` of an HTTP request or a WebSocket."""
 
 from aiohttp import hdrs, web
 
@@ -9,7 +9,7 @@ LONGEST_USER_AGENT = 120
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who sent `request`. Of a WebSocket it is who opened it."""
+    """Who sent `request`; for a WebSocket, who opened it."""
     user_agent = request.headers.get(hdrs.USER_AGENT)
     return Caller(
         address=request.remote,

@@ -1,12 +1,12 @@
-"""Connections of a port: how many there may be, and how long each may keep us waiting.
+"""Connections of a port: limits on their number, and timeouts.
 
 aiohttp's own server waits an hour for a request's header, and for ever for a client to read its
 answer. Here a connection is closed when
 
 - no whole header comes within `header_timeout`, counted from the connection's start and from the
   first byte of each further request;
-- nothing was asked on it for `IDLE_TIME`;
-- a write makes no progress for `write_timeout`; what the client had asked for is cancelled.
+- it was idle for `IDLE_TIME`;
+- a write makes no progress for `write_timeout`; the client's request is cancelled.
 
 Beyond `max_connections` a client is answered 503 and disconnected. What is not HTTP is answered 400
 (`malformed`).
@@ -26,7 +26,7 @@ from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
 from .patience import PatientTransport
 
 IDLE_TIME = 75.0
-"""Seconds. Proxies keep their connections for a minute; who closes first should be the proxy."""
+"""Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
 
 HEADER_TIMEOUT = 10.0
 WRITE_TIMEOUT = 30.0
@@ -61,12 +61,12 @@ class Connections:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether the one that was opened last is one too many."""
+        """Whether the newest connection is over the limit."""
         return self.num_open > self._max_connections
 
     @property
     def are_far_too_many(self) -> bool:
-        """Whether there is not even time for an answer."""
+        """Whether there are so many that the newest one is closed without an answer."""
         return self.num_open > 2 * self._max_connections
 
 
@@ -79,7 +79,7 @@ class ConnectionsRunner(web.AppRunner):
     def __init__(
         self, app: web.Application, connections: Connections, *, shutdown_timeout: float
     ) -> None:
-        # A client that goes away must cancel its handler, for that is what frees its slot.
+        # A disconnect must cancel the handler: that frees its slot.
         super().__init__(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=shutdown_timeout
         )
@@ -151,7 +151,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """As aiohttp does, which takes malformed HTTP for a fault of ours."""
+        """As aiohttp does, except that malformed HTTP is not reported as a server error."""
         if not isinstance(exc, MalformedHttp) or request.writer.output_size:
             return super().handle_error(request, status, exc, message)
         self._limits.malformed.log(self._peer(), exc)
@@ -160,7 +160,7 @@ class _Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp does, unless what is left of a body that nobody read is malformed."""
+        """As aiohttp does, unless the unread rest of a body is malformed."""
         if isinstance(error := kw.get("exc_info"), MalformedHttp):
             self._limits.malformed.log(self._peer(), error)
         else:
@@ -168,7 +168,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _is_between_requests(self) -> bool:
-        """Whether what comes is the next request's header."""
+        """Whether the next bytes are a request's header."""
         return self._waiter is not None and not self._waiter.done()
 
     def _await_header(self) -> None:
@@ -199,7 +199,7 @@ class _Connection(web.RequestHandler):
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection that is one too many: answered once it has asked, or closed soon."""
+    """A connection over the limit: gets an answer once it sends a request, or is closed soon."""
 
     def __init__(self, limits: Connections) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""What operators see of clients' faulty requests: ignored fields and refusals, per route.
+"""Reports clients' faulty requests to operators: ignored fields and refusals, per route.
 
 A client is an address and a user agent. Lines in the log are limited to one a minute for each
 client and field, and bounded in number over all clients.
@@ -21,13 +21,13 @@ LONGEST_FIELD = 64
 """Characters of a field's name that the log repeats."""
 
 NO_ROUTE = "other"
-"""The door of a request whose path is nothing here."""
+"""The door of a request to an unknown path."""
 
 _log = logging.getLogger(__name__)
 
 
 class DoorRecorder(Protocol):
-    """Counts what happened. Every argument is one of a bounded set."""
+    """Counts ignored fields and refusals. Every argument is one of a bounded set."""
 
     def field_ignored(self, door: str, field: str) -> None:
         """A request at `door` had `field`, which was ignored."""
@@ -37,7 +37,7 @@ class DoorRecorder(Protocol):
 
 
 class DoorReports:
-    """One for the inference port. With `is_strict` no field is ignored: it is refused."""
+    """The inference port's reports. With `is_strict`, fields are refused instead of ignored."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class DoorReports:
 
 
 DOOR_REPORTS = web.AppKey("DOOR_REPORTS", DoorReports)
-"""Where an app has its reports."""
+"""App key of its `DoorReports`."""
 
 
 def door_of(request: web.Request) -> str:
-    """The route that `request` came by, as it was declared."""
+    """The route of `request`, as it was declared."""
     resource = request.match_info.route.resource
     return NO_ROUTE if resource is None else resource.canonical
 
@@ -94,7 +94,7 @@ def client_of(request: web.Request) -> str:
 
 
 def report_refusal(request: web.Request, error: RequestError) -> None:
-    """To the reports of the app that has `request`, where it has some."""
+    """Reports a refusal to the `DoorReports` of the request's app, if it has any."""
     reports = request.app.get(DOOR_REPORTS)
     if reports is not None:
         reports.refused(request, error)

@@ -1,16 +1,16 @@
-"""Every connection is an open file, and systems limit those of a process."""
+"""Every connection is an open file, and systems limit the open files of a process."""
 
 import logging
 import resource
 
 SPARE = 64
-"""Files that are open beside connections: listening sockets, logs, what the interpreter needs."""
+"""Open files besides connections: listening sockets, logs, files of the interpreter."""
 
 logger = logging.getLogger(__name__)
 
 
 def raise_file_limit(num_connections: int) -> int:
-    """Raises the process's own limit as far as it may; says so where that is not enough.
+    """Raises the process's own limit as far as permitted; logs if that is not enough.
 
     Returns the limit.
     """

@@ -1,11 +1,11 @@
 """Which hosts and origins a port answers to.
 
-A page elsewhere can have its name resolve to this machine's address. Its requests then come from
-the page's own origin, as the browser sees it, and only their `Host` tells that they were not meant
-for this server. So `Host` must be an address, `localhost`, or a name that was given.
+Protects against DNS rebinding: a foreign page can make its name resolve to this machine's address.
+To the browser its requests are then same-origin, and only their `Host` shows that they were not
+meant for this server. So `Host` must be an address, `localhost`, or a configured name.
 
-`Origin` must be the host that was asked, or a name that was given: a proxy in front may ask for
-another host than the page came from.
+`Origin` must equal the requested host, or be a configured name: a proxy in front may send another
+`Host` than the page's.
 """
 
 import re
@@ -19,10 +19,10 @@ _SHOWN = 100
 
 
 class AllowedHosts:
-    """The names that were given, `gpu-box` for any port and `gpu-box:8443` for that one."""
+    """The configured names: `gpu-box` for any port, `gpu-box:8443` for that port only."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Raises `ValueError` for what cannot be a host."""
+        """Raises `ValueError` for an invalid host."""
         self._names = frozenset(map(_plain, map(checked_host, names)))
 
     def check(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class AllowedHosts:
         return _is_local(name) or bool({name, _plain(host)} & self._names)
 
     def _check_origin(self, origin: str, host: str) -> None:
-        # The scheme is left out of it, since TLS may end in front of us.
+        # The scheme is not compared, since a proxy may terminate TLS.
         own = origin.partition("://")[2].lower()
         if not own or (own != host.lower() and own not in self._names):
             raise Forbidden(

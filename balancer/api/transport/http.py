@@ -1,4 +1,4 @@
-"""What every HTTP door shares: reading a body, answering errors, refusing other origins."""
+"""Shared by all HTTP APIs: reading bodies, answering errors, refusing other origins."""
 
 import logging
 import math
@@ -24,13 +24,13 @@ QUEUE_FULL_RETRY_AFTER = 1.0
 """Seconds a client is asked to wait when the queue was full and the error does not say more."""
 
 request_id_key = web.RequestKey("request_id_key", str)
-"""Where a door puts the id of an accepted request, to be told also where it ends with an error."""
+"""Request key for the id of an accepted request, so that an error response has it, too."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ErrorBody = Callable[[RequestError], Mapping[str, object]]
-"""An API's own shape of an error."""
+"""Builds an API's error body."""
 ErrorAnswer = Callable[[RequestError], web.Response]
-"""An API's own answer that is an error."""
+"""Builds an API's error response."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def error_response(
     if seconds is not None:
         response.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(seconds)))
     if not error.retryable:
-        # OpenAI's clients repeat every 5xx unless they are told not to.
+        # OpenAI's clients retry every 5xx unless told not to.
         response.headers["X-Should-Retry"] = "false"
     return response
 
@@ -63,7 +63,7 @@ def middlewares(
 ) -> list[Middleware]:
     """The middlewares of a port.
 
-    `answer_for` says how a request's errors are answered, and `hosts` what it may be called.
+    `answer_for` gives the error format for a request, and `hosts` the allowed hosts.
     """
     return [_answer_errors(answer_for), _refuse_other_hosts(hosts or AllowedHosts())]
 
@@ -94,7 +94,7 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
         except web.HTTPException:
             raise
         except ConnectionError:
-            # The client is gone, and aiohttp knows what to do about it.
+            # The client has disconnected; aiohttp handles that.
             raise
         except Exception:
             _log.exception("unexpected error in %s %s", request.method, request.path)

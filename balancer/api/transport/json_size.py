@@ -1,9 +1,9 @@
-"""What a JSON text will cost to parse, counted before it is parsed.
+"""Estimates the cost of parsing a JSON text before it is parsed.
 
-Parsing takes time and memory by the number of values, not by the number of bytes: 16 MiB of text
-are one value and take 10 ms, 16 MiB of `[],[],…` are 5 million and take seconds, in which the
-process does nothing else. Counting is cheap, works on a text piece by piece as it arrives, and ends
-as soon as there is too much.
+The time and memory of parsing depend on the number of values, not of bytes: a string of 16 MiB is
+one value and takes 10 ms; 16 MiB of `[],[],…` are 5 million values and block the process for
+seconds. Counting is cheap, works on the pieces of a text as they arrive, and stops as soon as a
+limit is exceeded.
 """
 
 from ....shared.errors import InvalidRequest

@@ -1,4 +1,4 @@
-"""What is not HTTP: a line in the log and an answer, and no traceback, for it is no fault of ours.
+"""Malformed HTTP is logged on one line and answered, without a traceback.
 
 Anyone can send it as fast as they like, so at most one line is logged in `LOG_INTERVAL`.
 """
@@ -20,13 +20,13 @@ LONGEST_REASON = 200
 """Characters; reasons quote what was sent."""
 
 MalformedHttp = HttpProcessingError | RequestPayloadError
-"""What aiohttp raises for it: while it reads a header, and while it reads a body."""
+"""Exceptions of aiohttp for it: while reading a header, and while reading a body."""
 
 logger = logging.getLogger(__name__)
 
 
 class MalformedRequests:
-    """Those of one port."""
+    """The malformed requests of one port."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Things that may happen once in a while for each key, so that a log cannot be flooded.
+"""Rate limit of one event per key and period, so that a log cannot be flooded.
 
 Invariant: at most `max_keys` keys are held, each for `seconds`.
 """
@@ -20,7 +20,7 @@ class OncePer:
         return len(self._last)
 
     def allows(self, key: Hashable, now: float) -> bool:
-        """Whether `key` may happen now. New keys wait while as many as may be are held."""
+        """Whether `key` is allowed now. New keys are not, while `max_keys` are held."""
         while self._last and now - self._last[oldest := next(iter(self._last))] >= self._seconds:
             del self._last[oldest]
         if key in self._last or len(self._last) >= self._max_keys:

@@ -1,4 +1,4 @@
-"""A transport that does not wait for ever for a peer that stopped reading."""
+"""A transport with a write timeout, for peers that stop reading."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class PatientTransport:
-    """Passes everything on to `transport`, and cuts it when nothing leaves for `patience` seconds.
+    """Wraps `transport`, and aborts it when no bytes leave for `patience` seconds.
 
-    Whatever is written is watched, by whoever it is written, also after the transport was asked to
-    close: an ordinary transport waits for its last bytes to leave as long as the peer likes.
+    All writes are watched, even after `close`: an ordinary transport waits without limit for its
+    last bytes to leave.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One streamed HTTP response: its first bytes decide its status, then it goes on until the end."""
+"""One streamed HTTP response; its status is decided when the first chunk arrives."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -16,9 +16,9 @@ async def send_stream(
     content_type: str,
     headers: Mapping[str, str] | None = None,
 ) -> web.StreamResponse:
-    """Answers 200 once `chunks` gave its first one; what it raises before that is the caller's.
+    """Answers 200 once `chunks` yields its first chunk; errors before that are raised.
 
-    Each chunk is one write. A client that went away ends it without an error.
+    Each chunk is one write. A disconnect ends it without an error.
     """
     first = await anext(chunks)
     response = web.StreamResponse(headers=headers)
@@ -34,9 +34,9 @@ async def send_stream(
 
 
 def prefers_event_stream(accept: str) -> bool:
-    """Whether an `Accept` header names SSE, and nothing of ours that it likes better.
+    """Whether an `Accept` header prefers SSE to the other types offered here.
 
-    Only types that are written out count, since `*/*` is what everyone sends who did not choose.
+    Only explicit types count, since clients send `*/*` by default.
     """
     liked = {EVENT_STREAM: 0.0, NDJSON: 0.0, "application/json": 0.0}
     for entry in accept.split(","):

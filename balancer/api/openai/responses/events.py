@@ -1,9 +1,9 @@
-"""The neutral events of one request as the events of a response, and the response itself.
+"""Converts one request's neutral events to Responses API events, and to the whole response.
 
 Invariants: `response.created` and `response.in_progress` come first, one event that ends the
 response last; every item and part that was added is done before the next one and before the end;
 `sequence_number` counts from 0 without a gap; the response that the last event carries is that of
-`ResponseEvents.response`, which is also what a client gets that does not stream.
+`ResponseEvents.response`, which is also the answer to a request without streaming.
 
 An item that was open when the tokens ran out or an error came is `incomplete`, and so is the
 response. What comes of a call is known when the next thing begins, so a call is not done before.
@@ -68,18 +68,18 @@ class ResponseEvents(EventRenderer):
             "output": [],
             "usage": None,
         }
-        """All that is known of it so far."""
+        """The response so far."""
 
     def begin(self) -> list[Json]:
-        """The events before anything was said."""
+        """The events before the first token."""
         return self._numbered(self._about("response.created"), self._about("response.in_progress"))
 
     def take(self, event: Event) -> list[Json]:
-        """The events that `event` means."""
+        """The API events for `event`."""
         return self._numbered(*super().take(event))
 
     def _begun(self, begun: Begun) -> None:
-        pass  # a response counts nothing before its end
+        pass  # a response has no usage before its end
 
     # ---- items
 
@@ -150,7 +150,7 @@ class ResponseEvents(EventRenderer):
             "message": told["message"],
             "param": told["param"],
         }
-        # A response's own error knows few codes, and none of a fleet's.
+        # A response's `error` has few codes, and none for errors of a fleet.
         self.response["status"] = "failed"
         self.response["error"] = {
             "code": "rate_limit_exceeded" if isinstance(error, RateLimited) else "server_error",
@@ -327,7 +327,7 @@ class _Call:
 
 
 def _without_bytes(entry: TokenLogProb) -> Json:
-    """A token's log-probability as events tell it, with less than the part has."""
+    """A token's log-probability as in events, which have fewer members than the part."""
     top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
     return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
 
@@ -340,7 +340,7 @@ def response_id(id: str) -> str:
 def _usage(usage: Usage) -> ResponseUsage:
     return {
         "input_tokens": usage.prompt_tokens,
-        # What of a prompt stays in an agent's cache is the agent's matter, so nothing is promised.
+        # Agents decide what stays in their prompt caches, so no retention is promised.
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},

@@ -1,6 +1,6 @@
-"""Fields of `/v1/responses` that are not obeyed: ignored and told, or refused by name.
+"""Fields of `/v1/responses` without effect: ignored and reported, or refused by name.
 
-What is obeyed stands in the types of `requests` and `items`.
+The supported fields are those of the types in `requests` and `items`.
 """
 
 from collections.abc import Mapping

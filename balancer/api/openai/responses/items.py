@@ -1,8 +1,8 @@
-"""What a conversation consists of in the Responses API, and the messages that it means.
+"""Items of the Responses API, and their conversion to neutral messages.
 
-A template knows one message of the assistant for all that it said in a turn, so reasoning, text and
-calls that follow each other become one, as long as they come in that order. `status`, `phase`,
-`encrypted_content` and the annotations of a text are taken and say nothing to a model.
+Templates expect one assistant message per turn, so consecutive reasoning, text and calls are merged
+as long as they come in that order. `status`, `phase`, `encrypted_content` and the annotations of a
+text are accepted but not passed to the model.
 """
 
 from collections.abc import Iterable, Iterator
@@ -94,7 +94,7 @@ class Reasoning:
 
     @property
     def text(self) -> str:
-        """What it thought; of another service's item, whose text is hidden, the summary."""
+        """The reasoning text, or the summary if the text is hidden by another service."""
         return _joined(self.content or self.summary)
 
 
@@ -144,12 +144,12 @@ _PREFIXES = {
 
 
 def item_id(type: str, response: str, place: str) -> str:
-    """The id of an item of the answer `response`; `place` tells its items apart."""
+    """The id of an item of the answer `response`; `place` is unique among its items."""
     return f"{_PREFIXES[type]}_{response}_{place}"
 
 
 def plain_items(value: object) -> object:
-    """`input` as strict checking expects it: a list, each entry with a `type`, no `null` in it."""
+    """`input` normalized for validation: a list, each entry with a `type`, no `null` in it."""
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     return [_plain_item(each) for each in value] if isinstance(value, list) else value
@@ -185,10 +185,10 @@ def with_ids(items: Iterable[Item], response: str) -> tuple[Item, ...]:
 
 
 def to_messages(instructions: str | None, items: Iterable[Item]) -> tuple[ChatMessage, ...]:
-    """The conversation as chat templates know it.
+    """The conversation as messages for a chat template.
 
-    `instructions` and a system's or developer's message behind them become one, since templates
-    take a single one. Raises `InvalidRequest` for the result of a call that nobody made.
+    `instructions` and a system or developer message right after them are merged, since templates
+    take a single one. Raises `InvalidRequest` for a call output without a matching call.
     """
     messages = list(_messages(items))
     if instructions is not None:
@@ -231,7 +231,7 @@ def _check_called(call_id: str, calls: set[str]) -> None:
 
 @dataclass(slots=True)
 class _Turn:
-    """What the model said in a row: thoughts, then text, then calls."""
+    """Consecutive output of the model: reasoning, then text, then calls."""
 
     thoughts: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)

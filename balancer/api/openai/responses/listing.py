@@ -1,4 +1,4 @@
-"""A page of an answer's input items, as OpenAI lists things."""
+"""A page of an answer's input items, in OpenAI's list format."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, assert_never
@@ -13,7 +13,7 @@ from .items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning
 
 
 class Page(BaseModel):
-    """Which items are wanted: `limit` of them, behind the one with the id `after`."""
+    """The requested page: up to `limit` items after the one with the id `after`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,7 +23,7 @@ class Page(BaseModel):
 
 
 def parse_page(query: Mapping[str, str]) -> Page:
-    """What a query string asks for. Raises `InvalidRequest`."""
+    """Parses a query string. Raises `InvalidRequest`."""
     asked = {name: value for name, value in query.items() if not name.startswith("include")}
     try:
         return Page.model_validate(asked)
@@ -50,7 +50,7 @@ def input_list(items: Sequence[Item], page: Page) -> InputItems:
 
 
 def listed(item: Item) -> InputItem:
-    """An item of an input as it is shown to those who ask for it."""
+    """An input item as it is listed."""
     match item:
         case Message():
             is_models = item.role == "assistant"

@@ -1,12 +1,12 @@
-"""The body of `/v1/responses` to a neutral request.
+"""Converts the body of `/v1/responses` to a neutral request.
 
-The types here are what is obeyed; `fields` lists what is ignored and told, and what is refused with
-the field as `param`. `null` means what leaving a field out means. Beyond OpenAI's there are `seed`,
+The types here define the supported fields; `fields` lists those that are ignored and reported, or
+refused with the field as `param`. `null` is the same as an absent field. Extensions are `seed`,
 `stop`, `ignore_eos` and llama.cpp's samplers, such as `top_k`.
 
 A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
 knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
-back to the model in the clear, so `include: ["reasoning.encrypted_content"]` needs nothing.
+back to the model unencrypted, so `include: ["reasoning.encrypted_content"]` has no effect.
 """
 
 from dataclasses import asdict, dataclass
@@ -53,7 +53,7 @@ FIELD_NAMES = FieldNames(
         "grammar": "text.format",
     }
 )
-"""What the fields of the neutral request are called here."""
+"""Neutral field names mapped to the names in this API."""
 
 _LOG_PROBS = "message.output_text.logprobs"
 
@@ -192,7 +192,7 @@ RESPONSE_BODY = Body(
 
 
 class Wanted:
-    """What one body asks for."""
+    """A parsed body."""
 
     def __init__(self, body: _Body, num_bytes: int) -> None:
         """`num_bytes` is the body's length."""
@@ -274,7 +274,7 @@ def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
 
 
 def _prepared(raw: Json, notes: FieldNotes) -> Json:
-    """`raw` with items in full, and without tools that models are not told of."""
+    """`raw` with normalized items, and without tools that are not passed to models."""
     if "input" in raw:
         raw["input"] = plain_items(raw["input"])
     if "tools" in raw:
@@ -288,7 +288,7 @@ def _prepared(raw: Json, notes: FieldNotes) -> Json:
 
 
 def _check(body: _Body) -> None:
-    """Raises `InvalidRequest` for what contradicts itself."""
+    """Raises `InvalidRequest` for fields that contradict each other."""
     if body.tool_choice not in ("auto", "none") and not body.tools:
         raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
     if body.ignore_eos and body.text.wanted.grammar() is not None:

@@ -1,4 +1,4 @@
-"""The Responses API over HTTP: `/v1/responses`, and the answers that are kept."""
+"""The Responses API over HTTP: `/v1/responses`, and stored responses."""
 
 import time
 
@@ -40,7 +40,7 @@ def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.Abstract
 
 
 class _Door:
-    """What each route does."""
+    """The handlers of the routes."""
 
     def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
         self._runtime = runtime
@@ -97,7 +97,7 @@ class _Door:
 
 
 class _Answer(ResponseEvents):
-    """One request on its way to a response, which is kept when it ended well."""
+    """One response while it is generated; it is stored if it ends without an error."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class _Answer(ResponseEvents):
         )
 
     def take(self, event: Event) -> list[Json]:
-        """The events that `event` means."""
+        """The API events for `event`."""
         told = super().take(event)
         if isinstance(event, Done) and self._wanted.store:
-            # Before the client hears of the end, since it may go on from there at once.
+            # Stored before the end is sent: the client may continue the response at once.
             self._keep(self.response)
         return told
 

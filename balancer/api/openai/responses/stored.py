@@ -1,6 +1,6 @@
-"""What is stored of a response, so that later requests can go on from it or read it again.
+"""Stored responses, which later requests can continue or read.
 
-Each entry holds its whole conversation, so it stands whatever becomes of those before it.
+Each entry holds its whole conversation, so it does not depend on earlier entries.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ class Stored:
 
     @property
     def num_bytes(self) -> int:
-        """What it counts for."""
+        """The bytes it counts for."""
         return len(self.response) + self.history_bytes
 
 
 def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
-    """The entry of an answer that went on from `previous`."""
+    """The entry of an answer that continued `previous`."""
     own = (*input, *items_of(response["output"]))
     return Stored(
         response=to_json(response),
         input=input,
         history=own if previous is None else (*previous.history, *own),
-        # With all that a client sent, also what is never shown again: it takes memory, too.
+        # Counts all that the client sent, even if it is never returned: it takes memory, too.
         history_bytes=len(to_json(own)) + (0 if previous is None else previous.history_bytes),
     )

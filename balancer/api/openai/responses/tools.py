@@ -1,7 +1,7 @@
 """Tools of the Responses API, and the names by which the model knows their functions.
 
-A namespace groups functions. Models know functions only, so it is unfolded: the model calls
-`crm__find`, and the client is told of the call of `find` in the namespace `crm`.
+A namespace groups functions. Models only have plain functions, so namespaces are flattened: the
+model calls `crm__find`, and the client gets a call of `find` in the namespace `crm`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ Tool = Annotated[FunctionTool | NamespaceTool, Field(discriminator="type")]
 
 
 def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]:
-    """All functions in neutral words."""
+    """All functions as neutral tools."""
     return tuple(tool.neutral(name) for name, tool, _ in _unfolded(tools))
 
 
@@ -100,8 +100,8 @@ def _unfolded(
 def known_tools(value: object) -> tuple[object, list[str]]:
     """A body's `tools` without those that are no functions, and the types that were left out.
 
-    They are tools of a service that runs them (`web_search`), or called in text without a schema
-    (`custom`), which models are not told of here.
+    These tools run on OpenAI's servers (`web_search`) or take free text without a schema
+    (`custom`); they are not passed to models here.
     """
     if not isinstance(value, list):
         return value, []
