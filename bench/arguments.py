@@ -1,4 +1,4 @@
-"""Kinds of command-line arguments; what is wrong is refused with what would be right."""
+"""Types of command-line arguments; errors say what would be right."""
 
 import argparse
 from collections.abc import Callable

@@ -70,7 +70,7 @@ class Client:
     async def ask(
         self, wish: Wish, *, underway: asyncio.Event | None = None, underway_after: int = 1
     ) -> Sample:
-        """The whole request, as its client saw it.
+        """The whole request, as its client measured it.
 
         Sets `underway` when bytes have come `underway_after` times, or the request has ended.
         """

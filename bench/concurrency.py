@@ -2,7 +2,7 @@
 
 One balancer and one agent serve requests that are mixed in length, in every way in turn; a round
 runs all the ways once, every other round in the other order. Lengths are the same for all ways of
-a round, words are not, so that no way finds what another has computed. Figures are medians over
+a round, words are not, so that no way gets cache hits from another. Figures are medians over
 the rounds, each ratio is the median of the ratios within rounds.
 """
 

@@ -48,7 +48,7 @@ def of_burst(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Between the values there are, never beyond them."""
+    """A percentile, interpolated within the range of `values`."""
     if len(values) == 1:
         return values[0]
     return quantiles(values, n=100, method="inclusive")[percent - 1]

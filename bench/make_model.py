@@ -1,7 +1,7 @@
 """Makes the models of `bench.models` where they are missing: `python -m bench.make_model [NAME …]`.
 
 The weights are random, from a fixed seed, so a model says nothing sensible, but costs what a real
-one of its shape costs. It may choose an end-of-generation token by chance: whoever measures asks
+one of its shape costs. It may choose an end-of-generation token by chance: benchmarks ask
 with `ignore_eos`.
 """
 

@@ -1,8 +1,8 @@
 """The cost per token of separating reasoning and tool calls from content.
 
 Long answers, with reasoning, content and calls, go through what the agent's event loop does with
-each token: its text and its place among what is said. The same answers with no family to be told
-apart are the baseline. Shares are of the time that a decode step takes.
+each token: its text and its kind. The same answers, read without a family, are the baseline. Shares
+are of the time that a decode step takes.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Questions to which the demo model's whole answer is known, and how to ask them."""
+"""Test cases for which the demo model's whole answer is known, and how to send them."""
 
 import json
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ class Answer:
 
 
 async def generate(http: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> Answer:
-    """POST `body` to the native door and reads the answer, whatever it is, to its end."""
+    """POST `body` to the native API and read the whole answer, even an error."""
     async with http.post(f"{url}/api/v1/generate", json=body) as response:
         if response.status != 200:
             return Answer(response.status, [{"event": "error", **await response.json()}])

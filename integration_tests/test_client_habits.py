@@ -1,4 +1,4 @@
-"""What clients that cannot be changed send and look for, against a real fleet."""
+"""Habits of existing clients: what they send and what they look for, against a real fleet."""
 
 import re
 from typing import Any

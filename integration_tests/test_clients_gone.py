@@ -1,4 +1,4 @@
-"""A client that goes away frees its slot within a second, in whatever state its request is."""
+"""A disconnect frees the request's slot within a second, whatever state the request is in."""
 
 import asyncio
 import json

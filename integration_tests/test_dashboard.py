@@ -15,7 +15,7 @@ from integration_tests.daemons import Fleet
 from integration_tests.installed import installed
 
 WHOLE = re.compile("^(stop|length)$")
-"""How an answer ends that nothing cut short."""
+"""The finish reasons of an answer that was not cut short."""
 
 SOME = r"[1-9]\d*%"
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)  # the first test may have to install the 
 
 
 class Dashboard:
-    """The page, and everything that its console said against it."""
+    """The page, and the errors on its console."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -219,7 +219,7 @@ async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: D
 
 
 async def without_end(route: Route) -> None:
-    """Sends the page's request on as one that the model cannot end by itself."""
+    """Changes the page's request so that the model cannot end the answer by itself."""
     await route.continue_(post_data=json.dumps(route.request.post_data_json | {"ignore_eos": True}))
 
 

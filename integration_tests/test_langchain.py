@@ -26,7 +26,7 @@ def model_of(fleet: Fleet) -> ChatOpenAI:
 
 
 def answered_with_a_tool() -> Case:
-    """A question, the call for it, its result; what follows is the answer."""
+    """A case with a question, its tool call and the result; the answer follows."""
     return next(
         case
         for case in cases()

@@ -66,7 +66,7 @@ async def test_metrics_count_what_happened(fleet: Fleet) -> None:
 
 
 async def statistics(fleet: Fleet, condition: Callable[[Any], bool] = bool) -> Any:
-    """What the one agent tells of its engine, once it meets `condition`."""
+    """The statistics of the only agent's engine, once they meet `condition`."""
     found: list[Any] = []
 
     async def met() -> bool:

@@ -33,7 +33,7 @@ CHECKS: list[CheckFunction] = [
     negative_data_rejection,
 ]
 NOT_TO_BE_HAD = 501
-"""The one status of 500 and above that a request alone can lead to."""
+"""The only status of 500 or above that a request alone can cause."""
 
 MODEL = "arriero-demo"
 NUM_CASES = 15
@@ -147,7 +147,7 @@ def make_answerable(body: Any) -> None:
 
 
 def give_query(path: str, body: Any) -> None:
-    """What has to be there in one form or another, which a schema leaves open; and a short end."""
+    """Adds an input, which the schema does not require in any one form, and a small limit."""
     if path in RESPONSES:
         body["input"] = body.get("input") or QUESTION
         body["max_output_tokens"] = SHORT["max_output_tokens"]
@@ -163,7 +163,7 @@ def give_query(path: str, body: Any) -> None:
 def leave_out(body: Any, error: str) -> bool:
     """Removes from `body` the first of its fields that `error` names; whether there was one.
 
-    Many of what may stand in a body may not stand beside each other, which no schema says.
+    Many fields exclude each other, which no schema says.
     """
     if not isinstance(body, dict):
         return False

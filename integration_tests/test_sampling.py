@@ -126,7 +126,7 @@ async def test_what_a_stop_string_cut_off_is_not_told(client: openai.AsyncOpenAI
     (choice,) = answer.choices
     kept = CASE.answer[: CASE.answer.index(stop)]
     assert choice.message.content == kept
-    # The token that the stop string begins in may be told whole.
+    # The token in which the stop string begins may be reported whole.
     told = text_of(choice.logprobs.content)
     assert told.startswith(kept)
     assert len(told) < len(kept) + len(stop)
@@ -229,7 +229,7 @@ async def test_an_echo_with_log_probabilities(
     told = choice.logprobs
     assert len(told.tokens) == answer.usage.prompt_tokens
     assert told.token_logprobs[0] is told.top_logprobs[0] is None
-    # The text is the model's own, so what is said of it is what was said while it was generated.
+    # The model generated this text, so the values must be those of its generation.
     count = len(plain.logprobs.tokens)
     assert told.tokens[-count:] == plain.logprobs.tokens
     assert told.token_logprobs[-count:] == pytest.approx(plain.logprobs.token_logprobs, abs=0.02)

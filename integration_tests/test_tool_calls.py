@@ -146,7 +146,7 @@ async def test_openai_chat_streamed(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_call_comes_as_deltas(client: openai.AsyncOpenAI) -> None:
-    """Into how many its arguments fall is a matter of how fast they are read."""
+    """The number of deltas depends on how fast they are read."""
     case = next(
         case for case in calling(thinking=False, num=999) if len(case.calls[0]["arguments"]) > 12
     )

@@ -1,4 +1,4 @@
-"""Many requests at once: every text comes back word for word, whoever shared its batches."""
+"""Many requests at once: every text comes back word for word, whatever shared its batches."""
 
 import asyncio
 from collections import Counter

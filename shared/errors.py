@@ -283,7 +283,7 @@ BY_CODE: dict[str, type[RequestError]] = {cls.code: cls for cls in _leaves(Reque
 
 
 def status_of(error: RequestError) -> int:
-    """The HTTP status of `error`. Only Anthropic's door names another, for a 503."""
+    """The HTTP status of `error`. Only Anthropic's API uses another, for a 503."""
     return error.status
 
 

@@ -1,6 +1,6 @@
 """One neutral request and one neutral stream of events, whatever API the client speaks.
 
-A door validates a body into a `GenerateRequest`; the fleet answers with events: any number of
+An API validates a body into a `GenerateRequest`; the fleet answers with events: any number of
 `Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. A `Begun`
 comes before the answer's first token, unless it fails before.
 """

@@ -1,4 +1,4 @@
-"""Writes lines on a thread of its own, so that whoever logs never waits for a reader.
+"""Writes lines on a thread of its own, so that logging never waits for a reader.
 
 What waits is bounded. Lines that do not fit are dropped and counted, and a line says how many as
 soon as there is room again.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class _FirstFault:
     """Ends the check of a list at its first wrong entry.
 
-    Does what `pydantic.FailFast` does, which cannot stand within a union: it has no hash.
+    Does what `pydantic.FailFast` does, but is hashable, so unions can contain it.
     """
 
     def __get_pydantic_core_schema__(

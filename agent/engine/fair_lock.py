@@ -4,8 +4,8 @@ Two contexts of llama.cpp on one machine would only slow each other down, and wi
 the thread that decodes would take it again before anyone else had woken up. With a turn to each
 chunk and each step, a running stream waits for one chunk at most.
 
-It also guards the weights' lifetime: whoever needs them for something that computes nothing, such
-as opening a context, shares them without a turn.
+It also guards the weights' lifetime: a thread that needs them but computes nothing, such as
+one that opens a context, shares them without a turn.
 """
 
 from collections import deque

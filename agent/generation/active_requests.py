@@ -99,7 +99,7 @@ class ActiveRequests:
         return [*tells, *decisions]
 
     def saved(self, id: SequenceId, failure: Notice | None) -> list[Decision]:
-        """A save was written, or failed; whoever still waits for its end is told."""
+        """A save was written, or failed; a listener that still waits gets the end."""
         if (active := self._active.get(id)) is None:
             return []
         change = active.saved(failure)

@@ -206,7 +206,7 @@ hostile_values = st.one_of(
 
 
 def _places(value: Json, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where something stands within `value`, however deep."""
+    """The paths of all values within `value`, at any depth."""
     members: list[tuple[Any, Json]] = []
     if isinstance(value, dict):
         members = list(value.items())
@@ -248,7 +248,7 @@ def broken(draw: st.DrawFn, body: dict[str, Json]) -> Payload:
 
 
 def bodies(path: str) -> st.SearchStrategy[Payload]:
-    """What is sent to `path`: mostly JSON that the door has to understand before it refuses it."""
+    """What is sent to `path`: mostly JSON that the API must parse before it can refuse it."""
     body = BODIES[path]
     return st.one_of(mutated(body), mutated(body), mutated(body), broken(body))
 

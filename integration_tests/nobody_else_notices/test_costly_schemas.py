@@ -1,4 +1,4 @@
-"""Schemas that are as much work as can be: each of an agent's preparation threads has one."""
+"""Schemas that cost as much as possible, one for each of an agent's preparation threads."""
 
 import asyncio
 from typing import Any

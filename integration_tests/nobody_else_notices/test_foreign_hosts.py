@@ -1,4 +1,4 @@
-"""A page elsewhere whose name was made to resolve to this machine gets nothing on either port."""
+"""DNS rebinding: a foreign host name that resolves to this machine is refused on both ports."""
 
 import asyncio
 import json

@@ -1,6 +1,6 @@
-"""Every door gets hostile requests while a stream runs beside them, and nobody else notices.
+"""Every API gets hostile requests while a stream runs beside them, and nobody else notices.
 
-After each request the fleet still answers; after all of a door's the bystander has neither ended
+After each request the fleet still answers; after all of an API's the bystander has neither ended
 nor stalled, no slot is taken by anybody else, and the daemons have not logged a traceback: whatever
 the request was, it was refused or served, and never a surprise.
 
@@ -31,9 +31,9 @@ from integration_tests.nobody_else_notices.bystander import MOST_GAP, Bystander,
 T = TypeVar("T")
 
 NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
-"""For each door; set the variable to look for more, with examples drawn anew."""
+"""For each API; set the variable to look for more, with examples drawn anew."""
 PATIENCE = 0.5
-"""Seconds of an answer that are listened to: leaving in the middle is a part of the game."""
+"""Seconds of an answer that are listened to: disconnecting early is part of the test."""
 ANSWER_DEADLINE = 10.0
 """Seconds within which a request begins to be answered."""
 

@@ -1,4 +1,4 @@
-"""Ways to choose tokens that once broke, or held up, the engine's thread."""
+"""Sampling parameters that once broke, or blocked, the engine's thread."""
 
 import asyncio
 from typing import Any
