@@ -1,7 +1,7 @@
-"""What a model speaks: templates, families, tool calls, grammars, and tokens to text.
+"""Chat formats: templates, model families, tool calls, grammars, and detokenization.
 
-One room each: `templates` renders, `families` knows how models write, `calls` and `parsing` tell
-an answer's parts apart, `grammar` constrains it, `output` makes text of tokens.
+`templates` renders prompts, `families` describes the formats that models write, `calls` and
+`parsing` parse answers, `grammar` constrains them, `output` turns tokens into text.
 May import: `shared`, and of the engine only plain values.
 Comes in: `generation`.
 """

@@ -1,5 +1,5 @@
-"""Tool calls in a model's text: a reader for each notation, the functions that a request
-offers, and whether a call's arguments fit their schema.
+"""Tool calls in a model's text: a parser for each notation, the functions of a request, and
+validation of arguments against their schemas.
 
 May import: nothing else of the house but `shared`. Comes in: `families`, `parsing`, `grammar`.
 """

@@ -1,7 +1,7 @@
-"""JSON values as text that is equal where the values are: 1 and 1.0 are one number, 1 and true not.
+"""Canonical text of JSON values: equal for equal values (1 and 1.0 are equal, 1 and true are not).
 
-The text goes into hash tables. Only the hashes of text differ from process to process; numbers and
-tuples whose hashes collide could be chosen by a client.
+The text is a key of hash tables. Python randomizes the hashes of strings per process, but not those
+of numbers and tuples, so a client could choose values whose hashes collide.
 """
 
 import json
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 _CHARACTERS_PER_UNIT = 64
 
 Spend = Callable[[int], None]
-"""Is told of units of work before they are done, and raises when there have been enough."""
+"""Called with units of work before they are done; raises when the budget is spent."""
 
 
 class TooDeepError(Exception):
-    """A value has more values within values than are looked at."""
+    """A value is nested too deep."""
 
 
 def canonical(value: object, spend: Spend, most_depth: int) -> str:
-    """Raises `TooDeepError`, and what `spend` raises."""
+    """The canonical text of `value`. Raises `TooDeepError`, and what `spend` raises."""
     return "".join(_parts(value, spend, most_depth))
 
 
@@ -58,4 +58,4 @@ def _quoted(text: str, spend: Spend) -> str:
 
 def _hex(number: int, spend: Spend) -> str:
     spend(number.bit_length() // _CHARACTERS_PER_UNIT)
-    return f"{number:x}"  # in decimal it would take quadratic time, and have a limit
+    return f"{number:x}"  # decimal takes quadratic time, and Python limits its length

@@ -6,7 +6,7 @@ from .literals import as_json, as_text
 from .reader import Markers, Parse, Reader
 
 MAX_DEPTH = 64
-"""Objects and lists within each other; what goes deeper is no call any more."""
+"""Nesting of objects and lists; beyond it the arguments break off."""
 
 QUOTE = '<|"|>'
 
@@ -32,7 +32,7 @@ def gemma_call(reader: Reader) -> Parse[bool]:
 
 
 def _value(reader: Reader, depth: int) -> Parse[bool]:
-    """Read a value and give it out as JSON. False where it breaks off."""
+    """Parse a value and emit it as JSON. False if it breaks off."""
     if depth == 0:
         return False
     start = yield from reader.literal((QUOTE, "{", "["))
@@ -59,7 +59,7 @@ def _text(reader: Reader) -> Parse[bool]:
 
 
 def _members(reader: Reader, end: str, depth: int) -> Parse[bool]:
-    """What an object or a list holds, up to its `end`."""
+    """Parse the members of an object or a list, up to its `end`."""
     yield from reader.space()
     mark = yield from reader.literal((end,))
     while mark != end:

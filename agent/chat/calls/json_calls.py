@@ -1,7 +1,7 @@
 """Calls written as JSON: an object with a name and arguments, or a list of such objects.
 
 The name comes under `name` or `tool_name`, the arguments under `arguments`, `args` or `parameters`;
-other members are passed over. A call begins once its name is known and its arguments begin; until
+other members are ignored. A call begins once its name is known and its arguments begin; until
 then at most `MAX_HELD` characters are held back.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .reader import UNLIMITED, Parse, Reader
 
 MAX_HELD = 8192
-"""Characters of what may be a call and shows no name yet; beyond, it is none."""
+"""Characters of a possible call without a name; beyond, it is no call."""
 
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
@@ -59,7 +59,7 @@ def _keyed_call(reader: Reader) -> Parse[bool]:
 
 
 def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """An object that is a call. False, with what was read still held, if it is none."""
+    """Parse an object as a call. False if it is none; the text read is then still held."""
     if not (yield from reader.literal(("{",))):
         return False
     name: str | None = None
@@ -92,9 +92,9 @@ def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
 
 
 def json_value(reader: Reader, give: Give | None = None) -> Parse[bool]:
-    """Read a value; `give` is called as it comes. False where it breaks off.
+    """Parse a value, calling `give` as text arrives. False if it breaks off.
 
-    Without `give` it is held, and breaks off where it grows too long.
+    Without `give` the value is held, and breaks off when it is too long.
     """
     first = yield from reader.peek()
     if first == '"':
@@ -150,7 +150,7 @@ def _most_held(give: Give | None) -> int:
 
 
 def _arguments(reader: Reader) -> Parse[None]:
-    """Arguments are an object; some models write it within a string, or `null` for none."""
+    """Parse arguments: an object, which some models write as a string, or `null` for none."""
     first = yield from reader.peek()
     if first and first in "{[":
         yield from json_value(reader, reader.give_verbatim)
@@ -160,11 +160,11 @@ def _arguments(reader: Reader) -> Parse[None]:
 
 
 def hold() -> None:
-    """For values that have to be whole."""
+    """A `Give` that keeps the value held, without a limit on its length."""
 
 
 def _captured(reader: Reader, give: Give | None = None) -> Parse[str]:
-    """A value that is held: the text of a string, or the JSON of anything else."""
+    """Parse a value and hold it: the text of a string, or the JSON of any other value."""
     begin = reader.num_held
     yield from json_value(reader, give)
     raw = reader.held_from(begin)
@@ -194,5 +194,5 @@ def _decoded(raw: str) -> str | None:
         text = json.loads(raw, strict=False)
     except ValueError:
         return None
-    # Half a surrogate pair can be escaped in JSON, and is no character.
+    # JSON can escape a lone surrogate, which is no character.
     return str(text).encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What a model writes for a value, as JSON: JSON itself, Python's literals, or text."""
+"""Converts a value that a model wrote (JSON, a Python literal, or text) to JSON."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ def as_json(written: str) -> str:
     try:
         json.loads(stripped, parse_constant=_refused)
     except (ValueError, RecursionError):
-        escaped = stripped.replace("\n", "\\n")  # within quotes some models write them as they are
+        escaped = stripped.replace("\n", "\\n")  # some models do not escape them within quotes
         return _from_python(stripped) or _from_python(escaped) or as_text(written)
     return stripped
 
@@ -25,12 +25,12 @@ def as_text(written: str) -> str:
 def _from_python(written: str) -> str | None:
     try:
         with catch_warnings():
-            simplefilter("ignore")  # what a model writes is no news for our log
+            simplefilter("ignore")  # a model's syntax must not cause warnings in our log
             value = ast.literal_eval(written)
         found = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
-    # Half a surrogate pair can be escaped in Python, and is no character.
+    # Python can escape a lone surrogate, which is no character.
     return found.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Calls written as a header that names the function, and then the arguments as a JSON object."""
+"""Calls written as a header with the function's name, followed by the arguments as JSON."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from .json_calls import json_value
 from .reader import Parse, Reader
 
 MAX_HEADER = 256
-"""Characters of a header; what goes on without arguments is no call."""
+"""Characters of a header; a longer one is no call."""
 
 _NAME = re.compile(r"[\w.:-]*")
 _UP_TO_BRACE = re.compile(r"[^{]*")
@@ -26,7 +26,7 @@ def named_call(reader: Reader, header: re.Pattern[str]) -> Parse[bool]:
 
 
 def known_call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """A name and nothing else as the header. False, as soon as that is clear, if it is no call."""
+    """Parse a call whose header is only a name. False, as early as possible, if it is no call."""
     name = yield from reader.run(_NAME, MAX_HEADER)
     if not accepts(name):
         return False

@@ -1,7 +1,7 @@
-"""A schema's `pattern`: what it costs to compile and to match, and whether a text matches.
+"""A schema's `pattern`: matching, and estimates of the cost to compile and to match it.
 
-Costs are estimates from above, in units of half a microsecond. Matching takes linear time in the
-text, but as many steps a character as the pattern has atoms once its repeats are written out.
+Costs are upper estimates in units of half a microsecond. Matching is linear in the text, with as
+many steps per character as the pattern has atoms once its repeats are expanded.
 """
 
 import re
@@ -16,7 +16,7 @@ _ATOM = re.compile(
     r"|\\.|\[\^?\]?(?P<members>(?:\\.|[^\]\\])*)\]?|(?P<none>[*+?|^$])|.",
     re.DOTALL,
 )
-"""What is never closed reaches to the end, so that nothing is read twice."""
+"""Unclosed classes extend to the end, so that nothing is scanned twice."""
 
 _WIDE = 1200
 """Units for a class that names thousands of Unicode's characters."""
@@ -25,12 +25,12 @@ _RANGE = 30
 _ESCAPED_WIDE = re.compile(r"\\[wWpPdDsS]")
 _UNITS_PER_STEP = 1 / 16
 MOST_COST = 2**40
-"""No estimate is larger; nested repeats would grow without bound."""
+"""Cap on estimates, which nested repeats could otherwise make arbitrarily large."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternCost:
-    """`num_atoms` with repeats written out; `to_compile` in units."""
+    """`num_atoms` with repeats expanded; `to_compile` in units."""
 
     num_atoms: int
     to_compile: int
@@ -41,7 +41,7 @@ class PatternCost:
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """An upper estimate; takes linear time itself."""
+    """An upper estimate, computed in linear time."""
     sums = [(0, 0)]
     last = (0, 0)
     for found in _ATOM.finditer(pattern):
@@ -64,7 +64,7 @@ def cost_of(pattern: str) -> PatternCost:
 
 
 def _cost_of_atom(found: re.Match[str]) -> tuple[int, int]:
-    """Atoms, and units for classes."""
+    """The number of atoms, and units to compile classes."""
     if found["none"]:
         return (1, 0)
     if found["wide"]:
@@ -81,7 +81,7 @@ def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 
 class Pattern:
-    """Compiled. Whatever the regular expression engine does not take matches everything."""
+    """A compiled pattern. One that the regular expression engine rejects matches everything."""
 
     def __init__(self, pattern: str) -> None:
         try:

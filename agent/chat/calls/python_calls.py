@@ -1,6 +1,6 @@
 """Calls written as Python: `[get_weather(city="Oslo", days=3), now()]`.
 
-Each argument is held until it is whole, since what is one depends on where it ends.
+Each argument is held until it is complete, since it can only be converted to JSON then.
 """
 
 import re
@@ -9,7 +9,7 @@ from .literals import as_json, as_text
 from .reader import Parse, Reader
 
 MAX_VALUE = 65_536
-"""Characters of one argument; what is longer ends the call."""
+"""Characters of one argument; a longer one ends the call."""
 
 _NAME = re.compile(r"[\w.-]*")
 _MAX_NAME = 256
@@ -33,7 +33,7 @@ def _call(reader: Reader) -> Parse[bool]:
 
 
 def _arguments(reader: Reader) -> Parse[None]:
-    """Up to the closing parenthesis, or to where they break off."""
+    """Parse arguments up to the closing parenthesis, or to where they break off."""
     before = "{"
     while True:
         yield from reader.space()

@@ -1,9 +1,9 @@
-"""Reads text that arrives in pieces: parsers are generators that yield where they need more of it.
+"""Parser input for streamed text: parsers are generators that yield when they need more text.
 
-A parser reads on from a position; what it has read is held until it is given out as a segment, or
-until the parser goes back to read it in another way. Invariants: every character is given out in
-exactly one segment, in order; where the text is cut changes only into how many segments it falls.
-The cost of a piece grows with the piece and with what is held, not with the whole text.
+Text that was read is *held* until the parser gives it out as a segment, or goes back to read it
+again in another way. Invariants: every character is in exactly one segment, in order; the
+boundaries of the pieces change only the number of segments. The cost of a piece grows with the
+piece and the held text, not with the whole text.
 """
 
 import re
@@ -23,7 +23,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class Markers:
-    """Literals to look for; none may begin with another one."""
+    """Literals to search for; none may be a prefix of another."""
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(dict.fromkeys(literals))
@@ -36,7 +36,7 @@ class Markers:
         return self._pattern.search(text, start)
 
     def num_begun(self, text: str, start: int) -> int:
-        """How many characters at the end of `text`, from `start` on, may begin one."""
+        """How many characters at the end of `text[start:]` may begin a literal."""
         for length in range(min(self._longest - 1, len(text) - start), 0, -1):
             if text[-length:] in self._beginnings:
                 return length
@@ -44,7 +44,7 @@ class Markers:
 
 
 class Reader:
-    """The text, the position in it, and the segments that were given out and not yet fetched."""
+    """The text, the position in it, and the segments not yet fetched."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -52,12 +52,12 @@ class Reader:
         self._at = 0
         self._segments: list[Segment] = []
         self.kind: TokenKind = "content"
-        """What is being read, whether or not anything of it was given out yet."""
+        """The kind of text being read, even if none of it was given out yet."""
         self.is_over = False
         """Whether no more text will come."""
 
     def feed(self, text: str) -> None:
-        """More text came."""
+        """Append text."""
         self._text = self._text[self._start :] + text
         self._at -= self._start
         self._start = 0
@@ -69,7 +69,7 @@ class Reader:
 
     @property
     def num_held(self) -> int:
-        """How many characters were read and not given out."""
+        """How many characters were read but not given out."""
         return self._at - self._start
 
     @property
@@ -80,45 +80,45 @@ class Reader:
     # ---- giving out
 
     def take(self) -> str:
-        """What is held; whoever calls this puts it into a segment."""
+        """Remove and return the held text; the caller puts it into a segment."""
         raw = self._text[self._start : self._at]
         self._start = self._at
         return raw
 
     def give(self, kind: SegmentKind) -> None:
-        """What is held is of this kind as it stands."""
+        """Give out the held text as `kind`."""
         if raw := self.take():
             text = "" if kind == "markup" else raw
             self._segments.append(TextSegment(kind, text, raw, self.kind == "reasoning"))
 
     def give_arguments(self, text: str) -> None:
-        """What is held means `text` in a call's arguments."""
+        """Give out the held text as a call's arguments, with `text` as their JSON."""
         if text or self.num_held:
             self._segments.append(TextSegment("tool_call", text, self.take()))
 
     def give_verbatim(self) -> None:
-        """What is held stands in a call's arguments as it is."""
+        """Give out the held text as a call's arguments, unchanged."""
         self.give("tool_call")
 
     def begin_call(self, name: str, id: str | None = None) -> None:
-        """What is held begins a call."""
+        """Give out the held text as the beginning of a call."""
         self.kind = "tool_call"
         self._segments.append(CallBegan(name, id, self.take()))
 
     def end_call(self) -> None:
-        """What is held ends a call."""
+        """Give out the held text as the end of a call."""
         self.kind = "content"
         self._segments.append(CallEnded(self.take()))
 
     def held_from(self, begin: int) -> str:
-        """What is held, without its first `begin` characters."""
+        """The held text without its first `begin` characters."""
         return self._text[self._start + begin : self._at]
 
     def back(self, num_held: int = 0) -> None:
-        """Go back until so much is held; the rest is read again."""
+        """Go back until `num_held` characters are held; the rest is read again."""
         self._at = self._start + num_held
 
-    # ---- reading; each waits for as much text as it takes to be sure
+    # ---- reading; each waits until the text is long enough to decide
 
     def peek(self) -> Parse[str]:
         """The next character, not read yet; empty at the end."""
@@ -152,7 +152,7 @@ class Reader:
         return found
 
     def run(self, pattern: re.Pattern[str], limit: int = UNLIMITED) -> Parse[str]:
-        """Read what `pattern`, a repeated class of characters, matches; at most `limit` of them."""
+        """Read characters that match `pattern`, a repeated class; at most `limit` of them."""
         begin = self.num_held
         while True:
             end = self._start + begin + limit
@@ -165,9 +165,9 @@ class Reader:
     def several(
         self, one: Callable[[], Parse[bool]], separators: Sequence[str] = (",",)
     ) -> Parse[bool]:
-        """Read what `one` reads, as often as it comes: in square brackets, or one after the other.
+        """Repeat `one` as often as it succeeds, with or without square brackets around all.
 
-        False if not even one was read. What was read of the next is held again.
+        False if it never succeeded. Text of a last, failed attempt is read again.
         """
         is_list = yield from self.literal(("[",))
         has_begun = False
@@ -187,9 +187,9 @@ class Reader:
         return True
 
     def scan(self, pattern: re.Pattern[str], most_held: int = UNLIMITED) -> str:
-        """Read past the next match in what is there and return it; without one, read it all.
+        """Read past the next match in the available text and return it; without one, read it all.
 
-        It reads no further than to where `most_held` characters are held.
+        Stops when `most_held` characters are held.
         """
         end = min(len(self._text), self._start + most_held)
         found = pattern.search(self._text, self._at, end)
@@ -197,7 +197,7 @@ class Reader:
         return found[0] if found else ""
 
     def translate(self, markers: Markers, translation: Callable[[str], str]) -> Parse[str | None]:
-        """As `until`, for arguments: the text goes through `translation`, as it comes."""
+        """Like `until`, for arguments: gives out the `translation` of the text as it arrives."""
         while True:
             found = self._to(markers)
             self.give_arguments(translation(self.held_from(0)))
@@ -209,8 +209,8 @@ class Reader:
     def until(self, markers: Markers, kind: TokenKind) -> Parse[str | None]:
         """Read past the next marker and return it; `None` at the end of the text.
 
-        What comes before it is given out as `kind`, as it comes; the marker is held, and with it
-        the white space before it.
+        Text before the marker is given out as `kind` as it arrives; the marker is held, together
+        with the white space before it.
         """
         self.kind = kind
         while True:

@@ -1,10 +1,9 @@
-"""Whether a value is what a JSON Schema describes, and if not, where.
+"""Validates a value against a JSON Schema, and finds the first mismatch.
 
-The schema is a client's and the value a model's, and this runs on the event loop. So the check is
-total: whatever the two are, it returns, after a bounded amount of work (`MAX_WORK`) and no deeper
-than `MAX_DEPTH`; what is left by then counts as right. Values are compared by hash, patterns match
-in linear time, and references lead nowhere but into the schema itself. Keywords that are unknown or
-whose value makes no sense are passed over.
+The schema comes from a client and the value from a model, and this runs on the event loop. So the
+check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels; whatever is
+unchecked by then counts as valid. Values are compared by hash, patterns match in linear time, and
+references are resolved only within the schema. Unknown and malformed keywords are ignored.
 """
 
 from collections.abc import Callable, Mapping, Sized
@@ -15,13 +14,13 @@ from .canonical import TooDeepError, canonical
 from .pattern import Pattern, cost_of
 
 MAX_WORK = 200_000
-"""Units of about half a microsecond for all values that one check is asked about."""
+"""Units of about half a microsecond, for all values of one check together."""
 
 MAX_DEPTH = 100
-"""Of values within values, and of schemas within schemas."""
+"""Nesting of values, and of schemas."""
 
 _LOOK = 10
-"""Units for one value held against one schema, without what grows with the schema."""
+"""Units to check one value against one schema, besides those that grow with the schema."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
@@ -36,23 +35,23 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """`finding` is what is wrong with the value at `place`, which is empty for the whole."""
+    """`finding` says what is wrong with the value at `place`; empty for the whole value."""
 
     place: str
     finding: str
 
 
 class _OutOfWorkError(Exception):
-    """So much was looked at that the rest counts as right."""
+    """The budget is spent; the rest counts as valid."""
 
 
 def find_mismatch(value: object, schema: object) -> Mismatch | None:
-    """The first thing that is wrong; `None` if nothing is."""
+    """The first mismatch; `None` if `value` is valid."""
     return SchemaCheck(schema).find(value)
 
 
 class SchemaCheck:
-    """Holds values against one schema. All of them share `MAX_WORK`."""
+    """Checks values against one schema. All of them share `MAX_WORK`."""
 
     def __init__(self, schema: object) -> None:
         self._root = schema
@@ -61,7 +60,7 @@ class SchemaCheck:
         self._patterns: dict[str, Pattern] = {}
 
     def find(self, value: object) -> Mismatch | None:
-        """The first thing that is wrong with `value`; `None` if nothing is."""
+        """The first mismatch of `value`; `None` if it is valid."""
         try:
             return self._look(value, self._root, "", 0)
         except _OutOfWorkError:
@@ -142,7 +141,7 @@ class SchemaCheck:
         return None
 
     def _target(self, reference: object) -> object:
-        """What a reference into the schema leads to; anything, where it leads nowhere."""
+        """The schema that a reference points to; `True` (anything) if it points nowhere."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return True
         self._spend(len(reference))
@@ -153,7 +152,7 @@ class SchemaCheck:
         return found
 
     def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
-        """What is wrong with `value` itself, whatever is within it."""
+        """What is wrong with `value` itself, not with its members or items."""
         types = schema.get("type")
         wanted = [types] if isinstance(types, str) else _list(types)
         self._spend(len(wanted))
@@ -198,7 +197,7 @@ class SchemaCheck:
 
 _NONE_FITS = "fits none of its schemas"
 _MOST_TYPES = 8
-"""That are named to the client; JSON has seven."""
+"""Types listed in an error; JSON Schema has seven."""
 
 
 _Bound = Callable[[Any, Any], bool]
@@ -236,7 +235,7 @@ def _holds(value: object, limit: object, fits: _Bound) -> bool:
 
 def _is_a(value: object, name: object) -> bool:
     if not isinstance(name, str) or name not in _TYPES:
-        return True  # it is not for us to say
+        return True  # unknown types are ignored
     if isinstance(value, bool):
         return name == "boolean"
     if isinstance(value, float) and name == "integer":

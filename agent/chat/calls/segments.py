@@ -1,4 +1,4 @@
-"""What an answer's text is made of, in the order in which it came.
+"""The segments of an answer's text, in order.
 
 Invariant: the `raw` of all segments of an answer, joined, is its text, character by character.
 """
@@ -13,11 +13,11 @@ SegmentKind = TokenKind | Literal["markup"]
 
 @dataclass(frozen=True, slots=True)
 class TextSegment:
-    """Some text of one kind; of markup (markers and the white space around them) nothing is said.
+    """Some text of one kind. Markup (markers and the white space around them) has an empty `text`.
 
     `text` of the kind `tool_call` is JSON, a part of the arguments of the call that began last. It
-    is not always what the model wrote: some families write arguments as tags. Markup may be
-    reasoning's.
+    can differ from `raw`: some families write arguments as tags. `is_reasoning` also marks markup
+    that belongs to reasoning.
     """
 
     kind: SegmentKind
@@ -28,7 +28,7 @@ class TextSegment:
 
 @dataclass(frozen=True, slots=True)
 class CallBegan:
-    """A call whose name is known; `id` only where the model writes one."""
+    """A call whose name is known; `id` only if the model writes one."""
 
     name: str
     id: str | None
@@ -37,7 +37,7 @@ class CallBegan:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """The arguments of the call that began last are as whole as they will be."""
+    """The call that began last is over, even if its arguments are incomplete."""
 
     raw: str
 

@@ -1,7 +1,7 @@
 """Calls written as tags: one for the function, one for each argument, whose value is plain text.
 
-A value becomes a JSON string as it streams if the tool's schema says it is one, or says nothing;
-otherwise it is held until it is whole, and is taken for JSON or Python if that fits its schema.
+A value is streamed as a JSON string if the tool's schema says it is a string, or says nothing.
+Otherwise it is held until it is complete, and parsed as JSON or Python if that fits its schema.
 """
 
 import re
@@ -25,9 +25,9 @@ class Tags:
     """`<name_start>NAME<name_end>`, then for each argument
     `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. Some may be empty.
 
-    With a `number_end` a number and this come after `<name_end>`. Of `typed_key_ends`, which may
-    stand for `<key_end>`, each says whether the value is text. If it `has_lines`, a new line before
-    a value and one after it are the notation's. A value may stand in `quotes`.
+    With `number_end`, a number and `<number_end>` follow `<name_end>`. `typed_key_ends` are
+    alternatives to `<key_end>`, each with whether the value is text. With `has_lines`, one new line
+    before and one after a value belong to the notation. A value may be in `quotes`.
     """
 
     name_start: str
@@ -45,7 +45,7 @@ class Tags:
 
 @cache
 def _value_ends(tags: Tags) -> Markers:
-    """The end may be forgotten."""
+    """What ends a value; models may forget `value_end`."""
     ends = (tags.value_end, tags.end, tags.key_start)
     lines = ("\n", "") if tags.has_lines else ("",)
     return Markers(line + end for line in lines for end in ends)
@@ -77,7 +77,7 @@ def tagged_call(reader: Reader, tags: Tags, tools: Tools) -> Parse[bool]:
 
 
 def _argument(reader: Reader, tags: Tags, tools: Tools, name: str, before: str) -> Parse[bool]:
-    """One argument, from its name on; `before` is what JSON has before it. False if it is none."""
+    """Parse an argument from its name on; `before` precedes it in JSON. False if it is none."""
     found = yield from _argument_key(reader, tags)
     if found is None:
         return False
@@ -89,7 +89,7 @@ def _argument(reader: Reader, tags: Tags, tools: Tools, name: str, before: str) 
         end = yield from _text(reader, ends)
     else:
         end = yield from _other(reader, ends, partial(tools.value, name, key))
-    if end in (tags.end, tags.key_start):  # the value's own was forgotten
+    if end in (tags.end, tags.key_start):  # the model forgot `value_end`
         reader.back(reader.num_held - len(end))
     return True
 
@@ -108,7 +108,7 @@ def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
 
 
 def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
-    """The key, and which of its ends it has."""
+    """Parse the key; it and the marker that ended it."""
     key = yield from reader.run(_KEY, _MAX_NAME)
     typed = [end for end, _ in tags.typed_key_ends]
     key_end = yield from reader.literal((tags.key_end, *typed))
@@ -122,7 +122,7 @@ def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
 
 
 def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
-    """What may end the value that begins here; what is read is the notation's."""
+    """Parse the notation's new line or quote before a value; what may end the value."""
     if tags.has_lines:
         yield from reader.literal(("\n",))
     if tags.quotes and (yield from reader.literal(tags.quotes[:1])):
@@ -131,7 +131,7 @@ def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
 
 
 def _text(reader: Reader, ends: Markers) -> Parse[str]:
-    """Read a text and its end, which is held; the end, empty where it breaks off."""
+    """Parse a text and its end, which is held; the end, empty if the text breaks off."""
     reader.give_arguments('"')
     found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
     reader.give_arguments('"' if found else "")
@@ -139,14 +139,14 @@ def _text(reader: Reader, ends: Markers) -> Parse[str]:
 
 
 def _other(reader: Reader, ends: Markers, as_value: Callable[[str], str]) -> Parse[str]:
-    """The same of what may be JSON."""
+    """Like `_text`, for a value that may be JSON."""
     text, found = yield from _held(reader, ends)
     reader.give_arguments(as_value(text) if found else "")
     return (found or "").strip("\n")
 
 
 def _held(reader: Reader, ends: Markers) -> Parse[tuple[str, str | None]]:
-    """JSON may have within what would end anything else."""
+    """A value and its end, both held. Strings in JSON may contain end markers."""
     mark = reader.num_held
     yield from reader.space()
     start = yield from reader.peek()

@@ -1,4 +1,4 @@
-"""The tools a client named: what a call of one must look like."""
+"""The tools of a request, and validation of calls."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _DEFINITIONS = ("$defs", "definitions")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One that may be called; `field` says where its `parameters` stand in the request."""
+    """A callable function; `field` is the path of its `parameters` in the request."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -22,7 +22,7 @@ class Function:
 
 
 class Tools:
-    """The functions of a request's `tools`; entries that name no function are passed over."""
+    """The functions of a request's `tools`; entries without a function name are ignored."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
         found = (_function(position, tool) for position, tool in enumerate(tools))
@@ -30,24 +30,24 @@ class Tools:
         self._schemas = {each.name: each.parameters for each in self.functions}
 
     def is_known(self, name: str) -> bool:
-        """Whether the client named such a function."""
+        """Whether the request has this function."""
         return name in self._schemas
 
     def is_text(self, name: str, key: str) -> bool:
-        """Whether the function's argument `key` is a string, or nothing says what it is."""
+        """Whether the function's argument `key` is a string, or has no schema."""
         schema = self._property(name, key)
         return not schema or schema.get("type") == "string"
 
     def value(self, name: str, key: str, written: str) -> str:
-        """JSON for what was written for the argument `key`, where nobody said whether it is text.
+        """JSON for what a model wrote for the argument `key`, if it may be text or another value.
 
-        JSON or Python stands for itself, unless only the text fits the schema.
+        JSON and Python are parsed, unless only the text fits the schema.
         """
         found, text = as_json(written), as_text(written)
         return text if not self._fits(name, key, found) and self._fits(name, key, text) else found
 
     def complaint(self, name: str, arguments: str) -> str | None:
-        """What is wrong with a call; `None` if nothing is."""
+        """What is wrong with a call; `None` if it is valid."""
         if name not in self._schemas:
             return f"there is no tool {name[:100]!r}"
         try:
@@ -66,7 +66,7 @@ class Tools:
         schema["properties"] = {key: self._property(name, key)}
         try:
             found = json.loads(value)
-        except RecursionError:  # the stack may be deeper here than where it was read before
+        except RecursionError:  # the stack may be deeper here than at the first parse
             return True
         return find_mismatch({key: found}, schema) is None
 

@@ -1,4 +1,4 @@
-"""Constraints: JSON Schema, GBNF, regular expressions and forced calls, as one grammar to compile.
+"""Constraints: JSON Schema, GBNF, regular expressions and forced calls, compiled as one grammar.
 
 May import: `families`, `calls`, `parsing`, and the engine's `grammar`. Comes in: `generation`.
 """

@@ -1,7 +1,7 @@
-"""A call's arguments as a grammar, in notations that write them one by one and not as JSON.
+"""Grammars for call arguments in notations that write arguments one by one instead of as JSON.
 
-Arguments stand in the order in which the schema names them, or as the notation sorts them. Each of
-those that it requires is there, none is there twice, and none that it does not name.
+Arguments come in the order of the schema, or in the order that the notation demands. Required ones
+always occur, none occurs twice, and none occurs that the schema does not name.
 """
 
 import json
@@ -48,9 +48,9 @@ class _Member:
 
 
 class _Arguments(ABC):
-    """Of one function. `schemas` are those that became parts of the grammar as they are.
+    """The arguments of one function. `schemas` are those that llguidance compiles as JSON schemas.
 
-    `passed_over` are a lenient one's keywords that nothing came of.
+    `unenforced` are keywords of a lenient schema that the grammar does not enforce.
     """
 
     def __init__(self, lark: Lark, schema: Schema) -> None:
@@ -62,7 +62,7 @@ class _Arguments(ABC):
         self.unenforced: list[Unenforced] = []
 
     def write(self) -> str:
-        """All of them. Raises `InvalidRequest` for a schema that cannot be served."""
+        """An expression for all arguments. Raises `InvalidRequest` for an unsupported schema."""
         try:
             found = [
                 self._object(leaf, self._field)
@@ -77,7 +77,7 @@ class _Arguments(ABC):
 
     @abstractmethod
     def _object(self, leaf: Mapping[str, Any], place: str) -> str:
-        """What has the members that `leaf` names."""
+        """An expression for an object with the properties of `leaf`."""
 
     def _leaves(self, schema: object, place: str) -> list[Mapping[str, Any]]:
         try:
@@ -132,7 +132,7 @@ class _Arguments(ABC):
         ]
 
     def _in_a_row(self, members: Sequence[_Member], between: str) -> str:
-        """Those that can be written; some may be missing."""
+        """The members that the notation can write, in order; optional ones may be left out."""
         lark = self._lark
         first = rest = '""'
         for member in reversed(members):
@@ -152,7 +152,7 @@ class _Arguments(ABC):
 
     @abstractmethod
     def _member(self, member: _Member) -> str | None:
-        """Its name and value; `None` if nothing fits that can be written."""
+        """An expression for name and value; `None` if the notation can write no valid value."""
 
 
 class MemberArguments(_Arguments):
@@ -178,7 +178,7 @@ class MemberArguments(_Arguments):
         return " | ".join(written) or None
 
     def _values(self, member: _Member) -> Iterable[tuple[str, str]]:
-        """All that may stand for the value, to its end, each with the notation's type."""
+        """Per alternative, the notation's type and an expression for the value and its end."""
         types, end = self._notation.types, self._notation.end
         if not self._notation.barred:
             schema = member.schema if isinstance(member.schema, Mapping) else {}
@@ -189,7 +189,7 @@ class MemberArguments(_Arguments):
         if not types and any(
             isinstance(alternative, Text) and not alternative.like for alternative in alternatives
         ):
-            alternatives = [Text()]  # any text, so that all else is text as well
+            alternatives = [Text()]  # any text: it includes the other alternatives
         for alternative in alternatives:
             value = self._alternative(alternative, member.place)
             if value is not None:
@@ -239,7 +239,7 @@ class GemmaArguments(_Arguments):
         return f"{self._lark.literal(f'{member.name}:')} {value}"
 
     def _value(self, schema: object, place: str) -> str | None:
-        """A rule for what `schema` describes; schemas may lead back to themselves."""
+        """The name of a rule for values of `schema`, maybe recursive; `None` if none is valid."""
         key = json.dumps(schema, sort_keys=True)
         self._lark.work.spend(len(key))
         if key not in self._named:

@@ -1,4 +1,4 @@
-"""Calls as a grammar: those of a request's functions, in the notation of a family."""
+"""Grammars for calls of a request's functions, in the notation of a model family."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from .schema import Schema
 from .unenforced import Unenforced
 
 _NAME = re.compile(r"[\w.-]{1,200}")
-"""What every family's notation can hold without quotes."""
+"""Names that every family's notation can write without quotes."""
 
 
 class CallGrammar:
-    """Adds rules to `lark`; `schemas` are those that became parts of the grammar as they are.
+    """Adds rules to `lark`. `schemas` are those that llguidance compiles as JSON schemas.
 
-    `lenient` are those of functions that are not strict, and `passed_over` what already the
-    notation leaves out of them.
+    `lenient` are the schemas of functions that are not strict. `unenforced` are keywords of theirs
+    that the notation cannot enforce.
     """
 
     def __init__(self, lark: Lark, syntax: CallSyntax, functions: Sequence[Function]) -> None:
@@ -36,7 +36,7 @@ class CallGrammar:
         ]
 
     def calls(self, *, are_many: bool, without_opening: bool = False) -> str:
-        """One call, or as many as the model likes; the `opening` may have been read."""
+        """One call, or any number of calls; `without_opening` if the opening marker was matched."""
         lark, syntax = self._lark, self._syntax
         first = syntax.before + syntax.begin
         if without_opening:
@@ -84,7 +84,7 @@ class CallGrammar:
 
 
 def schema_of(function: Function) -> Schema:
-    """What a function's arguments have to be; without parameters it takes none."""
+    """The schema of a function's arguments; a function without parameters takes none."""
     schema = dict(function.parameters) or {"properties": {}, "additionalProperties": False}
     if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf"}:
         schema["type"] = "object"

@@ -1,4 +1,4 @@
-"""From what a request asks of its answer to a compiled grammar, or to what is wrong and where."""
+"""Compiles a request's constraints on its answer, or reports what is wrong in which field."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": 
 
 @dataclass(frozen=True, slots=True)
 class ConstrainedAnswer:
-    """The grammar that an answer follows, and what its client should know of it."""
+    """The compiled grammar of an answer, and a notice for the client if it enforces less."""
 
     constraint: Constraint
     notice: Notice | None
@@ -25,7 +25,7 @@ class ConstrainedAnswer:
 def constrain(
     request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
 ) -> ConstrainedAnswer | None:
-    """`None` if anything goes.
+    """`None` if nothing constrains the answer.
 
     Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
     """
@@ -44,7 +44,7 @@ def constrain(
 
 
 def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforced]:
-    """Each once, by the notation or by the compiler; in the order of their places."""
+    """Keywords that the notation or the compiler does not enforce, once each, sorted by place."""
     by_compiler = places_of(keywords_in(constraint.warnings), grammar.lenient)
     return sorted({*grammar.unenforced, *by_compiler})
 
@@ -64,6 +64,6 @@ def _blamed(
 
 
 def _line(reason: str) -> str:
-    """llguidance shows grammars over several lines; ours is not the client's."""
+    """The error as one line, without llguidance's listing of the grammar that we generated."""
     shown = reason.split("\n   1 |")[0]
     return " ".join(shown.split())[:_MAX_REASON]

@@ -1,4 +1,4 @@
-"""From GBNF, llama.cpp's notation for grammars, to the Lark dialect of llguidance."""
+"""Translates GBNF, llama.cpp's grammar notation, to the Lark dialect of llguidance."""
 
 from collections.abc import Iterator
 
@@ -17,17 +17,17 @@ from .gbnf_words import EntangledError, word_rules
 
 MAX_RULES = 500
 MAX_DEPTH = 50
-"""Parentheses within each other, those in literals counted too."""
+"""Nested parentheses, including those in literals."""
 
 _ROOT = "root"
 
 
 class GbnfError(ValueError):
-    """What is wrong and where."""
+    """The grammar is invalid; the message says why."""
 
 
 class _Apart(RepetitionNode):
-    """What a rule says, once, and never as a part of a word."""
+    """The body of a rule, wrapped so that it never becomes part of a terminal."""
 
     def __init__(self, rule: RuleNode) -> None:
         super().__init__(rule.alternatives, 1, 1)
@@ -41,7 +41,7 @@ class _Apart(RepetitionNode):
 
 
 def lark_of(gbnf: str) -> str:
-    """Raises `GbnfError`."""
+    """The grammar in Lark. Raises `GbnfError`."""
     if _depth(gbnf) > MAX_DEPTH:
         raise GbnfError(f"it goes deeper than {MAX_DEPTH} parentheses")
     if gbnf.count("::=") > MAX_RULES:
@@ -50,7 +50,7 @@ def lark_of(gbnf: str) -> str:
         parsed = GrammarParser().parse(gbnf)
     except IndexError as error:
         raise GbnfError("it breaks off") from error
-    except Exception as error:  # the parser's own, which derives from nothing narrower
+    except Exception as error:  # the parser's own error type derives from `Exception`
         raise GbnfError(str(error)) from error
     rules = _numbered(parsed)
     _tell_words(rules)
@@ -59,7 +59,7 @@ def lark_of(gbnf: str) -> str:
 
 
 def _tell_words(rules: dict[str, RuleNode]) -> None:
-    """Have `resolve` make words of those rules that can be words, and of no others."""
+    """Have `resolve` make terminals of exactly those rules that can be terminals."""
     try:
         words = word_rules(rules)
     except EntangledError as error:
@@ -71,7 +71,7 @@ def _tell_words(rules: dict[str, RuleNode]) -> None:
 
 
 def _numbered(rules: dict[str, RuleNode]) -> dict[str, RuleNode]:
-    """The rules under names that mean nothing in Lark, and a root that only refers to theirs."""
+    """The rules with names that Lark does not reserve, and a root that refers to the given root."""
     names = {name: f"rule-{number}" for number, name in enumerate(rules)}
     for rule in rules.values():
         for node in _references(rule):

@@ -1,12 +1,13 @@
-"""Which of a GBNF grammar's rules can be single words.
+"""Which rules of a GBNF grammar can be terminals, called words here.
 
-llguidance first cuts a text into words, each as long as it can be. A rule that does not go in
-circles could be one word, a regular expression, which is fast. But if what may follow could also
-go on with the word (`[0-9]+ ws` before a new line), the word would take it, and what has to follow
-would never come. Such a rule is none, and if need be its single characters are words.
+llguidance's lexer is greedy: it makes each word as long as possible. A rule that is not recursive
+could be one word, a regular expression, which is fast. But if the text that follows the rule could
+also extend the word (`[0-9]+ ws` before a new line), the lexer would add that text to the word, and
+the parser would never see it. Such a rule cannot be a word; its parts can, down to single
+characters.
 
-Sets of characters are bits, one for each in a sample: those that the grammar mentions, their
-neighbours, and one that nobody mentions.
+A set of characters is a bit mask over a sample: the characters that the grammar mentions, their
+neighbours in Unicode, and one that it does not mention.
 """
 
 import re
@@ -30,10 +31,10 @@ Rules = Mapping[str, RuleNode]
 Chars = int
 
 MAX_WORK = 300_000
-"""Looks at parts of rules, about half a second; rules are gone through until nothing changes."""
+"""Visits to nodes of rules, about half a second; facts are computed up to a fixed point."""
 
 MAX_DEPTH = 8
-"""Rules within rules that turn out to be no words, one after the other."""
+"""Passes that may each find more rules that cannot be words."""
 
 MAX_SAMPLE = 2000
 
@@ -43,7 +44,7 @@ _CODES = range(0x110000)
 
 
 class EntangledError(ValueError):
-    """The grammar is too much work."""
+    """The analysis of the grammar takes too much work."""
 
 
 def word_rules(rules: Rules) -> set[str]:
@@ -62,7 +63,7 @@ def word_rules(rules: Rules) -> set[str]:
 
 
 def _words(names: Mapping[str, set[str]], apart: set[str]) -> set[str]:
-    """The rules that consist of words only, but for those that have to stay `apart`."""
+    """The rules that refer to words only, except those in `apart`, which must not be words."""
     words: set[str] = set()
     while True:
         found = {
@@ -83,7 +84,7 @@ def _names(node: ASTNode) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """What a text of some kind begins with, and with what one that is whole could go on."""
+    """The characters that can begin a kind of text, and those that can extend a complete one."""
 
     may_be_empty: bool = False
     begins: Chars = 0
@@ -123,7 +124,7 @@ class _Facts:
                 break
 
     def following(self, names: Sequence[str]) -> dict[str, Chars]:
-        """By rule, what may come right after it, in the rules of these `names`."""
+        """For each rule, the characters that may follow it directly in the rules `names`."""
         following = dict.fromkeys(self._rules, 0)
         for order in self._rounds(names):
             before = dict(following)
@@ -134,7 +135,7 @@ class _Facts:
         return following
 
     def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
-        """There and back again, since rules tend to stand in order."""
+        """Alternates forward and backward order: rules tend to be sorted, so few rounds suffice."""
         yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:
@@ -176,7 +177,7 @@ class _Facts:
             case RepetitionNode():
                 self._follow(node.node, after | self._fact(node.node).begins, following)
             case _:
-                pass  # nothing within
+                pass  # no children
 
     def _matching(self, pattern: str) -> Chars:
         if pattern not in self._matches:

@@ -1,8 +1,8 @@
-"""What an answer may be, as one grammar: reasoning first, then calls, or content as it was asked.
+"""The grammar of a whole answer: reasoning first, then calls, or content in the requested format.
 
-Reasoning is free up to the family's marker for its end, so that a grammar begins after it. White
-space may follow it. An answer that has to call something says nothing else besides. Where nobody
-can write a family's own notation, forced calls are a list in JSON.
+Reasoning is unconstrained up to the family's end marker, and white space may follow it. An answer
+that must call a function holds calls only. If the family's call notation has no grammar here,
+forced calls are a JSON list.
 """
 
 import json
@@ -35,9 +35,9 @@ _SPACE = r'("\n" | "\n\n")?'
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """`text` is what llguidance takes; `field` is to blame if it cannot, unless a schema is.
+    """`text` is llguidance's input; errors name `field`, unless one of the `schemas` causes them.
 
-    Of the schemas that are `lenient` some keywords are `passed_over`.
+    `unenforced` are keywords of the `lenient` schemas that the notation cannot enforce.
     """
 
     text: str
@@ -49,9 +49,9 @@ class AnswerGrammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """How the answer to a conversation will be told apart.
+    """How the answer to a conversation will be parsed.
 
-    `is_thinking`: the prompt left reasoning open. `may_think`: the answer may begin with it.
+    `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
     `control` are the control tokens among the family's markers.
     """
 
@@ -63,9 +63,9 @@ class Voice:
 
 
 def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGrammar | None:
-    """The grammar of the answer; `None` if anything goes. Without a `voice` all is content.
+    """The grammar of the answer; `None` if it is unconstrained. Without a `voice` all is content.
 
-    Raises `RequestError` for what cannot be had.
+    Raises `RequestError` for unsupported constraints.
     """
     functions = _functions(request)
     is_forced = must_call(request)
@@ -81,7 +81,7 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         syntax = syntax or JSON_CALLS
     if functions and syntax is None:
         if request.grammar is None and not is_forced and request.parallel_tool_calls:
-            return None  # a strict function, as far as that can be had
+            return None  # strict functions are best effort here
         raise _no_syntax(request)
     blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
     _check_sizes(request, functions)
@@ -116,7 +116,7 @@ def _written(
 
 
 def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> None:
-    """Refuse schemas that are too long for a grammar before anything is made of them."""
+    """Refuse schemas that are too long, before any work is spent on them."""
     schemas = [(each.field, each.parameters) for each in functions]
     if isinstance(request.grammar, JsonSchemaGrammar):
         schemas.append(("grammar.schema", request.grammar.schema))
@@ -132,7 +132,7 @@ def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> Non
 
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
-    """Those that may be called. Raises `InvalidRequest` for a choice that is not among them."""
+    """The callable functions. Raises `InvalidRequest` if `tool_choice` names an unknown one."""
     if request.tool_choice == "none":
         return ()
     functions = Tools(request.tools or ()).functions
@@ -188,7 +188,7 @@ class _Writer:
         are_many: bool,
         may_be_text: bool,
     ) -> str:
-        """Calls, or one call; if it may be text, also text, or text and then calls."""
+        """Calls, or one call; with `may_be_text` also text alone, or text followed by calls."""
         grammar = CallGrammar(self._lark, syntax, functions)
         self.schemas += grammar.schemas
         self.lenient += grammar.lenient
@@ -202,7 +202,7 @@ class _Writer:
         return f"{self._text(end=syntax.opening)} {rest} | {self._text()}"
 
     def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:
-        """Text that is no reasoning and in which nothing is called, and then `end`."""
+        """Text without reasoning and calls, followed by `end`."""
         lark, voice = self._lark, self._voice
         if voice is None or voice.family.has_channels:
             return self._in_final(lark.text(like=like, without=ENDS))
@@ -260,7 +260,7 @@ class _Writer:
         return rest if voice.is_thinking else f"({self._begun(markers.opening)} {rest})?"
 
     def _begun(self, opening: str) -> str:
-        """New lines may be before it, and have to be one piece with it, or they are text."""
+        """The marker, possibly after new lines; one terminal with them, or the lexer reads text."""
         lark = self._lark
         if lark.has_control(opening):
             return f"{_SPACE} {lark.literal(opening)}"

@@ -1,9 +1,9 @@
-"""A grammar in llguidance's notation, put together piece by piece.
+"""Builds a grammar in llguidance's notation.
 
 The dialect of Lark is described at
-https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. A rule is a name for an
-expression; control tokens, which have no text, are named by their number.
-Everything that is added counts as work.
+https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. A rule is a named
+expression. Control tokens have no text, so they are written by token id.
+Everything that is added counts as work (`work.py`).
 """
 
 import json
@@ -16,7 +16,7 @@ from llguidance import regex_to_lark
 from .work import Work
 
 _WHITE_SPACE = r"[ ]|\n[ \t]{0,40}"
-"""Between the parts of JSON: as people write it. Models that may write any never come to an end."""
+"""White space in JSON. It is limited, since models that may write any amount might never stop."""
 
 _ANY = r"/(.|\n)*/"
 _SIGN = re.compile("(NAME|KEY|TYPE|NUMBER|↵)")
@@ -25,9 +25,9 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()/]")
 
 
 class Lark:
-    """`control` are the numbers of the control tokens whose names may stand in literals.
+    """`control` has the token ids of control tokens whose texts may occur in literals.
 
-    What adds to it raises `TooMuchWorkError` when there has been enough.
+    Methods that add to the grammar raise `TooMuchWorkError` beyond the limit of `work`.
     """
 
     def __init__(self, control: Mapping[str, int], work: Work | None = None) -> None:
@@ -39,23 +39,23 @@ class Lark:
         self._num_names = 0
 
     def grammar(self, start: str) -> str:
-        """All of it; an answer is what `start` describes."""
+        """The whole grammar, in which an answer matches `start`."""
         whole = "\n".join([f"start: {start}", *self._rules])
         return json.dumps({"grammars": [{"lark_grammar": whole}, *self._parts]})
 
     def rule(self, expression: str) -> str:
-        """A name for `expression`."""
+        """Define a rule for `expression`; its name."""
         name = self.name()
         self.define(name, expression)
         return name
 
     def name(self) -> str:
-        """For a rule that will be defined later, since it leads back to itself."""
+        """A name for a recursive rule, to be defined later."""
         self._num_names += 1
         return f"rule{self._num_names}"
 
     def define(self, name: str, expression: str) -> None:
-        """What the `name` stands for."""
+        """Define the rule `name`."""
         self._add(f"{name}: {expression}")
 
     def literal(self, text: str) -> str:
@@ -63,9 +63,9 @@ class Lark:
         return " ".join(self._literals(text)) or '""'
 
     def spelled(self, text: str, **words: str) -> str:
-        """This text, where the capitals of `words` stand for them, and signs for what they mean.
+        """This text, with the placeholders that `words` names (`NAME`, `KEY`, `TYPE`) replaced.
 
-        `NUMBER` is any number of three digits or fewer, `↵` up to two new lines.
+        `NUMBER` matches one to three digits, `↵` up to two new lines.
         """
         written, run = [], ""
         for part in _SIGN.split(text):
@@ -77,11 +77,11 @@ class Lark:
         return " ".join([*written, *self._literals(run)]) or '""'
 
     def has_control(self, text: str) -> bool:
-        """Whether any of `text` is a control token."""
+        """Whether `text` contains a control token."""
         return bool(self._in_literal.search(text))
 
     def up_to(self, marker: str) -> str:
-        """Any text that ends with the first `marker`."""
+        """Any text up to and including the first `marker`."""
         return self.text(without=(marker,), end=marker)
 
     def text(
@@ -92,17 +92,17 @@ class Lark:
         begins_not: str = "",
         end: str = "",
     ) -> str:
-        """Text that every regular expression of `like` matches, and then `end`.
+        """Text that matches every regular expression of `like`, followed by `end`.
 
-        It has none of the markers `without` in it, not even spelled out where they are control
-        tokens, and does not begin with `begins_not`, nor with that after white space.
+        It contains none of the markers `without`, not even a control token's text written as
+        ordinary tokens. It does not begin with `begins_not`, nor with white space and that.
         """
         parts = [_ANY, *(f"/{regex_to_lark(each)}/" for each in like)]
         if barred := "|".join(_in_regex(each) for each in without):
             parts.append(rf"~/(.|\n)*({barred})(.|\n)*/")
         if begins_not:
             parts.append(rf"~/[ \t\n]*{_in_regex(begins_not)}(.|\n)*/")
-        # What can be told only by its end has to be one piece with it.
+        # The lexer is greedy: text that only its end delimits is one terminal with that end.
         head, rest = self._split(end)
         name = f"TEXT{self.name()}".upper()
         self._add(f"{name}: ({' & '.join(parts)}) {_quoted(head) if head else ''}")
@@ -113,11 +113,11 @@ class Lark:
         return self.rule(f"/{regex_to_lark(pattern)}/")
 
     def json(self, schema: Mapping[str, Any], *, is_lenient: bool = False) -> str:
-        """JSON that `schema` describes; lenient: as far as that can be enforced."""
+        """JSON that matches `schema`; if lenient, unsupported keywords are ignored."""
         return self._part(json_part(schema, is_lenient=is_lenient))
 
     def lark(self, source: str) -> str:
-        """What a grammar of its own describes, from its rule `start` on."""
+        """A nested grammar with a `start` rule of its own."""
         return self._part({"lark_grammar": source})
 
     def _add(self, rule: str) -> None:
@@ -131,7 +131,7 @@ class Lark:
         return f"@{name}"
 
     def _split(self, text: str) -> tuple[str, str]:
-        """What is before the first control token, and the rest."""
+        """The text before the first control token, and the rest."""
         found = self._in_literal.search(text)
         place = found.start() if found else len(text)
         return text[:place], text[place:]
@@ -148,7 +148,7 @@ class Lark:
 
 
 def json_part(schema: Mapping[str, Any], *, is_lenient: bool) -> dict[str, Any]:
-    """One of llguidance's grammars, for JSON that `schema` describes."""
+    """llguidance's grammar for JSON that matches `schema`."""
     options = {"whitespace_pattern": _WHITE_SPACE, "lenient": is_lenient}
     return {"json_schema": {**schema, "x-guidance": options}}
 
@@ -158,5 +158,5 @@ def _in_regex(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # The one character that JSON leaves as it is, and llguidance does not take so.
+    # JSON does not escape U+007F, but llguidance requires it.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""A JSON Schema of a request and where it stands in it."""
+"""A JSON Schema of a request, with its field."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A lenient one is enforced as far as that can be done; any other as a whole, or refused."""
+    """A lenient schema is enforced as far as possible; any other fully, or it is refused."""
 
     field: str
     schema: Mapping[str, Any]
@@ -19,7 +19,7 @@ class Schema:
 
 
 def step(name: str) -> str:
-    """What leads on to the member `name` in a field."""
+    """The part of a field's path for the member `name`."""
     return (
         f".{name}"
         if _PLAIN_KEY.fullmatch(name)

@@ -1,7 +1,7 @@
-"""The alternatives of a JSON Schema: a value is text, one that the schema gives, or JSON of a type.
+"""The alternatives of a JSON Schema: text, a value that the schema lists, or JSON of one type.
 
-For notations that write text without quotes: they have to know where a value may be text. A schema
-is a client's, so only so much of one is looked through.
+Notations that write text without quotes have to know where a value may be text. Schemas come from
+clients, so the work for each is limited.
 """
 
 import re
@@ -13,16 +13,16 @@ from ..calls.schema_check import SchemaCheck
 from .work import Work
 
 MAX_LOOKS = 2000
-"""Parts that are looked at for one value; a schema that has more is refused."""
+"""Subschemas visited for one value; a schema that needs more is refused."""
 MAX_DEPTH = 32
 _LOOK = 10
-"""Units of work for one part, beside its members."""
+"""Units of work for one subschema, besides its members."""
 
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "$schema", "$id"}
     | {"deprecated", "readOnly", "writeOnly", "$defs", "definitions"}
 )
-"""Keywords that say nothing of what fits."""
+"""Keywords that do not affect validation."""
 
 _TEXT_KEYS = ANNOTATIONS | {"type", "minLength", "maxLength", "pattern"}
 _OTHER_TYPES = ("number", "boolean", "null", "array", "object")
@@ -33,12 +33,12 @@ _ANYWHERE = r"(.|\n)*"
 
 
 class TooManyAlternativesError(Exception):
-    """A schema is too large to be looked through."""
+    """A schema has too many alternatives, or nests them too deep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string that all of the regular expressions `like` match; `ignored` keywords say more."""
+    """A string that matches every regular expression of `like`; `ignored` keywords are not used."""
 
     like: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -46,14 +46,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """This very value."""
+    """Exactly this value."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value of JSON's `type` other than a string, as `schema` has it."""
+    """A JSON value of a `type` other than string that matches `schema`."""
 
     type: str
     schema: Mapping[str, Any]
@@ -63,7 +63,7 @@ Alternative = Text | Given | Typed
 
 
 def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Alternative]:
-    """None if nothing fits. `root` is what references lead into.
+    """No alternatives if no value is valid. References are resolved in `root`.
 
     Raises `TooManyAlternativesError` and `TooMuchWorkError`.
     """
@@ -75,7 +75,7 @@ def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list
 
 
 def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mapping[str, Any]]:
-    """The schemas that `schema` joins by `anyOf` and the like, each with one type or none.
+    """`schema` with `$ref`, `allOf`, `anyOf`, `oneOf`, type lists expanded; at most one type each.
 
     Raises what `alternatives_of` does.
     """
@@ -83,7 +83,7 @@ def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mappi
 
 
 def with_definitions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema` by itself, with what its references lead to."""
+    """`schema` with the definitions of `root`, so that its references can be resolved."""
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
     return {**definitions, **schema}
 
@@ -109,7 +109,7 @@ class _Leaves:
                 yield from self.of(each, depth - 1)
 
     def _opened(self, schema: dict[str, Any]) -> list[Any]:
-        """`schema` itself if there is nothing to open, or what is in it."""
+        """One step of the expansion; `[schema]` if there is nothing to expand."""
         rest = dict(schema)
         if isinstance(reference := rest.pop("$ref", None), str):
             return [self._merged(rest, self._target(reference))]
@@ -142,7 +142,7 @@ class _Leaves:
 
 
 def _size(schema: object) -> int:
-    """How much there is to copy."""
+    """How many members a copy has."""
     if not isinstance(schema, Mapping):
         return 0
     inner = (schema.get(key) for key in ("properties", "required"))
@@ -150,7 +150,7 @@ def _size(schema: object) -> int:
 
 
 def _merged(one: Mapping[str, Any], other: object) -> Any:
-    """What fits both, as far as their keywords do not stand against each other."""
+    """A schema for both; where keywords conflict, those of `other` win."""
     if other is False:
         return False
     if not isinstance(other, Mapping):
@@ -169,7 +169,7 @@ def _alternatives(
     is_const = "const" in leaf
     values = [leaf["const"]] if is_const else leaf.get("enum")
     if isinstance(values, list):
-        # Each is held against the rest; against the list as well would cost its length squared.
+        # Check each value against the rest; including the `enum` would make this quadratic.
         rest = {key: leaf[key] for key in leaf if is_const or key != "enum"}
         whole = with_definitions(rest, root)
         work.spend(_LOOK * len(values) + len(whole))
@@ -201,20 +201,20 @@ def _text(leaf: Mapping[str, Any]) -> Text:
 
 
 def is_size(value: object) -> bool:
-    """Whether a length can be bounded by it; clients may send anything."""
+    """Whether it is a valid bound on a length; clients may send anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value >= 0 and float(value).is_integer()
 
 
 def size_in(leaf: Mapping[str, Any], key: str) -> int | None:
-    """The bound on a length that `key` gives; `None` if it gives none."""
+    """The bound on a length at `key`; `None` without a valid one."""
     value = leaf.get(key)
     return int(value) if value is not None and is_size(value) else None
 
 
 def whole_pattern(pattern: str) -> str | None:
-    """What matches the texts in which `pattern` is found; `None` where that cannot be said."""
+    """A pattern that matches whole texts that contain `pattern`; `None` if it cannot be derived."""
     bare = _ESCAPE_OR_CLASS.sub(lambda found: "x" * len(found[0]), pattern)
     begins, ends = bare.startswith("^"), bare.endswith("$")
     inner = slice(int(begins), len(pattern) - int(ends))

@@ -1,4 +1,4 @@
-"""Finds the place in a JSON Schema that cannot be served: the compiler says what, and not where."""
+"""Finds the unsupported part of a JSON Schema: the compiler says what is wrong, but not where."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +9,8 @@ from .schema import Schema, step
 
 MAX_TRIES = 500
 MAX_TRIED = 1024 * 1024
-"""Parts that are looked at, and their characters with all definitions, which take about a second to
-compile. A fault beyond is told to be in the part around it."""
+"""Subschemas tried, and their characters including definitions, which take about a second to
+compile. Beyond that, the error names the enclosing part."""
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -20,9 +20,9 @@ Complaint = Callable[[str], str | None]
 
 
 def schema_place(schema: Schema, complaint: Complaint) -> tuple[str, str] | None:
-    """The field and the reason, where `complaint` finds anything wrong with `schema`'s grammar.
+    """The field and the reason if `complaint` rejects `schema`'s grammar, else `None`.
 
-    The place is the smallest part with which the same is wrong.
+    The field is the smallest subschema that is rejected for the same reason.
     """
     whole = _grammar(schema.schema, schema)
     reason = complaint(whole)
@@ -52,7 +52,7 @@ def _grammar(part: Mapping[str, Any], schema: Schema) -> str:
 
 
 def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The schemas directly within `part`, each with what leads on to it in a field."""
+    """The direct subschemas of `part`, each with its relative path."""
     for key in _MAPS:
         children = part.get(key)
         if isinstance(children, Mapping):

@@ -1,4 +1,4 @@
-"""Keywords of schemas that calls are not held to: where they stand, and what a client is told."""
+"""Unenforced schema keywords: where they are, and the notice for the client."""
 
 import json
 import re
@@ -10,28 +10,28 @@ from .schema import Schema
 from .schema_place import children
 
 MAX_LOOKS = 2000
-"""Parts of schemas that are looked at; what stands beyond is not told."""
+"""Subschemas searched; keywords beyond are not reported."""
 
 _KEYWORDS = re.compile(r"Unimplemented keys: (\[[^\]]*\])")
-"""It may say after that how many times."""
+"""A count may follow."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unenforced:
-    """A `keyword` of the schema that stands at `place` in the request."""
+    """A `keyword` of the schema at `place` in the request."""
 
     place: str
     keyword: str
 
 
 def keywords_in(warnings: Iterable[str]) -> frozenset[str]:
-    """Those that llguidance says it does not enforce; it does not say where they stand."""
+    """The keywords that llguidance does not enforce; its warnings do not say where they are."""
     found = (_KEYWORDS.match(warning) for warning in warnings)
     return frozenset(keyword for each in found if each for keyword in json.loads(each[1]))
 
 
 def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[Unenforced]:
-    """Where `keywords` stand in `schemas`, outermost first."""
+    """Where `schemas` have `keywords`, outermost first."""
     parts = [(each.field, each.schema) for each in schemas] if keywords else []
     for num_looks, (place, part) in enumerate(parts):
         yield from (Unenforced(place, key) for key in part if key in keywords)
@@ -40,7 +40,7 @@ def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[U
 
 
 def notice_of(found: Sequence[Unenforced]) -> Notice | None:
-    """One for all that was passed over; `None` where nothing was."""
+    """One notice for all unenforced keywords; `None` if there are none."""
     if not found:
         return None
     first, num_more = found[0], len(found) - 1

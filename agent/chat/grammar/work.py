@@ -1,28 +1,28 @@
-"""How much work a request's grammar may be before llguidance sees it; its compiler has own bounds.
+"""The work budget for building a request's grammar; llguidance's compiler has its own limits.
 
-Units are characters written, members of schemas gone through, or what takes as long: about half a
-microsecond each.
+A unit is one character written, one schema member visited, or something equally costly: about half
+a microsecond.
 """
 
 MAX_WORK = 1_000_000
 """Units for one request."""
 
 MAX_SCHEMAS = 512 * 1024
-"""Characters of a request's schemas: a grammar with all that belongs to it may be no longer."""
+"""Maximum characters of a request's schemas together, as JSON."""
 
 
 class TooMuchWorkError(Exception):
-    """A request's schemas are more work than they may be."""
+    """A request's schemas exceed the work budget."""
 
 
 class Work:
-    """What is left for one request."""
+    """The remaining budget of one request."""
 
     def __init__(self, units: int = MAX_WORK) -> None:
         self._left = units
 
     def spend(self, units: int) -> None:
-        """Call this before the work is done. Raises `TooMuchWorkError`."""
+        """Call this before doing the work. Raises `TooMuchWorkError`."""
         self._left -= units
         if self._left < 0:
             raise TooMuchWorkError("with these schemas it is too much work")

@@ -1,4 +1,4 @@
-"""Tokens to text: whole characters, stop strings, log-probabilities beside their text.
+"""Tokens to text: detokenizer, stop strings, and which text log-probabilities belong to.
 
 May import: the engine's log-probabilities. Comes in: `generation`.
 """

@@ -1,11 +1,11 @@
-"""Which part of an answer's text the log-probabilities of each token belong to.
+"""Assigns the log-probabilities of tokens to the parts of an answer's text.
 
-Text leaves later than its tokens come: characters are completed, what might be a stop string or a
-marker is held back, and markers never leave. A token belongs to the first text that is shown and
-has a character of it. One without a character of its own (it began one, or is a control token)
-goes with the character that follows.
+Text is sent later than its tokens are generated: characters may be incomplete, a possible stop
+string or marker is held back, and markers are never sent. A token belongs to the first text sent
+that contains one of its characters. A token that completes no character (part of one, or a control
+token) belongs to the character that follows.
 
-Invariant: every token that comes is given out once, in order, unless none of its text is shown.
+Invariant: every token is returned once, in order, unless none of its text is sent.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class _Waiting:
 
 
 class Attribution:
-    """Of one answer. `piece` gives a token's bytes."""
+    """For one answer. `piece` gives a token's bytes."""
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
@@ -33,14 +33,14 @@ class Attribution:
         self._num_left = 0
 
     def push(self, ends: Iterable[int], log_probs: Iterable[LogProbs]) -> None:
-        """The next tokens came; the text goes up to `ends`. There may be `log_probs` too many."""
+        """Add tokens whose texts end at positions `ends`. Surplus `log_probs` are ignored."""
         for end, each in zip(ends, log_probs, strict=False):
             start, self._num_written = self._num_written, end
             told = with_bytes(each, self._piece)
             self._waiting.append(_Waiting(told, start, max(end, start + 1)))
 
     def leave(self, num_characters: int, *, is_shown: bool) -> tuple[TokenLogProbs, ...]:
-        """So much more of the text leaves, or is left out: what belongs to it."""
+        """The next `num_characters` are sent or dropped; the log-probabilities to send."""
         self._num_left += num_characters
         found = []
         while self._waiting and self._waiting[0].start < self._num_left:
@@ -50,14 +50,14 @@ class Attribution:
         return tuple(found) if is_shown else ()
 
     def rest(self) -> tuple[TokenLogProbs, ...]:
-        """Of tokens after the last character, when the answer is over and all of it has left."""
+        """Those of tokens after the last character, once the answer is over and fully sent."""
         rest = tuple(each.log_probs for each in self._waiting if each.start >= self._num_left)
         self._waiting.clear()
         return rest
 
 
 def with_bytes(log_probs: LogProbs, piece: Callable[[int], bytes]) -> TokenLogProbs:
-    """`log_probs` for people who do not know the vocabulary."""
+    """`log_probs` with the bytes of each token."""
     return TokenLogProbs(
         LogProb(log_probs.token, piece(log_probs.token), log_probs.log_prob),
         tuple(LogProb(token, piece(token), log_prob) for token, log_prob in log_probs.top),

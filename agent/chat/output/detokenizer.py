@@ -1,4 +1,4 @@
-"""From tokens to text, piece by piece: a character leaves when all of its bytes are there."""
+"""Incremental detokenizer: a character is returned once all of its bytes are there."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
@@ -7,9 +7,9 @@ _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
 class Detokenizer:
-    """Text of one sequence. `piece` gives a token's bytes, which may be a part of a character.
+    """The text of one sequence. `piece` gives a token's bytes, which may be a part of a character.
 
-    Bytes that are no UTF-8 become U+FFFD. The cost of a token does not grow with the text.
+    Invalid UTF-8 becomes U+FFFD. The cost of a token does not grow with the text.
     """
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
@@ -21,5 +21,5 @@ class Detokenizer:
         return self._decoder.decode(b"".join(map(self._piece, tokens)))
 
     def flush(self) -> str:
-        """What is left when no token follows: U+FFFD for a character that was never finished."""
+        """The rest when no token follows: U+FFFD for an incomplete character, else empty."""
         return self._decoder.decode(b"", final=True)

@@ -1,6 +1,6 @@
-"""A prompt on its way to the client, with how likely the model found each of its tokens.
+"""Echoes a prompt to the client, with the log-probabilities of its tokens.
 
-Invariant: every token of the prompt is told once, in order, and the texts joined are the prompt.
+Invariant: every token of the prompt is sent once, in order, and the texts joined are the prompt.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class EchoPart:
 
 
 class EchoWriter:
-    """Of `prompt`; `text` is what a client gave, where it gave text: that is told as it was.
+    """For one `prompt`. If the client gave `text`, it is echoed unchanged.
 
     `piece` gives a token's bytes.
     """
@@ -35,9 +35,9 @@ class EchoWriter:
         self._detokenizer = Detokenizer(piece)
 
     def push(self, log_probs: Sequence[LogProbs]) -> EchoPart | None:
-        """What can be told once its next tokens are explained; the first one needs no explaining.
+        """The next part, given log-probabilities of the next tokens; the first token has none.
 
-        `None` if that is nothing.
+        `None` if there is nothing to send.
         """
         told = [with_bytes(each, self._piece) for each in log_probs]
         if self._first is not None:

@@ -1,8 +1,8 @@
-"""Finds stop strings in text that arrives in pieces, and holds back no more than it must.
+"""Finds stop strings in streamed text, and holds back as little as possible.
 
-Invariants: where the text is cut changes nothing; what was let go plus what is held is all the
-text so far; what is held is the longest end of the text that begins a stop string. The stop string
-that is complete first wins, of several that end together the longest.
+Invariants: the boundaries of the pieces do not matter; the text returned plus the text held is all
+text so far; the text held is the longest suffix that is a prefix of a stop string. The stop string
+that is complete first wins; of several that end at the same position, the longest.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class StopStrings:
         self.found: str | None = None
 
     def push(self, text: str) -> str:
-        """The text that may leave now. After a stop string was `found` there is none any more."""
+        """The text that can be sent now; always empty once a stop string was `found`."""
         if not self._longest_first:
             return text
         free: list[str] = []
@@ -29,7 +29,7 @@ class StopStrings:
         return "".join(free)
 
     def flush(self) -> str:
-        """What was held back and, the answer being over, is no stop string."""
+        """The text held back; the answer is over, so it is no stop string."""
         held, self._held = self._held, ""
         return held
 

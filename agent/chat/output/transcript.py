@@ -1,7 +1,7 @@
-"""One answer as it grows: tokens in, text out, until a stop string ends it.
+"""Streams one answer: tokens in, text out, until a stop string ends it.
 
-Invariants: over the whole answer every token that was taken is in exactly one `Gain`, and the texts
-joined are the answer without the stop string. Tokens after the stop string are not taken.
+Invariants: over the whole answer every accepted token is in exactly one `Gain`; the texts joined
+are the answer without the stop string. Tokens after the stop string are not accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ from .stop_strings import StopStrings
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What an answer gained: text that may leave, and the tokens that were taken for it.
+    """What an answer gained: text that can be sent, and the tokens that were accepted.
 
-    `ends` says for each token up to which character of the answer its text goes.
+    `ends` has, for each token, the position in the answer where its text ends.
     """
 
     text: str = ""
@@ -44,7 +44,7 @@ class Transcript:
         return self._stop_strings.found
 
     def push(self, tokens: Sequence[int]) -> Gain:
-        """Take tokens up to the one that completes a stop string."""
+        """Accept tokens up to the one that completes a stop string."""
         texts: list[str] = []
         ends: list[int] = []
         for token in tokens:

@@ -1,4 +1,4 @@
-"""An answer's text told apart while it streams: reasoning, tool calls, content.
+"""Parses an answer as it streams into reasoning, tool calls and content.
 
 May import: `families` and `calls`. Comes in: `generation`.
 """

@@ -1,9 +1,9 @@
-"""Reads answers in OpenAI's harmony format: a row of messages with headers.
+"""Parses answers in OpenAI's harmony format: a sequence of messages with headers.
 
 `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`
 
-The channel `analysis` is reasoning; a message to somebody is a call, of `NAME` if it goes to
-`functions.NAME`; everything else is content, also what a model says before it calls (`commentary`).
+The channel `analysis` is reasoning; a message with a recipient is a call, of `NAME` if the
+recipient is `functions.NAME`; everything else is content, including `commentary` before a call.
 The prompt ends with `<|start|>assistant`. Text without a header is content.
 """
 
@@ -15,7 +15,7 @@ from ..calls.reader import Markers, Parse, Reader
 _HEADER_STARTS = ("<|start|>", "<|channel|>", "<|message|>", "to=")
 _HEADER_ENDS = Markers(("<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"))
 ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
-"""What ends a message, or begins the next."""
+"""Markers that end a message or begin the next."""
 _BODY_ENDS = Markers(ENDS)
 _LATER_STARTS = Markers(("<|start|>", "<|channel|>"))
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -35,7 +35,7 @@ def channels(reader: Reader, *, has_calls: bool) -> Parse[None]:
 
 
 def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None]:
-    """The message whose header begins with `start`, which is held; what begins the next header."""
+    """Parse a message whose header begins with `start`, which is held; the next header's start."""
     header: str
     end: str | None
     header, end = "", start
@@ -53,11 +53,11 @@ def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None
 
 
 def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
-    """What the message says; what ended it, which is held."""
+    """Parse the message's body; return the marker that ended it, which is held."""
     recipient = _RECIPIENT.search(header)
     if recipient and has_calls:
         reader.begin_call(recipient[1])
-        if (yield from reader.peek()) == "{":  # JSON may have within what would end anything else
+        if (yield from reader.peek()) == "{":  # strings in JSON may contain markers
             yield from json_value(reader, reader.give_verbatim)
         found = yield from reader.translate(_BODY_ENDS, str)
         # The end may belong to the next header.

@@ -1,9 +1,10 @@
-"""Reads answers whose reasoning and calls stand between markers.
+"""Parses answers that delimit reasoning and calls with markers.
 
-- Reasoning begins where the prompt left it open, or with its marker at the answer's start or right
-  after other reasoning or a call. Anywhere else the marker is text: an answer may be about markers.
-- Calls are looked for if the request has tools. What follows a call's marker and is no call is
-  content. Once its name is known a call stays one, however its arguments go on.
+- Reasoning begins at once if the prompt ends within it, or with its marker at the answer's start or
+  right after other reasoning or a call. Anywhere else the marker is text: an answer may be about
+  markers.
+- Calls are parsed only if the request has tools. Text after a call's marker that is no call is
+  content. Once its name is known, a call stays a call, even if its arguments are malformed.
 - White space around reasoning and calls belongs to the markers. At the start of an answer it is
   content.
 """
@@ -17,7 +18,7 @@ _NO_CALLS = Calls(openings=(), notations=())
 
 
 class MarkerParser:
-    """The parts of one answer. Every method leaves nothing held, unless it says otherwise."""
+    """Parses one answer. Methods leave no text held unless they say otherwise."""
 
     def __init__(self, reader: Reader, family: Family, tools: Tools | None) -> None:
         self._reader = reader
@@ -31,7 +32,7 @@ class MarkerParser:
         reasoning = family.reasoning
         self._silent = (*self._wrappers, *family.openers)
         self._at_start = (*within, *family.openers, *((reasoning.opening,) if reasoning else ()))
-        # A call's marker in reasoning may only be talked about, and a forgotten end is rare.
+        # No calls here: reasoning may quote their markers, and its end is rarely missing.
         self._in_reasoning = Markers((reasoning.closing,) if reasoning else ())
 
     def read(self, *, is_thinking: bool) -> Parse[None]:
@@ -47,7 +48,7 @@ class MarkerParser:
             keeps_space = False
 
     def _up_to_marked(self, *, keeps_space: bool) -> Parse[None]:
-        """Content, as far as something else comes, and that; white space is held."""
+        """Content up to a marker, and what the marker begins; leading white space is held."""
         reader = self._reader
         found = yield from reader.literal(self._at_start)
         if found is None:
@@ -57,7 +58,7 @@ class MarkerParser:
             found = yield from reader.until(self._in_content, "content")
 
     def _marked(self, found: str) -> Parse[bool]:
-        """What comes with the marker that is held. False if it is only text."""
+        """Parse what the held marker begins. False if it is only text."""
         if found in self._silent:
             self._reader.give("markup")
             return True
@@ -70,7 +71,7 @@ class MarkerParser:
         return False
 
     def _reasoning(self) -> Parse[None]:
-        """Up to its end; the marker that opened it, if there is one, is held."""
+        """Parse reasoning to its end; its opening marker, if any, is held."""
         reader = self._reader
         reader.kind = "reasoning"
         yield from reader.space()
@@ -80,7 +81,7 @@ class MarkerParser:
         reader.kind = "content"
 
     def _call(self, notations: tuple[Notation, ...]) -> Parse[bool]:
-        """One or more calls. If there is none, the same is held as before."""
+        """Parse one or more calls. False if there is none; the held text is then unchanged."""
         reader = self._reader
         mark = reader.num_held
         for notation in notations:

@@ -1,7 +1,7 @@
-"""Tells content, reasoning and tool calls apart in an answer, as it streams.
+"""Splits an answer into content, reasoning and tool calls as it streams.
 
-Where the text is cut changes nothing but the size of the segments, and nothing is lost: what looks
-like a marker and turns out not to be one is content.
+The boundaries of the pieces change only the sizes of the segments, and no text is lost: text that
+looks like a marker but is none is content.
 """
 
 from ....shared.inference import TokenKind
@@ -17,7 +17,7 @@ class Segmenter:
     """The answer of one request to a model of `family`."""
 
     def __init__(self, family: Family, *, is_thinking: bool, tools: Tools | None) -> None:
-        """`is_thinking`: the prompt left reasoning open. Without `tools` there are no calls."""
+        """`is_thinking`: the prompt ends within reasoning. Without `tools` there are no calls."""
         self._reader = Reader()
         self._parse: Parse[None] = (
             channels(self._reader, has_calls=tools is not None)
@@ -28,16 +28,16 @@ class Segmenter:
 
     @property
     def kind(self) -> TokenKind:
-        """What is being said, as far as it is known."""
+        """The kind of text being read, as far as known."""
         return self._reader.kind
 
     def push(self, text: str) -> list[Segment]:
-        """What `text` adds."""
+        """The segments that `text` completes."""
         self._reader.feed(text)
         return self._go_on()
 
     def flush(self) -> list[Segment]:
-        """What was held back; the answer is over."""
+        """The segments held back; the answer is over."""
         self._reader.is_over = True
         return self._go_on()
 

@@ -1,4 +1,4 @@
-"""Chat templates: which one a model has, and rendering it in a sandbox with bounds.
+"""Chat templates: choosing a model's template, and rendering it in a sandbox with limits.
 
 May import: the engine's `loaded_model`. Comes in: `generation`.
 """

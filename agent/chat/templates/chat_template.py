@@ -1,4 +1,4 @@
-"""A chat template: the program that writes a conversation as the text its model was trained on."""
+"""A chat template: the Jinja program that formats a conversation as its model was trained on."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -24,14 +24,14 @@ _MISTAKES = (
     TypeError,
     ValueError,
 )
-"""What a template's own mistakes raise; anything else is a mistake of ours."""
+"""Errors that faulty templates raise; any other is a bug in Arriero."""
 
 _GREETING = (ChatMessage(role="user", content="Hi."),)
 
 _NO_CONTROL = ControlTexts(())
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-"""Stands where an answer goes on; the same as Hugging Face's, which some templates look for."""
+"""Marks where an answer continues; the same as Hugging Face's, which some templates look for."""
 
 
 class TemplateError(Exception):
@@ -51,10 +51,9 @@ class ChatTemplate:
         clock: Clock,
         timer: Timer,
     ) -> None:
-        """Raises `TemplateError`, which calls the template by its `origin`.
+        """Raises `TemplateError`, which names the template by its `origin`.
 
-        `clock` gives the local time to templates that ask, `timer` the seconds that the calling
-        thread has computed.
+        `clock` gives the local time to templates, `timer` the calling thread's CPU seconds.
         """
         self.origin = origin
         self._timer = timer
@@ -64,15 +63,15 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             where = f"line {error.lineno}: {error.message}"
             raise TemplateError(f"{origin} does not compile: {where}") from error
-        except (RecursionError, SyntaxError) as error:  # from Python, which knows no line of ours
+        except (RecursionError, SyntaxError) as error:  # from Python, without the template's line
             raise TemplateError(f"{origin} does not compile: {error.args[0]}") from error
         self._no_tools: dict[str, None] = {"tools": None}
         self._form = form_wanted(self._attempt)
         if not self._attempt(self._form.plain(_GREETING), None):
-            self._no_tools = {}  # some go through `tools` without a look at whether there are any
+            self._no_tools = {}  # some loop over `tools` without checking for `None`
         self._instructions = instructions_shown(self._shows, names_developers="developer" in source)
         self.ignores_tools = ignores_tools(self._attempt, self._form)
-        """Whether it says nothing of tools."""
+        """Whether it never shows tools to the model."""
 
     def render(
         self,
@@ -85,7 +84,7 @@ class ChatTemplate:
         goes_on: bool = False,
         control: ControlTexts = _NO_CONTROL,
     ) -> RenderedText:
-        """The conversation as text, cut where a client wrote what `control` has.
+        """The conversation as text, cut where a client wrote the text of a control token.
 
         `options` are more variables for the template. If the answer `goes_on`, the text ends where
         the last message does. Raises `InvalidRequest`.
@@ -155,7 +154,7 @@ class ChatTemplate:
 
 
 def _switches(thinking: bool) -> dict[str, Any]:
-    """The names by which templates ask whether to think."""
+    """The variables that templates use to turn thinking on and off."""
     return {
         "enable_thinking": thinking,
         "thinking": thinking,

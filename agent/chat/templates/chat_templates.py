@@ -1,4 +1,4 @@
-"""The chat templates of one model: its own, the one it has for tools, or the operator's instead."""
+"""The chat templates of one model: its general one and its tool template, or the operator's."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TemplateSource:
-    """Jinja, and what to call it in errors."""
+    """Jinja source, and its name in errors."""
 
     text: str
     origin: str = "the model's chat template"
 
 
 def given_template(value: str) -> TemplateSource:
-    """What the operator gave: the source itself, which has braces, or the path of its file.
+    """The operator's template: source, which contains braces or new lines, or a file's path.
 
     Raises `TemplateError`.
     """
@@ -54,13 +54,13 @@ class ChatTemplates:
         self._general: ChatTemplate | None = None
         self._for_tools: ChatTemplate | None = None
         self.issue: str | None = None
-        """Why conversations cannot be served, where they cannot."""
+        """Why conversations cannot be served; `None` if they can."""
         if given is not None:
             self.text = given.text
             self._general = self._for_tools = self._compiled(given)
             return
         self.text = (model.chat_template or "") + (model.tool_template or "")
-        """All source there is: what shows the model's family."""
+        """The source of all templates; the model's family is detected from it."""
         try:
             self._general = self._own(model.chat_template)
             self._for_tools = self._own(model.tool_template) or self._general
@@ -95,7 +95,7 @@ class ChatTemplates:
 
     @property
     def tools_notice(self) -> Notice | None:
-        """What a client should know who gives tools to a template that says nothing of them."""
+        """The notice for clients that send tools if the template never shows them."""
         template = self._for_tools
         if template is None or not template.ignores_tools:
             return None

@@ -1,17 +1,16 @@
-"""Instructions (system's and developers' messages) where a template shows them: found by trying.
+"""Moves instructions (system and developer messages) to where a template shows them.
 
-Clients send instructions anywhere: two of them first, one after a user's turn. Some templates
-refuse that, and some leave out in silence what stands in such a place. Where a template does
-either,
+Clients send instructions anywhere: two at the beginning, or one after a user turn. Some templates
+refuse that, and some silently leave them out. Trial renders find such places. There,
 
-- several at the beginning are merged into one, and go into the user's turn that follows if the
-  template has no system's message at all;
-- a later one goes into a user's turn beside it, marked as instructions: into the one before, else
-  into the one after, else it becomes one. After a tool's result it ends the result where no user's
-  turn may follow. That depends on its neighbours alone, so the next request of the conversation
-  begins with the same text.
+- several instructions at the beginning are merged into one message, or into the user turn that
+  follows if the template has no system message at all;
+- a later one goes into a neighbouring user turn, marked as instructions: the previous one, else the
+  next one, else a new one. After a tool result it is appended to the result if no user turn may
+  follow. This depends only on its neighbours, so the next request of the conversation begins with
+  the same text.
 
-What a template shows stays where it is.
+Instructions that the template shows stay where they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ _CALL = {
 
 
 _Kind = Role | Literal["call"]
-"""A role; an assistant's message that calls is told from others, since templates do."""
+"""A role; assistant messages with calls are a kind of their own, as in templates."""
 
 
 class _Place(NamedTuple):
@@ -47,7 +46,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What a template does not show; as it stands, one that shows everything."""
+    """Which instructions a template does not show; by default it shows all."""
 
     has_developers: bool = True
     hides_first: frozenset[Role] = frozenset()
@@ -55,7 +54,7 @@ class Instructions:
     hidden_places: frozenset[_Place] = frozenset()
 
     def placed(self, messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-        """`messages` with their instructions where the template shows them."""
+        """`messages` with instructions moved to where the template shows them."""
         known = [self._known(message) for message in messages]
         lead = self._merged(list(takewhile(_instructs, known)))
         rest = known[len(list(takewhile(_instructs, known))) :]
@@ -79,7 +78,7 @@ class Instructions:
 
     def _later(self, messages: Sequence[ChatMessage], *, has_earlier: bool) -> list[ChatMessage]:
         placed: list[ChatMessage] = []
-        waiting = ""  # for the user's turn that comes next
+        waiting = ""  # for the next user turn
         for group, following in _with_next(list(each) for _, each in groupby(messages, _instructs)):
             if waiting:
                 group[0] = _with_text(group[0], f"{waiting}\n\n{group[0].text}")
@@ -104,13 +103,14 @@ class Instructions:
 
 
 def instructions_shown(shows: Shows, *, names_developers: bool) -> Instructions:
-    """What the template that `shows` tells of does with instructions.
+    """Find by trial renders which instructions a template shows.
 
-    One that shows any role, and does not name developers, has a model that never saw any.
+    If its source does not name developers, its model was not trained on their messages, even if the
+    template shows any role.
     """
     user = _said("user", 0)
     if not shows([user]):
-        return Instructions(has_developers=names_developers)  # it wants what is not known here
+        return Instructions(has_developers=names_developers)  # it needs variables unknown here
     first = {role for role in _INSTRUCTIONS if shows([_said(role, 1), user])}
     has_developers = names_developers and "developer" in first
     roles = _INSTRUCTIONS if has_developers else _INSTRUCTIONS[:1]
@@ -135,7 +135,7 @@ def _hidden_places(shows: Shows, roles: Sequence[Role], lead: Role | None) -> It
     begun = [_said(lead, 1)] if lead else []
     for before, after in product(_BEFORE, _AFTER):
         if not shows([*begun, *before, *after]):
-            continue  # it wants something else, whatever stands between
+            continue  # it refuses this sequence even without instructions
         previous, following = _kind(before[-1]), _kind(after[0]) if after else None
         for role in (*roles, "user") if previous == "tool" else roles:
             if not shows([*begun, *before, _said(role, 2), *after]):
@@ -174,7 +174,7 @@ def _kind(message: ChatMessage) -> _Kind:
 def _with_next(
     groups: Iterable[list[ChatMessage]],
 ) -> Iterator[tuple[list[ChatMessage], _Kind | None]]:
-    """Each group with the kind of what follows it."""
+    """Each group with the kind of the message after it."""
     first, others = tee(groups)
     return zip_longest(first, (_kind(group[0]) for group in islice(others, 1, None)))
 

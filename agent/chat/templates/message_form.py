@@ -1,9 +1,9 @@
-"""In which form a template wants messages: what templates disagree about is found by trying.
+"""The message format that a template expects, found by trial renders.
 
 OpenAI's clients send a call's arguments as JSON text, `null` as the content of a message that only
-calls, and results without their function's name. Most templates were written for arguments that
-are objects, for content that is text, and for results that have names. Some want text for the
-arguments, show calls only beside a content of `none`, or look for content in a list of parts.
+calls, and results without the function's name. Most templates expect objects as arguments, text as
+content, and results with names. Some expect arguments as text, show calls only if the content is
+`none`, or expect content as a list of parts.
 """
 
 import json
@@ -18,7 +18,7 @@ from ....shared.inference import ChatMessage
 PlainMessage = dict[str, Any]
 
 Try = Callable[[list[PlainMessage], list[dict[str, Any]] | None], str]
-"""What the template makes of messages and tools; empty where it refuses them."""
+"""Renders messages and tools; empty if the template refuses them."""
 
 _WORD = "arriero-needle"
 _KEY = "arriero_key"
@@ -46,18 +46,18 @@ class MessageForm:
     silence: str | None = ""
 
     def plain(self, messages: Sequence[ChatMessage]) -> list[PlainMessage]:
-        """Messages as a template's variables; copies, which it may do with what it likes."""
+        """Messages as template variables; copies, which the template may change."""
         names: dict[str, str] = {}
         return [self._message(message, names) for message in messages]
 
     def _message(self, message: ChatMessage, names: dict[str, str]) -> PlainMessage:
-        """`names` are those of the functions that were called so far, by the call's id."""
+        """`names` are the function names of earlier calls by call id."""
         plain: PlainMessage = {"role": message.role, "content": self._content(message)}
         for key in ("name", "reasoning_content", "tool_call_id"):
             if (value := getattr(message, key)) is not None:
                 plain[key] = value
         if message.reasoning_content is not None:
-            plain["thinking"] = message.reasoning_content  # gpt-oss's word for it
+            plain["thinking"] = message.reasoning_content  # gpt-oss's name for it
         if message.role == "tool" and (name := names.get(message.tool_call_id or "")):
             plain.setdefault("name", name)
         if message.tool_calls is not None:
@@ -100,7 +100,7 @@ def _as_text(arguments: object) -> str:
 
 
 def form_wanted(attempt: Try) -> MessageForm:
-    """The form in which the template that `attempt` renders shows all there is to show."""
+    """The form in which the template that `attempt` renders shows content and calls."""
     has_parts = _wants_parts(attempt)
     for has_text_arguments, silence in product((False, True), ("", None)):
         form = MessageForm(has_parts, has_text_arguments, silence)
@@ -126,14 +126,14 @@ def _shows_calls(attempt: Try, form: MessageForm) -> bool:
         ]
     )
     text = attempt(messages, [_TOOL])
-    # Neither Python's notation nor JSON within a JSON string is what a model was trained on.
+    # Models were trained neither on Python's notation nor on JSON within a JSON string.
     return _WORD in text and f"'{_KEY}'" not in text and f'\\"{_KEY}' not in text
 
 
 def ignores_tools(attempt: Try, form: MessageForm) -> bool:
-    """Whether the template says nothing of tools, so that its model never hears of them.
+    """Whether the template never shows tools to the model.
 
-    Some show tools only beside a system's message, and some refuse a system.
+    Some show tools only with a system message, and some refuse system messages.
     """
     user = ChatMessage(role="user", content=_WORD)
     system = ChatMessage(role="system", content=_WORD)

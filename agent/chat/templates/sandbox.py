@@ -1,10 +1,9 @@
-"""The Jinja that chat templates are written for: Hugging Face's, in a sandbox, with bounds.
+"""Hugging Face's Jinja dialect, for which chat templates are written, in a sandbox with limits.
 
-A template comes with the model file, so it is somebody else's program. Attributes that lead out of
-the sandbox are refused. A render may take `MAX_SECONDS` of its thread's time, looked at in every
-round of a loop and at every call; it may write `MAX_RENDERED` characters, and no text, list or
-number that it computes with an operator may be larger. One filter or method of Python's own may
-still take what its arguments make it take.
+A template comes with the model file, so it is untrusted code. Attributes that lead out of the
+sandbox are refused. A render may take `MAX_SECONDS` of its thread's CPU time, checked in loops and
+at calls, and write `MAX_RENDERED` characters. Operators may not compute larger texts or lists, nor
+very large numbers. Not limited: the time and memory of a single built-in filter or Python method.
 """
 
 import json
@@ -21,16 +20,16 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 MAX_SECONDS = 10.0
-"""Of one thread's time for one render; the longest conversations take a tenth of that."""
+"""CPU time of one render; the longest conversations take a tenth of that."""
 
 MAX_RENDERED = 32 * 1024 * 1024
 """Characters one render may write; twice the longest body a client may send."""
 
 _MAX_BITS = 4096
-"""Of a number that a template computes."""
+"""Size of a number that a template computes."""
 
 _TICKS = 256
-"""Rounds and calls between two looks at the time."""
+"""Loop iterations and calls between two checks of the time."""
 
 _METER = "_meter"
 _COUNTED = "_counted"
@@ -41,11 +40,11 @@ Timer = Callable[[], float]
 
 
 class Refusal(jinja2.TemplateError):
-    """The template called `raise_exception`, or went beyond a bound."""
+    """The template called `raise_exception`, or exceeded a limit."""
 
 
 class Meter:
-    """What one render has taken so far. `timer` gives the thread's time in seconds."""
+    """The time limit of one render. `timer` gives the thread's CPU time in seconds."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -53,7 +52,7 @@ class Meter:
         self._num_ticks = 0
 
     def tick(self) -> None:
-        """Raises `Refusal` when the time is over."""
+        """Count an iteration or call. Raises `Refusal` when the time is over."""
         self._num_ticks += 1
         if self._num_ticks % _TICKS == 0 and self._timer() > self._until:
             raise Refusal(f"it took more than {MAX_SECONDS:.0f} seconds")
@@ -76,24 +75,24 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda pattern: clock().strftime(pattern)
 
     def compiled(self, source: str) -> jinja2.Template:
-        """Raises what Jinja and Python raise about source that is none."""
+        """Raises what Jinja and Python raise for invalid source."""
         return self.from_string(_Bounds().visit(self.parse(source)))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Some templates keep lists of things they have seen; what is passed in is a copy."""
+        """Some templates build lists; this is safe since their variables are copies."""
         if isinstance(obj, list) and attr in ("append", "pop"):
             return True
         return super().is_safe_attribute(obj, attr, value)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Calls count as rounds do: a macro may call itself twice, and so for ever."""
+        """Calls count like loop iterations: a macro may call itself twice, in exponential time."""
         __context[_METER].tick()
         if isinstance(__obj, LoopContext):  # a recursive loop's next level
             args = tuple(_counted(__context, each) for each in args)
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Operators that make something large out of something small."""
+        """Refuse large results of operators."""
         if _is_too_large(operator, left, right):
             raise Refusal(f"what `{operator}` would give is too large")
         return super().call_binop(context, operator, left, right)
@@ -114,7 +113,7 @@ def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer)
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks an assistant's words, for training; its body is a scope."""
+    """`{% generation %}` marks assistant text for training; its body is a scope."""
 
     tags = {"generation"}
 
@@ -131,7 +130,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which models have never seen."""
+    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which models were not trained on."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -143,7 +142,7 @@ def _to_json(
 
 
 def _listed(value: object) -> list[object]:
-    """What `map` and `select` give, which other implementations of Jinja make lists of."""
+    """The iterators of `map` and `select` as lists, as in other implementations of Jinja."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
@@ -153,11 +152,11 @@ def _raise_exception(message: str) -> NoReturn:
     raise Refusal(message)
 
 
-# ---- bounds
+# ---- limits
 
 
 class _Bounds(NodeTransformer):
-    """Puts a filter of ours around whatever loops go through, and in place of `~`."""
+    """Wraps the iterables of loops in our filter, and replaces `~` by one."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         node.iter = _filtered(node.iter, _COUNTED)
@@ -189,7 +188,7 @@ def _joined(_context: Context, items: list[Any]) -> str:
 
 
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
-    """Whether what the operator gives is more than `MAX_RENDERED` long."""
+    """Whether the result is longer than `MAX_RENDERED`, or a number of over `_MAX_BITS`."""
     if operator == "+":
         both = isinstance(left, Sequence) and isinstance(right, Sequence)
         return both and len(left) + len(right) > MAX_RENDERED

@@ -1,19 +1,19 @@
-"""Tells what a client wrote from what a template wrote, so that nobody can forge control tokens.
+"""Separates client text from template text, so that clients cannot inject control tokens.
 
 A tokenizer makes `<|im_start|>` one control token wherever it stands. That must happen where the
 template wrote it, and not where a message, a tool or a variable holds the same characters.
 
-So a conversation in whose strings a control token begins is rendered twice. The second time the
-first character of each such place is a *mark*: a character of a private use area that occurs
-nowhere else. Marks go through whatever a template does with text: it is as long as before, and
-trimmed, split, joined, cut and written as JSON in the same way. With the marks undone both texts
-have to be equal, character by character; then the marks show the places in the text. There the text
-is *cut* after the first character, and the tokenizer is given the pieces. A text without such
-places is rendered and tokenised as a whole.
+So a conversation whose strings contain the beginning of a control token is rendered twice. For the
+second render, the first character of each such place is replaced by a *mark*: a character of a
+private use area that occurs nowhere else. Marks survive what templates do with text: lengths stay
+the same, and it is trimmed, split, joined, cut and written as JSON in the same way. With the marks
+replaced back, both texts must be equal; then the marks show the places in the text. There the text
+is *cut* after the first character, and the tokenizer gets the pieces. A text without such places is
+rendered once and tokenized as a whole.
 
 A template may look for control tokens in messages: some search an assistant's message for the end
-of its reasoning. The two texts differ then. What a template looks for in an assistant's message is
-its notation for such messages and keeps its meaning; in any other place the request is refused.
+of its reasoning. The two texts differ then. Control tokens that a template looks for in an
+assistant's message keep their meaning there; in any other place the request is refused.
 """
 
 import re
@@ -24,14 +24,14 @@ from typing import Any
 
 _MARKS = range(0xE000, 0xF8FF)
 _LEAST_BEGUN = 3
-"""Characters of a control token that are marked even where the rest does not follow: a template
-that takes something out of a text may bring the two ends together."""
+"""A control token's first characters are marked even if the rest does not follow: a template that
+removes text in between may join the two parts."""
 
 MOST_SEARCHED = 4
-"""Control tokens that a template is asked about, each with one more render."""
+"""Control tokens that are tried in assistant messages, with one more render each."""
 
 _OWN = ("content", "reasoning_content", "thinking")
-"""Members of an assistant's message that a model wrote."""
+"""Members of an assistant message that a model wrote."""
 
 
 class MixedUpError(Exception):
@@ -40,20 +40,20 @@ class MixedUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """`cuts` are positions of which a tokenizer must not see both sides at once."""
+    """`cuts` are positions at which the text must be split before tokenization."""
 
     text: str
     cuts: tuple[int, ...] = ()
 
     @property
     def pieces(self) -> Iterator[str]:
-        """The text, cut."""
+        """The text, split at `cuts`."""
         return (self.text[a:b] for a, b in pairwise((0, *self.cuts, len(self.text))))
 
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What a client says to a template: plain values."""
+    """The template variables that come from a client: plain values."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
@@ -72,7 +72,7 @@ class ControlTexts:
         self._begun = _beginning({text[:_LEAST_BEGUN] for text in texts if text})
 
     def tell_apart(self, variables: Callable[[], Variables], render: Render) -> RenderedText:
-        """What `render` makes of `variables`, which gives them anew for each render.
+        """Render `variables()`, which makes new values for each render, with cuts.
 
         Raises `MixedUpError`, and what `render` raises.
         """
@@ -103,7 +103,7 @@ class ControlTexts:
     def _marked(
         self, marking: "_Marking", variables: Callable[[], Variables], render: Render
     ) -> RenderedText | None:
-        """`None` if marks change what the template writes."""
+        """`None` if marks change the template's output."""
         marked = marking.variables(variables())
         places = marking.places(render(marked))
         if places is None:
@@ -130,9 +130,9 @@ class ControlTexts:
 
 
 class _Marking:
-    """Marks where `pattern` begins, for a template that writes `text` without marks.
+    """Marks matches of `pattern`, for a template that writes `text` without marks.
 
-    What an assistant's message has of `kept` is not marked; with `only_own` nothing else is.
+    Texts of `kept` are not marked in assistant messages; with `only_own` only these are marked.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class _Marking:
         return Variables(messages, self._value(given.tools), self._value(given.options))
 
     def places(self, marked: str) -> list[int] | None:
-        """Where marks are in the text; `None` if it is not the same with marks undone."""
+        """Where marks are in the text; `None` if it differs with the marks replaced back."""
         firsts: dict[str, str] = {}
         for first, mark in self._marks.items():
             firsts |= {mark: first, _escaped(mark): first}
@@ -216,7 +216,7 @@ def _beginning(texts: Iterable[str]) -> re.Pattern[str]:
     rests: dict[str, list[str]] = {}
     for text in texts:
         rests.setdefault(text[0], []).append(text[1:])
-    # An alternative for each first character: these are what the long text is searched for.
+    # One alternative per first character makes the search of a long text fast.
     found = (f"{re.escape(first)}(?=({_any_of(each)}))" for first, each in rests.items())
     return re.compile("|".join(found) or "(?!)")
 
@@ -230,7 +230,7 @@ def _any_of(texts: Iterable[str]) -> str:
 
 
 def _escaped(mark: str) -> str:
-    """As JSON in ASCII has it, and Python's notation of a string."""
+    """The mark's escape in ASCII JSON and in Python's `repr`."""
     return f"\\u{ord(mark):04x}"
 
 
