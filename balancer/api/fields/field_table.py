@@ -5,10 +5,11 @@ with the reason. A field in no table is ignored and reported. `null` is the same
 and so is an empty list for a field in a table.
 
 Paths are those of `Shape`: `messages[].content[].cache_control`. `tools[].type=web_search` stands
-for the entries of the list with that value: an ignored one is left out of the list.
+for the objects with that value, and `include[]=usage` for that value: ignored ones are left out.
+`tools[].type=*` stands for all other values.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -57,7 +58,7 @@ class FieldTable:
     def __init__(self, adapter: TypeAdapter[Any], rules: Mapping[str, Rule]) -> None:
         self.shape = shape_of(adapter)
         self.rules = dict(rules)
-        self.obeyed = frozenset(self.shape.paths())
+        self.obeyed = frozenset((*self.shape.paths(), *self.shape.kinds()))
         if both := self.obeyed & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
 
@@ -116,29 +117,37 @@ class _Pass:
             member = members.get(name)
             if member is None:
                 self._leave_out(name, each, shape, place)
-            elif isinstance(each, dict | list) and not member.is_open:
+            elif isinstance(each, dict | list | str) and not self._is_left_out(
+                each, member, (place, name)
+            ):
                 kept[name] = self.kept(each, member, (place, name))
-            else:
+            elif not isinstance(each, dict | list | str):
                 kept[name] = each
         return kept
 
     def _list(self, value: list[Any], shape: Shape, place: Place) -> list[Any]:
         kept = []
         for position, each in enumerate(value):
-            if shape.tag is None or not self._is_left_out(each, shape, (place, position)):
+            if not self._is_left_out(each, shape, (place, position)):
                 kept.append(self.kept(each, shape, (place, position)))
         return kept
 
-    def _is_left_out(self, entry: Any, shape: Shape, place: Place) -> bool:
-        """Whether a list entry is of an ignored kind."""
-        kind = entry.get(shape.tag) if isinstance(entry, dict) else None
-        if not isinstance(kind, str) or kind in shape.variants:
+    def _is_left_out(self, value: Any, shape: Shape, place: Place) -> bool:
+        """Whether a value is of an ignored kind. Raises `InvalidRequest` if it is refused."""
+        tag = shape.tag if isinstance(value, dict) else None
+        kind = value.get(tag) if tag is not None else value
+        known: Collection[str] = shape.choices if tag is None else shape.variants
+        if not isinstance(kind, str) or not known or kind in known:
             return False
-        path = f"{shape.path}.{shape.tag}={kind[:64]}"
-        rule = self._rules.get(path)
+        path = shape.path if tag is None else f"{shape.path}.{tag}"
+        name = f"{path}={kind[:64]}"
+        rule = self._rules.get(name)
+        is_known = rule is not None
+        if rule is None:
+            rule = self._rules.get(f"{path}=*")
         if rule is None:
             return False  # the types refuse it, and say which kinds there are
-        self._apply(rule, path, (place, str(shape.tag)))
+        self._apply(rule, name, (place, tag) if tag else place, is_known=is_known, kind=kind)
         return True
 
     def _leave_out(self, name: str, value: Any, shape: Shape, place: Place) -> None:
@@ -149,22 +158,32 @@ class _Pass:
         rule = self._rules.get(path)
         if rule is not None and _asks_for_nothing(value, rule):
             return
-        self._apply(rule, path, (place, name))
+        self._apply(rule, path, (place, name), is_known=rule is not None)
 
-    def _apply(self, rule: Rule | None, path: str, place: Place) -> None:
+    def _apply(
+        self,
+        rule: Rule | None,
+        path: str,
+        place: Place,
+        *,
+        is_known: bool,
+        kind: str | None = None,
+    ) -> None:
         if isinstance(rule, Refused):
-            _refuse(rule, place)
+            _refuse(rule, place, kind)
         if self._notes.is_strict:
-            _refuse_strictly(rule, place)
+            _refuse_strictly(rule, place, kind)
         if path not in self._noted:
-            self._notes.add(path, is_known=rule is not None)
-            if rule is not None:
+            self._notes.add(path, is_known=is_known)
+            if is_known:
                 self._noted.add(path)
 
 
 def _variant(value: dict[str, Any], shape: Shape) -> Shape:
     """The variant that an object matches; if none does, validation by the types refuses it."""
     kind = value.get(shape.tag or "")
+    if kind is None and len(shape.variants) == 1:
+        return next(iter(shape.variants.values()))
     return shape.variants.get(kind, _OPEN) if isinstance(kind, str) else _OPEN
 
 
@@ -172,22 +191,28 @@ def _asks_for_nothing(value: Any, rule: Rule) -> bool:
     return value == [] or (bool(rule.nothing) and to_json(value) in rule.nothing)
 
 
-def _refuse(rule: Refused, place: Place) -> NoReturn:
+def _refuse(rule: Refused, place: Place, kind: str | None) -> NoReturn:
     field = _written(place)
     but = f" but for {', '.join(sorted(map(bytes.decode, rule.nothing)))}" if rule.nothing else ""
     advice = "" if rule.nothing else "; leave it out"
-    raise InvalidRequest(f"`{field}` is not supported{but}: {rule.why}{advice}", field=field)
+    raise InvalidRequest(
+        f"`{field}`{_of(kind)} is not supported{but}: {rule.why}{advice}", field=field
+    )
 
 
-def _refuse_strictly(rule: Ignored | None, place: Place) -> NoReturn:
+def _refuse_strictly(rule: Ignored | None, place: Place, kind: str | None) -> NoReturn:
     field = _written(place)
     if rule is None:
         raise InvalidRequest(f"unknown field `{field}`", field=field)
     raise InvalidRequest(
-        f"`{field}` would be ignored: {rule.why}; leave it out, since this balancer runs with "
-        "--strict-fields",
+        f"`{field}`{_of(kind)} would be ignored: {rule.why}; leave it out, since this balancer "
+        "runs with --strict-fields",
         field=field,
     )
+
+
+def _of(kind: str | None) -> str:
+    return "" if kind is None else f": {kind[:64]!r}"
 
 
 def _written(place: Place) -> str:

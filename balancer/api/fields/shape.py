@@ -13,9 +13,9 @@ Schema = Mapping[str, Any]
 class Shape:
     """A place in a body. `path` is its name, with `[]` for any position in a list.
 
-    `members` are an object's known members, `entries` is the shape of a list's entries. For a
-    tagged union, `variants` has one shape for each value of the member `tag`. A shape with none
-    of these may hold anything.
+    `members` are an object's known members, `entries` is the shape of a list's entries. Objects
+    told apart by a member `tag` have one shape for each of its values in `variants`. `choices` are
+    the only strings that may stand here. A shape with none of these may hold anything.
     """
 
     path: str = ""
@@ -23,10 +23,11 @@ class Shape:
     entries: "Shape | None" = None
     tag: str | None = None
     variants: Mapping[str, "Shape"] = field(default_factory=dict)
+    choices: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
-        """Whether it may hold anything."""
+        """Whether it may hold anything, if it is an object or a list."""
         return self.members is None and self.entries is None and self.tag is None
 
     def paths(self) -> Iterator[str]:
@@ -38,6 +39,15 @@ class Shape:
             yield from self.entries.paths()
         for variant in self.variants.values():
             yield from variant.paths()
+
+    def kinds(self) -> Iterator[str]:
+        """What may stand in it, as paths: `tools[].type=function`, `tool_choice=auto`."""
+        yield from (f"{self.path}={choice}" for choice in self.choices)
+        yield from (f"{self.path}.{self.tag}={variant}" for variant in self.variants)
+        for each in (*(self.members or {}).values(), *self.variants.values()):
+            yield from each.kinds()
+        if self.entries is not None:
+            yield from self.entries.kinds()
 
 
 def shape_of(adapter: TypeAdapter[Any]) -> Shape:
@@ -53,27 +63,51 @@ def _shape(schema: Schema, path: str, named: Mapping[str, Schema]) -> Shape:
         return _tagged(schema["discriminator"], path, named)
     for word in ("anyOf", "oneOf", "allOf"):
         if word in schema:
-            return _any_of((_shape(each, path, named) for each in schema[word]), path)
+            shapes = [_shape(each, path, named) for each in schema[word]]
+            takes_text = any(_is_text(each, named) for each in schema[word])
+            return _any_of(shapes, path, takes_text=takes_text)
     if "items" in schema:
         entries = _shape(schema["items"], f"{path}[]", named)
-        return Shape(path) if entries.is_open else Shape(path, entries=entries)
+        known = entries.choices or not entries.is_open
+        return Shape(path, entries=entries) if known else Shape(path)
     if "properties" in schema:
-        members = schema["properties"].items()
-        return Shape(
-            path, {name: _shape(each, _within(path, name), named) for name, each in members}
-        )
-    return Shape(path)
+        return _object(schema["properties"], path, named)
+    return Shape(path, choices=_choices(schema))
+
+
+def _object(properties: Mapping[str, Schema], path: str, named: Mapping[str, Schema]) -> Shape:
+    """Objects of a single `type` have a tag as those of several."""
+    members = {
+        name: _shape(each, f"{path}.{name}" if path else name, named)
+        for name, each in properties.items()
+    }
+    shape = Shape(path, members)
+    kind = properties.get("type", {}).get("const")
+    return shape if kind is None else Shape(path, tag="type", variants={kind: shape})
+
+
+def _choices(schema: Schema) -> frozenset[str]:
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return frozenset(each for each in values if isinstance(each, str))
+
+
+def _is_text(schema: Schema, named: Mapping[str, Schema]) -> bool:
+    """Whether any string may stand there."""
+    if "$ref" in schema:
+        return _is_text(named[schema["$ref"].rpartition("/")[2]], named)
+    return schema.get("type") == "string" and not _choices(schema)
 
 
 def _tagged(discriminator: Schema, path: str, named: Mapping[str, Schema]) -> Shape:
-    variants = {
+    shapes = {
         value: _shape({"$ref": reference}, path, named)
         for value, reference in discriminator["mapping"].items()
     }
+    variants = {value: shape.variants.get(value, shape) for value, shape in shapes.items()}
     return Shape(path, tag=discriminator["propertyName"], variants=variants)
 
 
-def _any_of(shapes: Iterable[Shape], path: str) -> Shape:
+def _any_of(shapes: Iterable[Shape], path: str, *, takes_text: bool) -> Shape:
     """The union of `shapes`; at most one is a list, and at most one has a tag."""
     merged = Shape(path)
     for each in shapes:
@@ -86,9 +120,6 @@ def _any_of(shapes: Iterable[Shape], path: str) -> Shape:
             merged.entries or each.entries,
             merged.tag or each.tag,
             merged.variants or each.variants,
+            frozenset() if takes_text else merged.choices | each.choices,
         )
     return merged
-
-
-def _within(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

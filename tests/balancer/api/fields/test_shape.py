@@ -36,6 +36,9 @@ class Body:
     options: Options | None = None
     ids: list[int] | None = None
     tools: list[dict[str, Any]] | None = None
+    choice: Literal["auto", "none"] | Text = "auto"
+    effort: Literal["low", "high"] | str | None = None
+    include: list[Literal["usage"]] | None = None
 
 
 def test_every_member_has_a_path() -> None:
@@ -49,6 +52,22 @@ def test_every_member_has_a_path() -> None:
         "options.usage",
         "ids",
         "tools",
+        "choice",
+        "choice.type",
+        "choice.text",
+        "effort",
+        "include",
+    }
+
+
+def test_kinds_of_objects_and_the_only_values_have_paths() -> None:
+    assert set(shape_of(TypeAdapter(Body)).kinds()) == {
+        "messages[].content[].type=text",
+        "messages[].content[].type=call",
+        "choice=auto",
+        "choice=none",
+        "choice.type=text",
+        "include[]=usage",
     }
 
 
@@ -56,4 +75,4 @@ def test_what_may_hold_anything_is_open() -> None:
     shape = shape_of(TypeAdapter(Body))
     assert shape.members is not None
     open_ones = {name for name, member in shape.members.items() if member.is_open}
-    assert open_ones == {"ids", "tools"}
+    assert open_ones == {"ids", "tools", "effort"}

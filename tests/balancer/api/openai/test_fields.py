@@ -9,7 +9,7 @@ from openai.types.chat import completion_create_params as chat_create_params
 from arriero.balancer.api.fields.field_table import FieldTable
 from arriero.balancer.api.openai.embeddings import EMBEDDINGS_FIELDS
 from arriero.balancer.api.openai.requests import CHAT_FIELDS, COMPLETION_FIELDS
-from tests.balancer.api.sdk_fields import unlisted
+from tests.balancer.api.sdk_fields import unlisted_names
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from tests.balancer.api.sdk_fields import unlisted
     ],
 )
 def test_every_field_is_of_one_kind(table: FieldTable, parameters: Any) -> None:
-    assert unlisted(table, parameters) == []
+    assert unlisted_names(table, parameters) == []
