@@ -13,7 +13,7 @@ twice. A model that cannot share (it cannot give up a suffix of a sequence, or m
 start of one) keeps nothing.
 
 Prefixes move piece by piece, from their end on, and come back from their beginning on. How many
-cells may move before the next step is said with `allow`: a running stream waits for that. Prompts
+cells may move before the next step says the `allowance`: a running stream waits for that. Prompts
 that were read from disk are prefixes, too, that begin parked.
 
 What a cell holds is known by its cache key (`prompt`): sequences share where their keys are equal.
@@ -22,22 +22,15 @@ Invariant: a slot's cells are its sequence's computed tokens, in order, from pos
 """
 
 from collections.abc import Sequence
-from math import floor
 
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Park, Restore
+from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Restore
+from .allowance import MOST_IN_PIECE, Allowance
 from .cells import Cells
-from .prefix_tree import Found, PrefixTree
+from .eviction import Eviction
+from .kept_prefixes import KeptPrefixes
+from .prefix_tree import Found
 from .residency import Residency
-
-ENOUGH_AT_ONCE = 1024
-"""Cells: when somebody begins, no further prefix is parked after so many."""
-
-MOST_IN_PIECE = 512
-"""Cells of a piece that is copied at once."""
-
-LEAST_IN_PIECE = 64
-"""Cells that are parked where fewer are needed: more will be needed soon."""
 
 
 class Memory:
@@ -60,20 +53,19 @@ class Memory:
         self._is_compact = is_compact
         self.can_share = can_share
         self.num_cells = num_cells
-        self._slots = slots
+        self.allowance = Allowance()
+        """What may be copied before the next step, and what is."""
         self._limit = num_cells
+        self._edits: list[Edit] = []
         self._cells = Cells(slots=slots)
-        self._prefixes = PrefixTree()
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._residency = Residency(
             range(slots, holders if can_share else slots), most_parked=most_parked
         )
-        self._used_at: dict[int, int] = {}
-        self._num_uses = 0
-        self._edits: list[Edit] = []
-        self.num_moved = 0
-        """Cells that are copied to or from host memory before the next step."""
-        self._most_moved = float("inf")
+        self._prefixes = KeptPrefixes(self._cells, self._residency, self._edits)
+        self._eviction = Eviction(
+            self._cells, self._residency, self._prefixes, self.allowance, self._edits
+        )
 
     # ---- counts
 
@@ -112,7 +104,7 @@ class Memory:
             return num_tokens
         present = min(found.length, self._cells.length(found.source))
         in_use = present - self._cells.num_not_in_use(found.source, present) if present else 0
-        whole = present + sum(self._pieces_to(found))  # of the last piece all comes back
+        whole = present + sum(self._prefixes.pieces_to(found))  # of the last piece all comes back
         return max(num_tokens, whole) - in_use
 
     @property
@@ -124,20 +116,6 @@ class Memory:
         """Whether all that was `found` is in the cells."""
         return found.source is None or self._cells.length(found.source) >= found.length
 
-    # ---- what a step may move
-
-    def allow(self, num_cells: float) -> None:
-        """Before the next step about so many cells may be copied to or from host memory."""
-        self._most_moved = num_cells
-        self.num_moved = 0
-
-    def take_allowed(self, num_cells: int) -> int:
-        """How many of `num_cells` may be copied now as a piece; some before each step."""
-        most = self._num_movable if self.num_moved else max(self._num_movable, LEAST_IN_PIECE)
-        count = floor(min(most, num_cells, MOST_IN_PIECE))
-        self.num_moved += count
-        return count
-
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
@@ -146,8 +124,7 @@ class Memory:
             return Found()
         for slot in self._keys:
             self._catch_up(slot)
-        computed = {holder: self._num_computed(holder) for holder in self._used_at}
-        return self._prefixes.find(keys, most=most, computed=computed, used_at=self._used_at)
+        return self._prefixes.find(keys, most)
 
     def enter(
         self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
@@ -158,12 +135,12 @@ class Memory:
         as it grows.
         """
         if found.source is not None:
-            self._use(found.source)
-            self._clear_the_way(sparing=found.source)
+            self._prefixes.use(found.source)
+        if self._is_compact:
+            self._eviction.clear_the_way(sparing=found.source)
+        if found.source is not None:
             self._cells.share(found.source, slot, found.length)
             self._edits.append(Copy(found.source, slot, found.length))
-        else:
-            self._clear_the_way()
         self._announce(slot, keys, most_shared)
 
     def fetch(self, found: Found) -> bool:
@@ -174,12 +151,13 @@ class Memory:
         source = found.source
         if source is None or self.is_present(found):
             return True
-        self._use(source)
-        for length in self._pieces_to(found):
-            if self.num_moved and length > self._num_movable:
+        self._prefixes.use(source)
+        for length in self._prefixes.pieces_to(found):
+            if self.allowance.num_moved and length > self.allowance.num_left:
                 return False
-            self._make_room(length, sparing=source)
-            self.num_moved += self._residency.restore(source)
+            if self._make_room(length, sparing=source) < length:
+                return False
+            self.allowance.take(self._residency.restore(source))
             self._cells.grow(source, length)
             self._edits.append(Restore(source, length))
         return True
@@ -189,15 +167,14 @@ class Memory:
 
         Only of models that can share.
         """
-        if not self._residency_has_room():
+        if not self._prefixes.make_number():
             return None
         holder = self._residency.put()
-        self._prefixes.insert(holder, stored.prompt.keys)
-        self._use(holder)
+        self._prefixes.announce(holder, stored.prompt.keys)
         length = len(stored.prompt)
         in_the_way = self._residency.in_the_way(length, sparing=())
         for one in tuple(self._residency) if in_the_way is None else in_the_way:
-            self._forget_parked(one)
+            self._prefixes.forget_parked(one)
         self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
         self._edits.append(Adopt(holder, stored))
         return holder
@@ -230,17 +207,16 @@ class Memory:
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
-        if not self.can_share or not self._residency_has_room():
-            self.clear(slot)
-            return
-        self._catch_up(slot)
-        num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
-        self._keep(slot, self._prefixes.keys(slot)[:num_computed])
+        if self.can_share and self._prefixes.make_number():
+            self._catch_up(slot)
+            num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
+            if num_computed:
+                self._prefixes.keep(slot, self._prefixes.keys(slot)[:num_computed])
         self.clear(slot)
 
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
-        self._forget(slot)
+        self._prefixes.forget(slot)
         self._keys.pop(slot, None)
 
     def sweep(self, slot: int) -> None:
@@ -249,21 +225,25 @@ class Memory:
 
     # ---- room
 
-    def make_room(self, count: int) -> None:
-        """Evict kept prefixes until `count` cells are free. Ask for no more than are available."""
-        self._make_room(count, sparing=None)
+    def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
+        """Evict kept prefixes until `count` cells are free; how many then are.
+
+        That may be fewer, where no more cells may be copied before the next step, but at least
+        `num_urgent`: all if it is not given. Ask for no more than are available.
+        """
+        return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def empty_cells(self) -> bool:
         """Evict all kept prefixes from the cells; whether there were any to evict."""
         had_any = self.num_kept > 0
-        while (holder := self._next_to_go(sparing=None)) is not None:
-            self._put_away(holder, MOST_IN_PIECE, sparing=None)
+        while self._eviction.next_to_go() is not None:
+            self._eviction.evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
         return had_any
 
     def lose(self, holder: int) -> None:
         """What was parked as `holder` is lost."""
         if holder in self._residency:
-            self._drop(holder)
+            self._prefixes.drop(holder)
 
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""
@@ -279,165 +259,30 @@ class Memory:
 
     def take_edits(self) -> tuple[Edit, ...]:
         """What to do to the cells before the next batch is computed."""
-        edits, self._edits = tuple(self._edits), []
+        edits = tuple(self._edits)
+        self._edits.clear()
         return edits
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
         self._cells.check_integrity()
         self._prefixes.check_integrity()
+        self._residency.check_integrity()
         _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
         _check(self._limit <= self.num_cells, f"limit {self._limit}")
-        _check(self._keys.keys() <= self._used_at.keys(), "histories")
-        self._residency.check_integrity()
-        for holder in self._residency:
-            equal = self._num_computed(holder) == self._prefixes.length(holder) > 0
-            _check(equal and holder in self._used_at, f"kept prefix {holder}")
+        _check(all(slot in self._prefixes for slot in self._keys), "histories")
 
-    # ---- kept prefixes
-
-    def _residency_has_room(self) -> bool:
-        if not self._residency.has_free and (oldest := self._residency.oldest) is not None:
-            self._drop(oldest)
-        return self._residency.has_free
-
-    def _keep(self, slot: int, keys: list[int]) -> None:
-        if not keys:
-            return
-        holder = self._residency.put()
-        self._prefixes.insert(holder, keys)
-        if covering := [
-            one for one in self._prefixes.others_with_all_of(holder) if one in self._residency
-        ]:
-            self._prefixes.remove(holder)
-            self._residency.remove(holder)
-            self._use(max(covering))
-            return
-        self._cells.share(slot, holder, len(keys))
-        self._edits.append(Copy(slot, holder, len(keys)))
-        for within in self._prefixes.others_within(holder):
-            if within in self._residency:
-                self._drop(within)
-        self._use(holder)
-
-    def _pieces_to(self, found: Found) -> tuple[int, ...]:
-        """Cells of the parked pieces that hold the rest of what was `found`."""
-        if found.source is None or found.source not in self._residency:
-            return ()
-        end = self._cells.length(found.source)
-        needed = []
-        for length in self._residency.pieces(found.source):
-            if end >= found.length:
-                break
-            needed.append(length)
-            end += length
-        return tuple(needed)
-
-    @property
-    def _num_movable(self) -> float:
-        return max(0.0, self._most_moved - self.num_moved)
-
-    def _make_room(self, count: int, *, sparing: int | None) -> None:
+    def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         while (num_missing := count - self.num_free) > 0:
-            holder = self._next_to_go(sparing=sparing)
-            if holder is None:
-                raise RuntimeError(f"{count} cells asked for, {self.num_available} available")
-            self._put_away(holder, max(num_missing, LEAST_IN_PIECE), sparing=sparing)
-
-    def _next_to_go(self, *, sparing: int | None) -> int | None:
-        """The kept prefix to evict from: the least recently used.
-
-        First those with cells that nobody else has; then those that share them with each other.
-        """
-        present = [one for one in self._residency if one != sparing and self._cells.length(one)]
-        return next(
-            (one for one in present if self._cells.num_alone(one)),
-            next((one for one in present if self._num_not_in_use(one)), None),
-        )
-
-    def _num_not_in_use(self, holder: int) -> int:
-        return self._cells.num_not_in_use(holder, self._cells.length(holder))
-
-    def _clear_the_way(self, *, sparing: int | None = None) -> None:
-        """Park what is not needed by the one that begins, as much of it as takes a moment."""
-        start = self.num_moved
-        for holder in self._residency if self._is_compact else ():
-            if self.num_moved - start >= ENOUGH_AT_ONCE:
-                return
-            while holder != sparing and (count := self._num_parkable(holder)):
-                if not self._park(holder, count, sparing=sparing):
-                    break
-
-    def _num_parkable(self, holder: int) -> int:
-        """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""
-        if not self._cells.length(holder):
-            return 0
-        most = min(self._num_movable, MOST_IN_PIECE)
-        return min(self._cells.num_alone(holder), floor(most))
-
-    def _put_away(self, holder: int, most: int, *, sparing: int | None) -> None:
-        """Some of the last cells of a kept prefix go, for host memory or for good."""
-        alone = self._cells.num_alone(holder) or self._num_not_in_use(holder)
-        count = min(alone, most, MOST_IN_PIECE)
-        if not self._park(holder, count, sparing=sparing):
-            self._shorten(holder, self._cells.length(holder) - count)
-
-    def _park(self, holder: int, count: int, *, sparing: int | None) -> bool:
-        """Whether the last `count` cells of a kept prefix went to host memory.
-
-        Not if there is no room for them, nor where they would have to go for what comes before.
-        """
-        spared = {holder} if sparing is None else {holder, sparing}
-        if self._num_computed(holder) > self._residency.most_parked:
-            return False
-        going = self._residency.in_the_way(count, sparing=spared)
-        if going is None:
-            return False
-        for one in going:
-            self._forget_parked(one)
-        start = self._cells.length(holder) - count
-        self._cells.truncate(holder, start)
-        self._edits.append(Park(holder, start, count))
-        self._residency.park(holder, count)
-        self.num_moved += count
-        return True
-
-    def _forget_parked(self, holder: int) -> None:
-        """What is parked of it goes; what is in the cells stays."""
-        if self._residency.parked(holder):
-            self._shorten(holder, self._cells.length(holder))
-
-    def _shorten(self, holder: int, length: int) -> None:
-        """A kept prefix has only its first `length` tokens, which are in the cells."""
-        if not length:
-            self._drop(holder)
-            return
-        self._residency.forget_parked(holder)
-        self._cells.truncate(holder, length)
-        self._edits.append(Clear(holder, length))
-        keys = self._prefixes.keys(holder)[:length]
-        self._prefixes.remove(holder)
-        self._prefixes.insert(holder, keys)
-
-    def _drop(self, holder: int) -> None:
-        self._residency.remove(holder)
-        self._forget(holder)
-
-    def _num_computed(self, holder: int) -> int:
-        return self._cells.length(holder) + self._residency.parked(holder)
-
-    def _forget(self, holder: int) -> None:
-        self._cells.close(holder)
-        self._edits.append(Clear(holder))
-        if holder in self._prefixes:
-            self._prefixes.remove(holder)
-            del self._used_at[holder]
+            num_left = max(0, num_urgent - self.num_free)
+            if not self._eviction.evict(num_missing, num_urgent=num_left, sparing=sparing):
+                break
+        return self.num_free
 
     def _announce(self, slot: int, keys: list[int], most_shared: int | None) -> None:
         """Others may share what `slot` has or is going to have."""
         if self.can_share:
-            self._prefixes.insert(slot, keys[:most_shared])
-            self._use(slot)
+            self._prefixes.announce(slot, keys[:most_shared])
             if most_shared is None:
                 self._keys[slot] = keys
 
@@ -449,11 +294,6 @@ class Memory:
         known, computed = self._prefixes.length(slot), self._cells.length(slot)
         if known < computed:
             self._prefixes.extend(slot, keys[known:computed])
-
-    def _use(self, holder: int) -> None:
-        self._num_uses += 1
-        self._used_at[holder] = self._num_uses
-        self._residency.touch(holder)
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -64,7 +64,7 @@ class Planner:
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""
         self._relieve()
-        self._memory.allow(self._budget.moved_cells(self._num_streaming))
+        self._memory.allowance.renew(self._budget.moved_cells(self._num_streaming))
         saves = self._save()
         return self._compose(self._admit(), saves, proposals)
 
@@ -93,10 +93,11 @@ class Planner:
     def _save(self) -> tuple[Save, ...]:
         """What to hand out of the cells of those who save. States of some models are whole."""
         saves = []
+        allowance = self._memory.allowance
         for slot, one in self._queue.running.items():
             start = one.num_saved
             while one.is_saving and (left := one.num_computed - start):
-                count = self._memory.take_allowed(left) if self._memory.can_share else left
+                count = allowance.take_some(left) if self._memory.can_share else left
                 if not count:
                     break
                 saves.append(Save(one.id, slot, start, count))
@@ -153,7 +154,8 @@ class Planner:
             generating = {}  # until those who save have left their cells
         wants = self._wants(reading, awaited)
         num_wanted = sum(wants.values())
-        budget = self._readable(len(generating), reading, wants, num_wanted)
+        num_streaming = len(generating)
+        budget = self._readable(num_streaming, reading, wants, num_wanted)
         match self._step_mode.next(len(generating), min(budget, num_wanted)):
             case "generate":
                 num_wanted = budget = 0
@@ -162,9 +164,12 @@ class Planner:
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, budget)
         num_drafted = sum(map(len, drafts.values()))
-        shares = self._order.share(wants, max(0, budget - num_drafted))
+        num_read = max(0, min(budget - num_drafted, num_wanted))
+        if num_read := self._make_room(len(generating) + num_drafted, num_read):
+            # Now that it is known what is parked for it, in what is left of the time.
+            num_read = min(num_read, self._readable(num_streaming, reading, wants, num_wanted))
+        shares = self._order.share(wants, num_read)
         num_read = sum(shares.values())
-        self._memory.make_room(len(generating) + num_drafted + num_read)
         return Step(
             (*self._memory.take_edits(), *saves),
             (
@@ -180,6 +185,14 @@ class Planner:
             num_drafted,
         )
 
+    def _make_room(self, num_others: int, num_read: int) -> int:
+        """Free cells for `num_read` tokens of prompts beside others; for how many there are some.
+
+        Where a prefix has to be parked for them, a part of the prompt may have to wait.
+        """
+        num_free = self._memory.make_room(num_others + num_read, num_urgent=num_others)
+        return min(num_read, num_free - num_others)
+
     def _readable(
         self,
         num_generating: int,
@@ -193,7 +206,7 @@ class Planner:
         first = self._order.first(wants)
         depth = next(one.num_computed for one in reading.values() if one.id == first)
         most = self._budget.prompt_tokens(
-            num_generating, num_wanted, depth=depth, num_moved=self._memory.num_moved
+            num_generating, num_wanted, depth=depth, num_moved=self._memory.allowance.num_moved
         )
         most = min(most, self._memory.num_available - num_generating)
         # Of several prompts the next one fills what the first leaves over.

@@ -2,7 +2,8 @@
 
 import pytest
 
-from arriero.agent.engine.kv_cache.memory import LEAST_IN_PIECE, MOST_IN_PIECE, Memory
+from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
+from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.step import Adopt, Clear, Copy, Discard, Load, Park, Restore
 from tests.agent.engine.fake_engine import stored_prompt
@@ -197,24 +198,16 @@ def test_no_more_cells_move_than_are_allowed() -> None:
     memory = make(num_cells=4000, most_parked=4000, is_compact=True)
     run(memory, 0, *[1] * 1500)
     memory.leave(0)
-    memory.allow(700)
+    memory.allowance.renew(700)
     run(memory, 1, 5)
-    assert memory.num_moved == memory.num_parked == 700
+    assert memory.allowance.num_moved == memory.num_parked == 700
     memory.leave(1)
     for allowed in (300, 100):
-        memory.allow(allowed)
+        memory.allowance.renew(allowed)
         memory.fetch(memory.find([1] * 1500, 1499))
-        assert memory.num_moved <= max(allowed, MOST_IN_PIECE)
+        assert memory.allowance.num_moved <= max(allowed, MOST_IN_PIECE)
     assert memory.is_present(memory.find([1] * 1500, 1499))
     memory.check_integrity()
-
-
-def test_some_cells_are_saved_before_each_step() -> None:
-    memory = make()
-    memory.allow(0)
-    assert [memory.take_allowed(500) for _ in range(2)] == [LEAST_IN_PIECE, 0]
-    memory.allow(800)
-    assert [memory.take_allowed(900) for _ in range(3)] == [MOST_IN_PIECE, 800 - MOST_IN_PIECE, 0]
 
 
 def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:

@@ -120,14 +120,14 @@ def test_what_takes_several_steps_to_come_back_is_waited_for_and_holds_up_nobody
     cells = memory(500)
     one, other = make(1, *range(1, 41)), make(2, 99)
     cells.adopt(stored_prompt(*range(1, 41), piece=10))
-    cells.allow(20)
+    cells.allowance.renew(20)
     held_up = []
     for decision in admit([one, other], [], cells):
         held_up.append(decision)
         if isinstance(decision, Fetch):
             assert not cells.fetch(decision.found)
     assert held_up == [Fetch(Found(39, 7)), Begin(other, Found())]
-    cells.allow(20)
+    cells.allowance.renew(20)
     assert cells.fetch(Found(39, 7))
     assert list(admit([one], [], cells)) == [Begin(one, Found(39, 7))]
 

@@ -635,6 +635,33 @@ def test_prefixes_are_parked_when_others_begin_and_come_back() -> None:
     assert starts(engine, 4) == [7]
 
 
+def test_a_prompt_that_needs_the_cells_of_a_prefix_waits_while_that_is_parked() -> None:
+    """No step copies more than its part, however many cells the prompt could use at once."""
+    sizes = {"batch_size": 256, "context_size": 500, "num_cells": 500}
+    costs = {"cell_bytes": MOST_BYTES // 70, "seconds_per_moved_cell": 0.0001}
+    engine = FakeEngine(slots=2, following=lambda _: 7, **sizes, **costs)
+    scheduler = make(slots=2, cell_bytes=engine.capacity.cell_bytes, **sizes)
+    scheduler.add(new(1, (9,) * 430, max_tokens=1))
+    finish(scheduler, engine)
+    assert scheduler.statistics().num_cells_kept == 430
+    stream = new(2, (5,) * 8, max_tokens=400)
+    scheduler.add(stream)
+    step = planned(scheduler)
+    scheduler.commit(step, engine.execute(step), 0.01)
+    scheduler.add(new(3, tuple(1 + i % 40 for i in range(300)), max_tokens=1))
+    num_parking = 0
+    ended = False
+    while not ended:
+        step = planned(scheduler)
+        assert step.num_moved <= 70
+        num_parking += step.num_moved > 0
+        assert stream.id in [run.id for run in step.runs], "the stream is in every step"
+        outputs = scheduler.commit(step, engine.execute(step), 0.01)
+        scheduler.check_integrity()
+        ended = any(one.id == 3 and one.end is not None for one in outputs)
+    assert num_parking >= (300 - 70) / 70
+
+
 def test_what_is_lost_in_parking_is_computed_again() -> None:
     engine = FakeEngine(slots=1, context_size=16, num_cells=16)
     scheduler = make(slots=1, context_size=16, num_cells=16)

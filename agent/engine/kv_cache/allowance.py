@@ -1,0 +1,44 @@
+"""How many cells may be copied to or from host memory before the next step."""
+
+from math import floor
+
+MOST_IN_PIECE = 512
+"""Cells of a piece that is copied at once."""
+
+LEAST_IN_PIECE = 64
+"""Cells that may be copied before any step. Fewer are not parked: more will be needed soon."""
+
+
+class Allowance:
+    """Before each step, `renew` it; until then nothing is limited."""
+
+    def __init__(self) -> None:
+        self.num_moved = 0
+        """Cells that are copied before the next step."""
+        self._most_moved = float("inf")
+
+    @property
+    def num_left(self) -> float:
+        """Cells that may still be copied."""
+        return max(0.0, self._most_moved - self.num_moved)
+
+    @property
+    def piece(self) -> int:
+        """Most cells that may be copied now as one piece; some before each step."""
+        most = self.num_left if self.num_moved else max(self.num_left, LEAST_IN_PIECE)
+        return floor(min(most, MOST_IN_PIECE))
+
+    def renew(self, num_cells: float) -> None:
+        """Before the next step about so many cells may be copied."""
+        self._most_moved = num_cells
+        self.num_moved = 0
+
+    def take(self, num_cells: int) -> None:
+        """`num_cells` are copied before the next step."""
+        self.num_moved += num_cells
+
+    def take_some(self, num_cells: int) -> int:
+        """How many of `num_cells` are copied now, as one piece."""
+        count = min(self.piece, num_cells)
+        self.take(count)
+        return count
