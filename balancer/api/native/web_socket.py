@@ -15,7 +15,9 @@ a batch `params.item` the entry's. `cancel` and `ping` may come without an id an
 answered. Every call with an id is answered exactly once, and a bad frame harms no other.
 
 A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
-socket with code 1009. Closing the socket cancels the requests that it started.
+socket with code 1009. Where the bytes of all messages and bodies that are being read are too many,
+the socket is closed with code 1013: try again later. Closing the socket cancels the requests that
+it started.
 """
 
 import asyncio
@@ -28,13 +30,20 @@ from typing import Protocol, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from ....shared.errors import InternalError, InvalidRequest, RateLimited, RequestError
+from ....shared.errors import (
+    InternalError,
+    InvalidRequest,
+    Overloaded,
+    RateLimited,
+    RequestError,
+)
 from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.merge import open_all, or_refusal
-from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, body_too_large
+from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, Held, body_too_large
 from ..transport.callers import caller_of
+from ..transport.connections import count_messages
 from ..transport.door_reports import report_refusal
 from .calls import answer_batch, answer_generate, answer_query
 from .queries import CALLS, QueryCall
@@ -100,19 +109,23 @@ class NativeSocket:
         )
         if not socket.can_prepare(request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
-        await socket.prepare(request)
-        session = _Session(
-            self._runtime,
-            socket,
-            request.app[BODIES],
-            caller=caller_of(request),
-            refused=partial(report_refusal, request),
-        )
-        self._sessions.add(session)
-        try:
-            await session.run()
-        finally:
-            self._sessions.discard(session)
+        bodies = request.app[BODIES]
+        with bodies.held() as held:
+            session = _Session(
+                self._runtime,
+                socket,
+                bodies,
+                held,
+                caller=caller_of(request),
+                refused=partial(report_refusal, request),
+            )
+            session.counts_parts = count_messages(request, session.count)
+            await socket.prepare(request)
+            self._sessions.add(session)
+            try:
+                await session.run()
+            finally:
+                self._sessions.discard(session)
         return socket
 
 
@@ -159,6 +172,7 @@ class _Session:
         runtime: FleetRuntime,
         socket: web.WebSocketResponse,
         bodies: Bodies,
+        held: Held,
         *,
         caller: Caller,
         refused: Callable[[RequestError], None],
@@ -168,18 +182,35 @@ class _Session:
         self._refused = refused
         self._socket = socket
         self._bodies = bodies
+        self._held = held
+        self._is_overloaded = asyncio.Event()
+        self.counts_parts = False
+        """Whether `count` is told of messages as their parts arrive, and not only of whole ones."""
         self._live: dict[RpcId, _LiveCall] = {}
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING_FRAMES)
         self._tasks = asyncio.TaskGroup()
+
+    def count(self, num_bytes: int) -> bool:
+        """Further bytes of messages are here; whether they may be."""
+        try:
+            self._held.add(num_bytes)
+        except Overloaded as error:
+            self._refused(error)
+            self._is_overloaded.set()
+            return False
+        return True
 
     async def run(self) -> None:
         """Serves the socket until either side closes it."""
         async with self._tasks:
             writer = self._tasks.create_task(self._write())
+            closer = self._tasks.create_task(self._close_when_overloaded())
             try:
                 await self._read()
             finally:
                 writer.cancel()
+                if not self._is_overloaded.is_set():
+                    closer.cancel()
                 for call in self._live.values():
                     call.close()
 
@@ -199,11 +230,20 @@ class _Session:
                 await self._socket.send_frame(await self._outbox.get(), WSMsgType.TEXT)
                 self._outbox.task_done()
 
+    async def _close_when_overloaded(self) -> None:
+        await self._is_overloaded.wait()
+        reason = b"too many messages and bodies are being read at once"
+        await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason)
+
     async def _read(self) -> None:
         async for message in self._socket:
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return
+            num_bytes = len(message.data)
+            if not self.counts_parts and not self.count(num_bytes):
+                continue
             answer = await self._take(message.data)
+            self._held.give_back(num_bytes)
             if answer is not None:
                 await self._outbox.put(answer)
 

@@ -1,7 +1,8 @@
 """Request bodies: read within limits, and parsed without blocking the event loop.
 
 A body is limited in bytes, in JSON values (`json_size`) and in time: the pause between two pieces
-and the total. The bytes of all bodies that are being read or parsed are limited together.
+and the total. The bytes of all bodies that are being read or parsed are limited together, those of
+messages on WebSockets among them.
 
 Parsing a large body takes up to a few tenths of a second, so it is done on a thread of its own. The
 parser holds the GIL while it builds or validates one list, so the event loop is delayed, but it
@@ -32,7 +33,7 @@ BODY_TIME = 300.0
 """Longest time for a body as a whole, in seconds: the longest one at half a megabit a second."""
 
 MAX_HELD_BYTES = 16 * MAX_BODY_BYTES
-"""Most bytes of bodies that may be read or parsed at once, those of all connections together."""
+"""Most bytes of bodies and messages that may be read or parsed at once, on all connections."""
 
 LARGE_BYTES = 128 * 1024
 """From this size on, parsing takes longer than the handover to a thread."""
@@ -70,8 +71,8 @@ class Bodies:
         """
         _check_content_type(request)
         _check_length(request.content_length or 0)
-        with self._held() as hold:
-            body = await self._read(request, hold)
+        with self.held() as held:
+            body = await self._read(request, held)
             return await self.off_loop(len(body), lambda: parse(body))
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
@@ -80,7 +81,7 @@ class Bodies:
             return parse()
         return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
 
-    async def _read(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
+    async def _read(self, request: web.Request, held: "Held") -> bytes:
         body = bytearray()
         counter = JsonCounter()
         loop = asyncio.get_running_loop()
@@ -89,7 +90,7 @@ class Bodies:
             async with asyncio.timeout(min(self._silence, self._whole)) as patience:
                 async for piece in request.content.iter_any():
                     patience.reschedule(min(loop.time() + self._silence, end))
-                    hold(len(piece))
+                    held.add(len(piece))
                     body += piece
                     _check_length(len(body))
                     counter.add(piece)
@@ -106,21 +107,36 @@ class Bodies:
         )
 
     @contextmanager
-    def _held(self) -> Iterator[Callable[[int], None]]:
-        """A function that counts further bytes of one body, until this is left."""
-        num_held = 0
-
-        def hold(num_bytes: int) -> None:
-            nonlocal num_held
-            if self.num_bytes + num_bytes > self._max_held_bytes:
-                raise Overloaded("too many bodies are being read at once; try again in a moment")
-            self.num_bytes += num_bytes
-            num_held += num_bytes
-
+    def held(self) -> Iterator["Held"]:
+        """Counts bytes of bodies, or of messages, until this is left."""
+        held = Held(self, self._max_held_bytes)
         try:
-            yield hold
+            yield held
         finally:
-            self.num_bytes -= num_held
+            held.give_back(held.num_bytes)
+
+
+class Held:
+    """The bytes of one body or of one socket's messages, counted among those of all `bodies`."""
+
+    def __init__(self, bodies: Bodies, most: int) -> None:
+        self.num_bytes = 0
+        self._bodies = bodies
+        self._most = most
+
+    def add(self, num_bytes: int) -> None:
+        """Counts further bytes. Raises `Overloaded` where they are too many."""
+        if self._bodies.num_bytes + num_bytes > self._most:
+            raise Overloaded("too many bodies are being read at once; try again in a moment")
+        self._bodies.num_bytes += num_bytes
+        self.num_bytes += num_bytes
+
+    def give_back(self, num_bytes: int) -> None:
+        """Some are done with."""
+        if num_bytes > self.num_bytes:
+            raise ValueError(f"{num_bytes} bytes given back of {self.num_bytes}")
+        self._bodies.num_bytes -= num_bytes
+        self.num_bytes -= num_bytes
 
 
 BODIES = web.AppKey("BODIES", Bodies)

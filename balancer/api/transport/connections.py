@@ -14,6 +14,7 @@ Beyond `max_connections` a client is answered 503 and disconnected. What is not 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, cast
 
 from aiohttp import web
@@ -24,6 +25,7 @@ from ....shared.log import context
 from .http import error_response
 from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
 from .patience import PatientTransport
+from .web_socket_bytes import CountedReader, Reader
 
 IDLE_TIME = 75.0
 """Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
@@ -106,8 +108,19 @@ class _Server(web.Server):
         return _Connection(self, self._limits)
 
 
+def count_messages(request: web.Request, count: Callable[[int], bool]) -> bool:
+    """Has `count` told of each further bytes of messages on what becomes a WebSocket.
+
+    What arrives after it said no is thrown away. False: this connection cannot.
+    """
+    if not isinstance(request.protocol, _Connection):
+        return False
+    request.protocol.count = count
+    return True
+
+
 class _Connection(web.RequestHandler):
-    __slots__ = ("_header_timer", "_limits", "_patient")
+    __slots__ = ("_header_timer", "_limits", "_patient", "count")
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
         super().__init__(
@@ -119,6 +132,15 @@ class _Connection(web.RequestHandler):
         self._limits = limits
         self._header_timer: asyncio.TimerHandle | None = None
         self._patient: PatientTransport | None = None
+        self.count: Callable[[int], bool] | None = None
+
+    def set_parser(
+        self, parser: Reader, data_received_cb: Callable[[], None] | None = None
+    ) -> None:
+        """As aiohttp does; the bytes that it is fed with are counted, if that was asked for."""
+        if self.count is not None:
+            parser = CountedReader(parser, self.count)
+        super().set_parser(cast("Any", parser), data_received_cb)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._patient = PatientTransport(

@@ -2,19 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.native import web_socket
-from arriero.balancer.api.transport.bodies import MAX_BODY_BYTES
+from arriero.balancer.api.transport.bodies import MAX_BODY_BYTES, Bodies
+from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
 from arriero.shared.errors import AgentLost, QueueFull
 from arriero.shared.inference import Failed, Notice, Token
 from arriero.shared.queries import Tokenized
@@ -391,6 +392,80 @@ async def test_shutdown_waits_for_a_reader_that_is_behind(
     assert "result" in await until_answer(socket, "r")
     await socket.close()
     await closing
+
+
+LAST_PART = b"\x80\x80\0\0\0\0"
+"""The empty end of a message."""
+
+
+def part(num_bytes: int) -> bytes:
+    """The first part of a message, masked with zeros, which leave it as it is."""
+    return b"\x01\xfe" + num_bytes.to_bytes(2, "big") + bytes(4) + b" " * num_bytes
+
+
+def raw(socket: ClientWebSocketResponse) -> asyncio.Transport:
+    """What lies below it, to send frames that no good client sends."""
+    transport = socket._writer.transport
+    assert isinstance(transport, asyncio.Transport)
+    return transport
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 (what it waits for tells nobody)
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def served(bodies: Bodies) -> AsyncIterator[str]:
+    """The address of the app on connections as the balancer has them."""
+    app = inference_app(FakeFleetRuntime(echo), bodies=bodies)
+    runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        async with asyncio.timeout(10):
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/socket"
+    finally:
+        await runner.cleanup()
+
+
+class TestBytes:
+    async def test_of_parts_count_until_their_message_is_through(self) -> None:
+        bodies = Bodies()
+        async with served(bodies) as url, ClientSession() as http, http.ws_connect(url) as socket:
+            frame = json.dumps(call("r1", "ping")).encode()
+            raw(socket).write(part(len(frame))[: -len(frame)] + frame)
+            await until(lambda: bodies.num_bytes == len(frame))
+            raw(socket).write(LAST_PART)
+            assert (await until_answer(socket, "r1"))["result"] == {"pong": True}
+            await until(lambda: bodies.num_bytes == 0)
+
+    async def test_that_are_too_many_close_their_socket_and_no_other(self) -> None:
+        bodies = Bodies(max_held_bytes=1000)
+        async with served(bodies) as url, ClientSession() as http:
+            async with http.ws_connect(url) as first, http.ws_connect(url) as second:
+                raw(first).write(part(900))
+                await until(lambda: bodies.num_bytes == 900)
+                assert await answers_ping(second)
+                raw(second).write(part(200))
+                closed = await second.receive(timeout=5)
+                assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
+                assert bodies.num_bytes == 900
+                assert not first.closed
+            await until(lambda: bodies.num_bytes == 0)
+
+    async def test_of_whole_messages_count_on_any_connection(self) -> None:
+        app = inference_app(FakeFleetRuntime(echo), bodies=Bodies(max_held_bytes=300))
+        async with (
+            TestClient(TestServer(app)) as client,
+            client.ws_connect("/api/v1/socket") as socket,
+        ):
+            assert await answers_ping(socket)
+            await socket.send_str("x" * 301)
+            closed = await socket.receive(timeout=5)
+            assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
 
 
 FRAMES = (
