@@ -1,10 +1,11 @@
-.PHONY: help install demo test check search format bench bench-setup bench-peer bench-soak
+.PHONY: help install demo test test-clients check search format bench bench-setup bench-peer bench-soak
 
 python := .venv/bin/python
 
 help:
 	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"
 	@echo "make test    everything: format, lint, types, tests, the real daemons"
+	@echo "make test-clients  programs of others (docs/clients.md) against the real daemons; installs them"
 	@echo "make check   format, lint, types and the tests of the parts, in seconds"
 	@echo "make search  the tests of the parts with examples drawn anew, to look for what fails"
 	@echo "make format  formats the code"
@@ -30,6 +31,10 @@ check: lint
 
 test: lint
 	$(python) -m pytest
+
+test-clients: install
+	@scripts/install-client >/dev/null
+	$(python) -m pytest client_tests
 
 search: install
 	$(python) -m pytest -q tests --hypothesis-profile searching

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = tuple(
     sorted(
         str(path.relative_to(ROOT))
-        for folder in (ROOT, ROOT / "docs", ROOT / "demo")
+        for folder in (ROOT, ROOT / "docs", ROOT / "docs" / "clients", ROOT / "demo")
         for path in folder.glob("*.md")
     )
 )
@@ -18,7 +18,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(
-    r"(?:agent|balancer|shared|dashboard|docs|demo|bench|tests|integration_tests|scripts)/[\w./-]*"
+    r"(?:agent|balancer|shared|dashboard|docs|demo|bench|tests|integration_tests|client_tests|scripts)/[\w./-]*"
 )
 
 

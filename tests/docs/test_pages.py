@@ -1,8 +1,13 @@
 """What the written pages name is there: links, anchors, and files of the code."""
 
+import re
+import tomllib
+
 import pytest
 
-from docs.pages import PAGES, dead_links, missing_files, named_files, prose
+from docs.pages import PAGES, ROOT, dead_links, missing_files, named_files, prose
+
+CLIENTS = tomllib.loads((ROOT / "client_tests" / "clients.toml").read_text())
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -28,3 +33,11 @@ def test_what_is_not_there_is_found() -> None:
 
 def test_architecture_tells_the_life_of_a_request_with_the_files_it_passes() -> None:
     assert len(named_files(prose("docs/architecture.md"))) > 40
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_client_is_in_the_table_with_the_version_that_is_tested(name: str) -> None:
+    [[first, *_]] = CLIENTS[name].values()
+    version = re.split("@|==", first)[-1]
+    rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if "|" in line]
+    assert any(f"| {version} |" in row and name in row.lower().replace(" ", "-") for row in rows)
