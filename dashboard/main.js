@@ -121,11 +121,11 @@ function drawBanner() {
   const banner = byId("banner");
   if (lostAt && fleet) {
     const time = lostAt.toLocaleTimeString();
-    setText(banner, `Lost the balancer at ${time}. What you see is from then; dialling again.`);
+    setText(banner, `Lost the balancer at ${time}. This page shows the state at that time. Reconnecting.`);
   } else if (lostAt) {
-    setText(banner, "The balancer does not answer. Dialling again.");
+    setText(banner, "The balancer does not answer. Reconnecting.");
   } else if (fleet?.is_draining) {
-    setText(banner, "The balancer is shutting down: what runs may finish, what is new is refused.");
+    setText(banner, "The balancer is shutting down: running requests may finish, new ones are refused.");
   }
   show(banner, lostAt !== null || Boolean(fleet?.is_draining));
 }

@@ -72,7 +72,7 @@ class RequestError(Exception):
 
 
 class InternalError(RequestError):
-    """A mistake in Arriero itself; its log has more."""
+    """A fault in Arriero; its log has the details."""
 
 
 class ClientError(RequestError):
@@ -126,7 +126,7 @@ class Forbidden(ClientError):
 
 
 class ForbiddenHost(ClientError):
-    """The `Host` is no address, not `localhost`, and no name that the balancer was given."""
+    """`Host` is not an address, `localhost`, or a name of the balancer (`--allowed-host`)."""
 
     code = "forbidden_host"
     status = 403
@@ -140,7 +140,7 @@ class NotFound(ClientError):
 
 
 class ModelNotFound(ClientError):
-    """Agents are connected and none of them serves the model."""
+    """No agent serves the model."""
 
     code = "model_not_found"
     status = 404
@@ -161,7 +161,7 @@ class MethodNotAllowed(ClientError):
 
 
 class RequestTooLarge(ClientError):
-    """The body is over the limit; it was not parsed."""
+    """The body is too large; it was not parsed."""
 
     code = "request_too_large"
     status = 413
@@ -175,7 +175,7 @@ class Cancelled(ClientError):
 
 
 class NotSupported(ClientError):
-    """Valid, but not supported here."""
+    """The request is valid, but not supported here."""
 
     code = "not_supported"
     status = 501
@@ -198,11 +198,11 @@ class QueueFull(RequestError):
     def of(cls, num_waiting: int, one: str, many: str, *, retry_after: float) -> "QueueFull":
         """The error where `num_waiting` wait already, each of which is called `one`."""
         waiting = f"{num_waiting} {many} are" if num_waiting != 1 else f"1 {one} is"
-        return cls(f"{waiting} waiting, as many as may", retry_after=retry_after)
+        return cls(f"{waiting} waiting, which is the limit", retry_after=retry_after)
 
 
 class Overloaded(RequestError):
-    """As many connections are open, or as many bytes of bodies being read, as there may be."""
+    """Too many connections are open, or too many bytes of bodies are being read."""
 
     code = "overloaded"
     status = 503
@@ -223,7 +223,7 @@ class QueueTimeout(RequestError):
 
 
 class RequestTimeout(RequestError):
-    """The whole request took longer than it may."""
+    """The request as a whole took too long."""
 
     code = "request_timeout"
     status = 504
@@ -241,7 +241,7 @@ class EngineFailed(AgentError):
 
 
 class AgentLost(AgentError):
-    """The agent went away, or fell silent, while it was answering."""
+    """The agent disconnected or fell silent while it was answering."""
 
     code = "agent_lost"
     status = 502
@@ -255,7 +255,7 @@ class FirstTokenTimeout(AgentError):
 
 
 class TokenTimeout(AgentError):
-    """No token came for too long in a running stream."""
+    """A running stream got no further token in time."""
 
     code = "token_timeout"
     status = 504
@@ -305,7 +305,7 @@ def from_wire(wire: WireError) -> RequestError:
 
 
 class PublicError(TypedDict):
-    """What went wrong. `code` is stable, `message` is for people, `field` is the one to blame."""
+    """An error. `code` is stable, `message` is for people, `field` names the wrong field."""
 
     code: str
     message: str

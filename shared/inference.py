@@ -90,7 +90,7 @@ GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaGrammar:
-    """JSON that `schema` describes, with its properties in the order in which they stand there."""
+    """JSON that matches `schema`, with properties in the schema's order."""
 
     __pydantic_config__ = STRICT
 
@@ -138,7 +138,7 @@ Messages = Annotated[ListOf[ChatMessage], Field(min_length=1, max_length=MAX_MES
 ToolList = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_TOOLS)]
 
 
-TO_GO_ON = "must have an assistant's message, with content, as the last of `messages`"
+TO_GO_ON = "needs `messages` that end with an assistant's message that has content"
 
 
 def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
@@ -150,23 +150,26 @@ def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
 class GenerateRequest(SamplingChoices):
     """What to generate and how. Exactly one of `prompt` and `messages` is given.
 
-    A `prompt` is raw text, or the model's own token ids, to which nothing is added.
-
-    `max_tokens` of `None` goes on to the slot's context ceiling. With `logprobs` each token comes
-    with its log-probability, and with those of the `top_logprobs` likeliest, before anything was
-    done to them. With a `suffix` the answer is what stands between `prompt` and it. A `tool_choice`
-    of `none` hides the `tools`, `required` and a name make the model call them, and without
-    `parallel_tool_calls` it calls at most one. What it says besides calls and reasoning is as
-    `grammar` says. With `n_discard` it goes on beyond that, and a prompt may be longer: so many of
-    the oldest tokens after the head are discarded each time. `prefill_only` computes the prompt,
-    for later requests that begin with it, and generates nothing. With `prompt_logprobs` the prompt
-    is told before the answer, with log-probabilities of its tokens, but for the first one; they are
-    all computed for it, whatever is cached. `chat_template_kwargs` are more
-    variables for the model's chat template. With `continue_final_message` the answer goes on where
-    the last message ends; without `add_generation_prompt` the template does not say that an answer
-    begins. `cache_key` names a prompt stored by the agent, of which the part that this one begins
-    with is not computed again; `save_cache` stores prompt and answer under that name when the
-    request ended well.
+    - `prompt`: raw text, or the model's own token ids, to which nothing is added.
+    - `max_tokens`: most tokens of the answer. `None`: up to the slot's context ceiling.
+    - `n_discard`: prompt and answer may exceed the ceiling. Each time the context is full, this
+      many of the oldest tokens after the head are discarded.
+    - `logprobs`: each token comes with its log-probability and those of the `top_logprobs` most
+      likely tokens, all before sampling changes them.
+    - `prompt_logprobs`: the prompt is sent before the answer, with its tokens' log-probabilities.
+      The whole prompt is computed for that, even if it is cached. The first token has none.
+    - `suffix`: the answer is the text between `prompt` and `suffix`.
+    - `tool_choice`: `none` hides the `tools`; `required` or a name forces a call of them.
+    - `parallel_tool_calls`: `false` allows one call at most.
+    - `grammar`: constrains what is neither reasoning nor a call.
+    - `prefill_only`: computes the prompt for later requests that begin with it, and generates
+      nothing.
+    - `chat_template_kwargs`: further variables for the model's chat template.
+    - `continue_final_message`: the answer continues the last message.
+    - `add_generation_prompt`: `false` leaves out the template's beginning of an answer.
+    - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
+      share is not computed again.
+    - `save_cache`: stores prompt and answer under `cache_key` when the request ends well.
     """
 
     __pydantic_config__ = STRICT
@@ -205,32 +208,34 @@ class GenerateRequest(SamplingChoices):
     @classmethod
     def _of_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value and not info.data.get("logprobs"):
-            raise ValueError("must have `logprobs: true` beside it")
+            raise ValueError("needs `logprobs: true`")
         return value
 
     @field_validator("suffix")
     @classmethod
     def _of_prompt(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("prompt") is None:
-            raise ValueError("must have a `prompt` beside it, not `messages`")
+            raise ValueError("needs a `prompt`, not `messages`")
         return value
 
     @field_validator("prefill_only", "cache_key")
     @classmethod
     def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
         if value and info.data.get("n_discard") is not None:
-            raise ValueError("must not stand beside `n_discard`: what moves is not kept")
+            raise ValueError(
+                "cannot be used with `n_discard`: a prompt that is shifted is not kept"
+            )
         return value
 
     @field_validator("prompt_logprobs")
     @classmethod
     def _of_a_whole_prompt(cls, value: bool, info: ValidationInfo) -> bool:
         if value and not info.data.get("logprobs"):
-            raise ValueError("must have `logprobs: true` beside it")
+            raise ValueError("needs `logprobs: true`")
         if value and info.data.get("n_discard") is not None:
-            raise ValueError("must not stand beside `n_discard`: what is discarded has none")
+            raise ValueError("cannot be used with `n_discard`: discarded tokens have none")
         if value and info.data.get("suffix"):
-            raise ValueError("must not stand beside `suffix`: the prompt is what surrounds it then")
+            raise ValueError("cannot be used with `suffix`, which is a part of the prompt, too")
         return value
 
     @field_validator("continue_final_message")
@@ -244,7 +249,7 @@ class GenerateRequest(SamplingChoices):
     @classmethod
     def _under_a_key(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("cache_key") is None:
-            raise ValueError("must have a `cache_key` beside it to save under")
+            raise ValueError("needs a `cache_key`, under which the prompt is saved")
         return value
 
 
@@ -272,7 +277,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """When things happened, in milliseconds since the request was accepted, and `Rates`."""
+    """Times in milliseconds since the request was accepted, and `Rates`."""
 
     queue_ms: float
     first_token_ms: float | None
@@ -297,7 +302,7 @@ class LogProb:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """Of a token of the answer or the prompt, and of the likeliest, as many as were asked for."""
+    """Those of one token of answer or prompt, and of the most likely tokens in its place."""
 
     __pydantic_config__ = STRICT
 
@@ -307,14 +312,16 @@ class TokenLogProbs:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Some text, whole UTF-8 characters, and the ids of the tokens that made it.
+    """A piece of text, always whole characters, and the ids of new tokens.
 
-    Of the kind `prompt` it is a part of the prompt, which is told before anything else and counts
-    no `tokens`. If they were asked for, `log_probs` are of the tokens whose text begins in `text`;
-    of a token that shows nothing, with the text that follows. `tokens` may be empty (held-back text
-    that is let go) and may stand for more or less text than `text` shows, since a character can
-    span tokens; over a whole answer they are complete. Of the kind `tool_call` the text is JSON: a
-    part of the arguments of the call that started last.
+    `tokens` and `text` need not match: a character can span tokens, and text may be held back while
+    it could be the beginning of a stop string. Over a whole answer both are complete.
+
+    `log_probs`, if requested, are those of the tokens whose text begins in `text`. A token without
+    text comes with the text that follows.
+
+    A `kind` of `prompt` is a part of the prompt; it comes before the answer, without `tokens`. A
+    `kind` of `tool_call` is a part of the arguments, as JSON, of the call that started last.
     """
 
     text: str
@@ -324,7 +331,7 @@ class Token:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is progress that shows nothing: a marker, or a part of a character."""
+        """Whether it shows nothing: only a marker, or a part of a character."""
         return not self.text and not self.log_probs
 
 
@@ -347,7 +354,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the client should know and that ends nothing."""
+    """A warning to the client; the request goes on."""
 
     code: str
     message: str
@@ -355,7 +362,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The prompt is read: how many tokens it has, and how many of them were not computed again."""
+    """The prompt is computed. `cached_tokens` of it were not computed again."""
 
     prompt_tokens: int
     cached_tokens: int

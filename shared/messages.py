@@ -85,7 +85,7 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """What keeps the agent from doing its work; `code` is stable, `message` for people."""
+    """Why the agent cannot do its work; `code` is stable, `message` for people."""
 
     __pydantic_config__ = STRICT
     code: str

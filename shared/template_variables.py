@@ -25,7 +25,7 @@ def _free_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError("must be named with letters, digits and _, and begin with a letter")
     if name in RESERVED:
-        raise ValueError("must not be one of the names that templates know by themselves")
+        raise ValueError("must not be a name that templates define themselves")
     return name
 
 

@@ -88,7 +88,7 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
     """What `error` found wrong with the JSON `body`, as an `InvalidRequest`."""
     if (num_findings := error.error_count()) > MAX_FINDINGS:
         # Only an object with as many members can do that: a list's check ends at its first fault.
-        return InvalidRequest(f"{num_findings} members of the body are unknown or wrong")
+        return InvalidRequest(f"{num_findings} fields of the body are unknown or wrong")
     findings = error.errors(include_url=False)
     if findings[0]["type"] == "json_invalid":
         reason = findings[0]["msg"].removeprefix("Invalid JSON: ")

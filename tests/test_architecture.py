@@ -31,7 +31,7 @@ PURE = (
     "agent.chat.families.families",
     "agent.chat.families.family",
     "agent.chat.grammar.gbnf",
-    "agent.chat.grammar.gbnf_words",
+    "agent.chat.grammar.gbnf_terminals",
     "agent.chat.grammar.grammar",
     "agent.chat.grammar.lark",
     "agent.chat.templates.instructions",

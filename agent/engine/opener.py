@@ -88,7 +88,7 @@ class Opener:
         except Exception:  # the boundary of a sequence: it ends, and nobody else notices
             logger.exception("sequence %d ends: it could not be opened", sequence.id)
             return EngineFailed(
-                "the engine failed to begin this answer; the agent's log has the rest"
+                "the engine failed to begin this answer; the agent's log has the details"
             )
         return None
 

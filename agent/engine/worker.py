@@ -275,7 +275,7 @@ class _Service:
             return end
         except Exception:  # the boundary of a sequence: it has ended, and nobody else notices
             logger.exception("sequence %d ends: its end could not be completed", id)
-            reason = "the engine failed to complete this answer; the agent's log has the rest"
+            reason = "the engine failed to complete this answer; the agent's log has the details"
             return replace(end, reason=EngineFailed(reason), saved=None)
 
 

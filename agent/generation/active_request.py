@@ -191,7 +191,7 @@ class ActiveRequest:
     def crashed(self, error: Exception, *, is_in_engine: bool) -> Change:
         """`error` is a bug of ours, raised for this request; it ends this request alone."""
         self.is_over = True
-        internal = InternalError("the agent failed to answer the request; its log has the rest")
+        internal = InternalError("the agent failed to answer the request; its log has the details")
         end = self._ended or Refused(id=self.name, error=to_wire(internal))
         release = (Drop(self.id),) if is_in_engine else ()
         return Change((end,), (LogFailure(self.name, error), *release))

@@ -156,5 +156,5 @@ class ActiveRequests:
 
 
 def _key_is_taken(name: RequestId, key: str) -> Refused:
-    message = f"`save_cache`: a running request will save under the key {key!r}; wait for its end"
+    message = f"`save_cache`: a running request saves under the key {key!r}; wait for its end"
     return Refused(id=name, error=to_wire(InvalidRequest(message, field="save_cache")))

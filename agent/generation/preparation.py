@@ -71,4 +71,4 @@ def _outcome(preparer: Preparer, request: GenerateRequest) -> Outcome:
         return error
     except Exception:  # the boundary of preparation: everything is logged and the client answered
         logger.exception("a request could not be prepared")
-        return InternalError("the agent failed to prepare the request; its log has the rest")
+        return InternalError("the agent failed to prepare the request; its log has the details")

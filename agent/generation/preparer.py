@@ -175,7 +175,7 @@ class Preparer:
         field = "messages" if request.prompt is None else "prompt"
         tokens = self._prompt_tokens(request, rendered)
         if not tokens:
-            raise InvalidRequest(f"`{field}`: there is no text in it", field=field)
+            raise InvalidRequest(f"`{field}`: it is empty", field=field)
         self._check_length(request, len(tokens))
         return Prompt(tokens)
 

@@ -41,7 +41,7 @@ def _saved(store: PromptStore, key: str, prompt: StoredPrompt) -> Notice | None:
         ignored = store.save(key, prompt)
     except Exception:  # the boundary of saving: everything is logged and the client told
         logger.exception("a prompt could not be saved")
-        ignored = Ignored("the agent failed to save the prompt; its log has the rest")
+        ignored = Ignored("the agent failed to save the prompt; its log has the details")
     return None if ignored is None else ignored.notice
 
 

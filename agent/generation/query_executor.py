@@ -127,5 +127,5 @@ class QueryExecutor:
 def _failed() -> Declined:
     """While an exception is handled: it is logged."""
     logger.exception("a query could not be answered")
-    failed = InternalError("the agent failed to answer the query; its log has the rest")
+    failed = InternalError("the agent failed to answer the query; its log has the details")
     return Declined(error=to_wire(failed))

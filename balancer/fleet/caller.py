@@ -1,4 +1,4 @@
-"""Who sent a request: carried from the door to the log and the record of its end."""
+"""Who sent a request: carried from the API to the log and the record of its end."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ from ..fleet.view import AgentState, RequestState
 
 
 class Slots(TypedDict):
-    """`total` is the agent's word, `busy` the balancer's count."""
+    """`total` is what the agent reports, `busy` what the balancer counts."""
 
     total: Count
     busy: Count
@@ -33,7 +33,7 @@ class Cells(TypedDict):
 
 
 class Statistics(TypedDict):
-    """What an engine did since its model was loaded. A rate is null where no step was made."""
+    """An engine's work since its model was loaded. A rate is null before the first step."""
 
     decode_tokens_per_second: float | None
     prefill_tokens_per_second: float | None
@@ -53,7 +53,7 @@ class Statistics(TypedDict):
 
 
 class AgentThroughput(TypedDict):
-    """`tokens_per_second` is null until it was measured."""
+    """Throughput; null until it has been measured."""
 
     tokens_total: Count
     tokens_per_second: float | None
@@ -76,7 +76,7 @@ class AgentFields(TypedDict, total=False):
 
 
 class Agent(TypedDict):
-    """One agent. `download` is null until agents fetch models."""
+    """One agent. `download` is always null."""
 
     id: AgentId
     name: str
@@ -93,13 +93,13 @@ class Agent(TypedDict):
 
 
 class AgentChange(AgentFields):
-    """A new agent with all of its fields, or those that changed."""
+    """A new agent with all of its fields, or the fields that changed."""
 
     id: AgentId
 
 
 class Request(TypedDict):
-    """One request that has not ended; `agent` is the id of the one it runs on."""
+    """A request that has not ended; `agent` is the id of the agent that it runs on."""
 
     id: RequestId
     state: RequestState
@@ -124,7 +124,7 @@ class RequestFields(TypedDict, total=False):
 
 
 class RequestChange(RequestFields):
-    """A request that was not told of before with all of its fields, or those that changed."""
+    """A new request with all of its fields, or the fields that changed."""
 
     id: RequestId
 
@@ -136,20 +136,20 @@ class Agents(TypedDict):
 
 
 class Requests(TypedDict):
-    """Requests that have not ended, oldest first; `total` of them, whatever was asked for."""
+    """Requests that have not ended, oldest first. `total` counts all, also those not listed."""
 
     requests: list[Request]
     total: Count
 
 
 class Cancelled(TypedDict):
-    """The request ends as soon as may be."""
+    """The request ends shortly."""
 
     id: RequestId
 
 
 class Queue(TypedDict):
-    """Requests that wait for a slot, and how many may."""
+    """How many requests wait for a slot, and how many may wait at most."""
 
     depth: Count
     limit: Count
@@ -174,9 +174,9 @@ class Snapshot(FleetFields):
 
 
 class Delta(FleetFields):
-    """The event `delta`: what is different from the events before; what is empty is left out.
+    """The event `delta`: changes since the last event. Empty members are left out.
 
-    Entries are told apart by `id`, and have the fields that changed. Times in them are as of `at`.
+    Entries have an `id` and the fields that changed. Their times are as of `at`.
     """
 
     agents: NotRequired[list[AgentChange]]
@@ -186,7 +186,7 @@ class Delta(FleetFields):
 
 
 class ThroughputPoint(TypedDict):
-    """The event `throughput`: a point of the plots; agents that generated nothing are left out."""
+    """The event `throughput`, each second. Agents that generated nothing are left out."""
 
     seconds: float
     tokens_per_second: float

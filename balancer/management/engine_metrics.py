@@ -66,7 +66,7 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "average_sequences",
-        "Sequences that ran at once, on average over the time with anything to do.",
+        "Sequences that ran at once, on average over the busy time.",
         lambda said: {"": said.average_running},
     ),
     _Number(
@@ -97,7 +97,7 @@ _NUMBERS = (
     _Number(
         CounterMetricFamily,
         "drafted_tokens",
-        "Tokens that were guessed and computed ahead.",
+        "Draft tokens, by whether the model accepted them.",
         lambda said: {
             "accepted": said.accepted_tokens,
             "rejected": max(0, said.drafted_tokens - said.accepted_tokens),
@@ -121,25 +121,25 @@ _NUMBERS = (
     _Number(
         CounterMetricFamily,
         "busy_seconds",
-        "Time with anything to do.",
+        "Time during which the engine had sequences.",
         lambda said: {"": said.busy_seconds},
     ),
     _Number(
         CounterMetricFamily,
         "preemptions",
-        "Sequences that gave up their cells to others for a while.",
+        "Preemptions: a sequence gave up its cells and waited to be computed again.",
         lambda said: {"": said.num_preemptions},
     ),
     _Number(
         GaugeMetricFamily,
         "grammars",
-        "Grammars that are kept compiled, for later requests with the same.",
+        "Compiled grammars that are kept for later requests.",
         lambda said: {"": said.num_grammars},
     ),
     _Number(
         GaugeMetricFamily,
         "embedding_cells",
-        "Cells of the KV caches that embeddings and rankings have, beside the engine's.",
+        "Cells of the separate KV caches for embeddings and rankings.",
         lambda said: {"": said.num_embedding_cells},
     ),
 )

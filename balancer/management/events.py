@@ -169,7 +169,7 @@ class EventHub:
             raise ShuttingDown("the balancer is shutting down")
         if self.num_subscribers >= self._max_subscribers:
             raise RateLimited(
-                f"{self.num_subscribers} readers are watching already, the most there may be; "
+                f"{self.num_subscribers} readers are watching already, which is the limit; "
                 "close one of them"
             )
 

@@ -49,7 +49,7 @@ class FleetCollector(Collector):
             "arriero_queue_depth", "Requests that wait for a slot.", value=view.queue_depth
         )
         yield GaugeMetricFamily(
-            "arriero_queue_limit", "Requests that may wait.", value=view.queue_limit
+            "arriero_queue_limit", "How many requests may wait at most.", value=view.queue_limit
         )
         yield GaugeMetricFamily(
             "arriero_query_parts_waiting",
@@ -58,7 +58,7 @@ class FleetCollector(Collector):
         )
         yield GaugeMetricFamily(
             "arriero_query_parts_asked",
-            "Parts of queries that agents have.",
+            "Parts of queries that agents are working on.",
             value=view.parts_asked,
         )
         yield GaugeMetricFamily(
@@ -66,7 +66,7 @@ class FleetCollector(Collector):
         )
         yield CounterMetricFamily(
             "arriero_items_ignored",
-            "What agents said of requests and queries that were not with them, or no longer.",
+            "Ignored items of agents: their request or query had ended, or was with another agent.",
             value=view.items_ignored,
         )
         yield _models(view)
@@ -81,12 +81,12 @@ def _events(numbers: EventNumbers) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "arriero_event_history_bytes",
-        "Events that are kept for readers who are behind or come back, all readers together.",
+        "Events kept for readers that are behind or reconnect, in bytes.",
         value=numbers.num_bytes,
     )
     yield GaugeMetricFamily(
         "arriero_event_bytes_behind",
-        "Bytes of events that readers have not taken yet, added up over readers.",
+        "Events that readers have not read yet, in bytes, summed over readers.",
         value=numbers.num_bytes_behind,
     )
 
@@ -94,12 +94,12 @@ def _events(numbers: EventNumbers) -> Iterator[Metric]:
 def _backlog(backlog: Backlog) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "arriero_agent_messages_waiting",
-        "Messages to agents that have not left whole.",
+        "Messages to agents that are not sent completely yet.",
         value=backlog.num_messages,
     )
     yield GaugeMetricFamily(
         "arriero_agent_transfer_bytes",
-        "Bytes of large messages that are on their way in pieces, to agents and from them.",
+        "Bytes of large messages that are being sent or received in pieces.",
         value=backlog.num_bytes,
     )
 
@@ -107,7 +107,7 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
 def _models(view: FleetView) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "arriero_models",
-        "Known models: here, since an agent serves or loads them, or only remembered.",
+        "Known models: here (an agent serves or loads it), or remembered for a while.",
         labels=["state"],
     )
     family.add_metric(["here"], view.num_models - view.num_models_unloaded)

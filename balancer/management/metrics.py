@@ -57,8 +57,8 @@ class Metrics:
         )
         self._tokens = Counter(
             "arriero_tokens",
-            "Tokens: completion as they are delivered, prompt when a request ends; cached are "
-            "those of the prompt that were not computed again.",
+            "Tokens: completion as they are delivered, prompt when a request ends; cached ones are "
+            "the prompt tokens that were not computed again.",
             ["kind"],
             registry=self.registry,
         )
@@ -72,7 +72,7 @@ class Metrics:
         )
         self._query_inputs = Histogram(
             "arriero_query_inputs",
-            "Texts to embed, or documents to rank, of a query; counts the queries of each kind.",
+            "Inputs per query: texts to embed or documents to rank.",
             ["kind"],
             buckets=_SIZES,
             registry=self.registry,
@@ -86,8 +86,7 @@ class Metrics:
         )
         self._ignored_fields = Counter(
             "arriero_ignored_fields",
-            "Fields of requests that were ignored, by path and field; `other` are those that "
-            "nobody knows.",
+            "Fields of requests that were ignored, by path and field; `other` are unknown fields.",
             ["door", "field"],
             registry=self.registry,
         )
@@ -114,7 +113,7 @@ class Metrics:
         )
         self._gauge(
             "stored_response_bytes",
-            "What the kept answers and threads take, shared parts counted again.",
+            "Bytes of the stored answers and threads; a part that several share counts for each.",
             num_bytes,
         )
 
@@ -141,7 +140,7 @@ class Metrics:
         """From now on answer with how many notices about clients are held back for a while."""
         self._gauge(
             "client_notices",
-            "Notices about clients' fields in the log of the last minute, not to be repeated.",
+            "Notices about clients' fields, logged in the last minute and not repeated.",
             num_held,
         )
 

@@ -50,8 +50,8 @@ OPERATIONS = (
         "GET",
         "/api/v1/agents",
         "Agents",
-        "Who is connected.",
-        answers={200: json_answer("All of them.", answer_types.Agents)},
+        "The connected agents.",
+        answers={200: json_answer("All connected agents.", answer_types.Agents)},
     ),
     _operation(
         "GET",
@@ -59,7 +59,7 @@ OPERATIONS = (
         "OneAgent",
         "One agent.",
         parameters=(_ID,),
-        answers={200: json_answer("It.", answer_types.Agent)},
+        answers={200: json_answer("The agent.", answer_types.Agent)},
         errors=(NotFound,),
     ),
     _operation(
@@ -76,18 +76,16 @@ OPERATIONS = (
                 {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
             ),
         ),
-        answers={
-            200: json_answer("The oldest of those that were asked for.", answer_types.Requests)
-        },
+        answers={200: json_answer("The oldest requests that match.", answer_types.Requests)},
         errors=(InvalidRequest,),
     ),
     _operation(
         "DELETE",
         "/api/v1/requests/{id}",
         "CancelRequest",
-        "Cancels one; its client keeps what it has.",
+        "Cancels a request; its client keeps what was sent.",
         parameters=(_ID,),
-        answers={202: json_answer("It ends as soon as may be.", answer_types.Cancelled)},
+        answers={202: json_answer("The request ends shortly.", answer_types.Cancelled)},
         errors=(NotFound,),
     ),
     _operation(
@@ -114,7 +112,7 @@ OPERATIONS = (
         "Prometheus metrics.",
         answers={
             200: Answer(
-                "All of them, in the format that `Accept` prefers.",
+                "All metrics, in the format that `Accept` prefers.",
                 {"text/plain": {}, "application/openmetrics-text": {}},
             )
         },
@@ -135,20 +133,20 @@ OPERATIONS = (
         "/",
         "Dashboard",
         "The dashboard.",
-        answers={200: Answer("The page.", {"text/html": {}}), 304: Answer("You have it.")},
+        answers={200: Answer("The page.", {"text/html": {}}), 304: Answer("Unchanged.")},
     ),
     _operation(
         "GET",
         "/dashboard/{name}",
         "DashboardFile",
-        "What the dashboard consists of.",
+        "One of the dashboard's files.",
         parameters=(parameter("name", "path", required=True),),
         answers={
             200: Answer(
                 "A file.",
                 {"text/html": {}, "text/javascript": {}, "text/css": {}, "image/svg+xml": {}},
             ),
-            304: Answer("You have it."),
+            304: Answer("Unchanged."),
         },
         errors=(NotFound,),
     ),

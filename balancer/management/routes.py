@@ -26,7 +26,7 @@ from .serializers import agent_json, dumps, request_json
 from .throughput import AgentRates
 
 PLAYGROUND_PATH = "/api/v1/generate"
-"""Of the native door, the path that the dashboard uses; on its own port, so no other origin."""
+"""The native path that the dashboard uses; its own port serves it, so no other origin."""
 
 
 def management_app(

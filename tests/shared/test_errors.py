@@ -104,5 +104,5 @@ class TestPromptTooLong:
 @pytest.mark.parametrize(("num", "told"), [(1, "1 query is"), (2, "2 queries are")])
 def test_one_waits_and_two_wait(num: int, told: str) -> None:
     error = QueueFull.of(num, "query", "queries", retry_after=1)
-    assert error.message == f"{told} waiting, as many as may"
+    assert error.message == f"{told} waiting, which is the limit"
     assert error.retry_after == 1

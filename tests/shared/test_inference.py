@@ -86,7 +86,7 @@ def test_exactly_one_of_prompt_and_messages(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("key", [{}, {"cache_key": None}])
 def test_a_cache_is_saved_under_a_key(key: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match="`save_cache` must have a `cache_key`") as refused:
+    with pytest.raises(InvalidRequest, match="`save_cache` needs a `cache_key`") as refused:
         parse(prompt="a", save_cache=True, **key)
     assert refused.value.field == "save_cache"
     assert parse(prompt="a", save_cache=False, **key).cache_key is None
@@ -94,7 +94,7 @@ def test_a_cache_is_saved_under_a_key(key: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("prefill_only", True), ("cache_key", "k")])
 def test_what_moves_is_not_kept(field: str, value: object) -> None:
-    with pytest.raises(InvalidRequest, match="must not stand beside `n_discard`") as refused:
+    with pytest.raises(InvalidRequest, match="cannot be used with `n_discard`") as refused:
         parse(prompt="a", n_discard=256, **{field: value})
     assert refused.value.field == field
     assert parse(prompt="a", n_discard=256, prefill_only=False).n_discard == 256

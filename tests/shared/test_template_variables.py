@@ -19,7 +19,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_what_templates_know_by_themselves_is_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match="must not be one of the names"):
+    with pytest.raises(ValidationError, match="must not be a name that templates define"):
         adapter.validate_python({name: 1})
 
 

@@ -217,6 +217,6 @@ def test_a_large_value_is_not_written_out_for_its_beginning() -> None:
 
 def test_an_object_with_many_wrong_members_is_answered_without_a_finding_for_each() -> None:
     body = json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS + 1)})
-    assert complaint(body) == ("257 members of the body are unknown or wrong", None)
+    assert complaint(body) == ("257 fields of the body are unknown or wrong", None)
     body = json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS)})
     assert complaint(body) == ("unknown field `x0`", "x0")

@@ -76,7 +76,7 @@ class SchemaCheck:
         if depth > MAX_DEPTH:
             raise _OutOfWorkError
         if schema is False:
-            return Mismatch(place, "must not be there")
+            return Mismatch(place, "is not allowed")
         if not isinstance(schema, Mapping):
             return None
         if finding := self._finding(value, schema):
@@ -160,11 +160,11 @@ class SchemaCheck:
             return f"must be of type {' or '.join(map(str, wanted[:_MOST_TYPES]))}"
         options = schema.get("enum")
         if isinstance(options, list) and not self._is_among(value, options):
-            return "is none of its values"
+            return "is not one of the allowed values"
         if "const" in schema and self._canonical(value) != self._canonical(schema["const"]):
-            return "is not its value"
+            return "is not the required value"
         if not self._matches(value, schema.get("pattern")):
-            return "does not match its pattern"
+            return "does not match the schema's pattern"
         return next(
             (wrong for key, fits, wrong in _BOUNDS if not _holds(value, schema.get(key), fits)),
             None,
@@ -195,7 +195,7 @@ class SchemaCheck:
         return compiled.matches(value)
 
 
-_NONE_FITS = "fits none of its schemas"
+_NONE_FITS = "matches none of the allowed schemas"
 _MOST_TYPES = 8
 """Types listed in an error; JSON Schema has seven."""
 

@@ -26,7 +26,7 @@ def family_named(name: str) -> Family:
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise KeyError(f"no family is called {name!r}") from None
+        raise KeyError(f"there is no family {name!r}") from None
 
 
 _BY_NAME = {family.name: family for family in FAMILIES}

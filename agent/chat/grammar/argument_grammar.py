@@ -70,9 +70,9 @@ class _Arguments(ABC):
                 if leaf.get("type", "object") == "object"
             ]
         except RecursionError as error:
-            raise _cannot(self._field, "it goes too deep") from error
+            raise _cannot(self._field, "the schema is nested too deeply") from error
         if not found:
-            raise _cannot(self._field, "arguments are an object, and no object fits")
+            raise _cannot(self._field, "arguments are an object, and the schema allows none")
         return " | ".join(found)
 
     @abstractmethod
@@ -138,7 +138,9 @@ class _Arguments(ABC):
         for member in reversed(members):
             written = self._member(member)
             if written is None and member.is_required:
-                raise _cannot(member.place, "nothing that fits can be written for this model")
+                raise _cannot(
+                    member.place, "the model has no notation for any value that this allows"
+                )
             if written is None:
                 continue
             found = lark.rule(written)

@@ -1,10 +1,7 @@
 """Translates GBNF, llama.cpp's grammar notation, to the Lark dialect of llguidance."""
 
-from collections.abc import Iterator
-
 from llguidance.gbnf_to_lark import (
     AlternativeNode,
-    ASTNode,
     GrammarParser,
     RepetitionNode,
     RuleNode,
@@ -13,7 +10,7 @@ from llguidance.gbnf_to_lark import (
     resolve,
 )
 
-from .gbnf_words import EntangledError, word_rules
+from .gbnf_terminals import TooComplexError, references, terminal_rules
 
 MAX_RULES = 500
 MAX_DEPTH = 50
@@ -26,7 +23,7 @@ class GbnfError(ValueError):
     """The grammar is invalid; the message says why."""
 
 
-class _Apart(RepetitionNode):
+class _ParserRule(RepetitionNode):
     """The body of a rule, wrapped so that it never becomes part of a terminal."""
 
     def __init__(self, rule: RuleNode) -> None:
@@ -43,38 +40,38 @@ class _Apart(RepetitionNode):
 def lark_of(gbnf: str) -> str:
     """The grammar in Lark. Raises `GbnfError`."""
     if _depth(gbnf) > MAX_DEPTH:
-        raise GbnfError(f"it goes deeper than {MAX_DEPTH} parentheses")
+        raise GbnfError(f"it has more than {MAX_DEPTH} nested parentheses")
     if gbnf.count("::=") > MAX_RULES:
         raise GbnfError(f"it has more than {MAX_RULES} rules")
     try:
         parsed = GrammarParser().parse(gbnf)
     except IndexError as error:
-        raise GbnfError("it breaks off") from error
+        raise GbnfError("it ends in the middle of a rule") from error
     except Exception as error:  # the parser's own error type derives from `Exception`
         raise GbnfError(str(error)) from error
     rules = _numbered(parsed)
-    _tell_words(rules)
+    _mark_terminals(rules)
     resolve(rules)
     return "\n".join(map(str, sorted(rules.values(), key=lambda rule: rule.order)))
 
 
-def _tell_words(rules: dict[str, RuleNode]) -> None:
+def _mark_terminals(rules: dict[str, RuleNode]) -> None:
     """Have `resolve` make terminals of exactly those rules that can be terminals."""
     try:
-        words = word_rules(rules)
-    except EntangledError as error:
+        terminals = terminal_rules(rules)
+    except TooComplexError as error:
         raise GbnfError(str(error)) from error
     for name, rule in rules.items():
-        rule.rule_is_terminal = name in words and name != _ROOT
-        if name not in words:
-            rule.alternatives = AlternativeNode([SequenceNode([_Apart(rule)])])
+        rule.rule_is_terminal = name in terminals and name != _ROOT
+        if name not in terminals:
+            rule.alternatives = AlternativeNode([SequenceNode([_ParserRule(rule)])])
 
 
 def _numbered(rules: dict[str, RuleNode]) -> dict[str, RuleNode]:
     """The rules with names that Lark does not reserve, and a root that refers to the given root."""
     names = {name: f"rule-{number}" for number, name in enumerate(rules)}
     for rule in rules.values():
-        for node in _references(rule):
+        for node in references(rule):
             node.name = _known(names, node.name)
         rule.name, rule.comment = names[rule.name], ""
     start = SequenceNode([RuleRefNode(_known(names, _ROOT))])
@@ -86,13 +83,6 @@ def _known(names: dict[str, str], name: str) -> str:
     if name not in names:
         raise GbnfError(f"there is no rule `{name}`")
     return names[name]
-
-
-def _references(node: ASTNode) -> Iterator[RuleRefNode]:
-    for child in node.children():
-        if isinstance(child, RuleRefNode):
-            yield child
-        yield from _references(child)
 
 
 def _depth(gbnf: str) -> int:

@@ -74,7 +74,9 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
         return None
     if request.ignore_eos:
         raise InvalidRequest(
-            "`ignore_eos` must not stand beside what says where an answer ends", field="ignore_eos"
+            "`ignore_eos` cannot be used with `grammar` or constrained calls: they decide where an "
+            "answer ends",
+            field="ignore_eos",
         )
     syntax = voice.family.syntax(voice.template) if voice and functions else None
     if voice and functions and is_forced:
@@ -125,8 +127,8 @@ def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> Non
         size += len(json.dumps(schema))
         if size > MAX_SCHEMAS:
             raise InvalidRequest(
-                f"`{place}` cannot be served: with it the schemas are {size} characters long, and "
-                f"may have {MAX_SCHEMAS} together",
+                f"`{place}` cannot be served: the schemas up to here have {size} characters; "
+                f"at most {MAX_SCHEMAS} are allowed",
                 field=place,
             )
 

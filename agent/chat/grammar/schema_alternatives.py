@@ -97,7 +97,9 @@ class _Leaves:
     def of(self, schema: object, depth: int) -> Iterator[Mapping[str, Any]]:
         self._num_looks += 1
         if self._num_looks > MAX_LOOKS or depth == 0:
-            raise TooManyAlternativesError("it has too many alternatives, or they go too deep")
+            raise TooManyAlternativesError(
+                "the schema has too many alternatives, or they are nested too deeply"
+            )
         self._work.spend(_LOOK + _size(schema))
         if schema is False:
             return

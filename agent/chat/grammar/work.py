@@ -25,4 +25,4 @@ class Work:
         """Call this before doing the work. Raises `TooMuchWorkError`."""
         self._left -= units
         if self._left < 0:
-            raise TooMuchWorkError("with these schemas it is too much work")
+            raise TooMuchWorkError("compiling these schemas takes too much work; simplify them")

@@ -101,8 +101,8 @@ class ChatTemplates:
             return None
         return Notice(
             "tools_ignored",
-            f"`tools`: {template.origin} does not show them, so the model never hears of them; "
-            f"this takes a model whose template does, or {_FLAG}",
+            f"`tools`: {template.origin} leaves them out, so the model does not know them; "
+            f"use a model whose template shows tools, or {_FLAG}",
         )
 
     def _own(self, text: str | None) -> ChatTemplate | None:

@@ -94,7 +94,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Refuse large results of operators."""
         if _is_too_large(operator, left, right):
-            raise Refusal(f"what `{operator}` would give is too large")
+            raise Refusal(f"the result of `{operator}` would be too large")
         return super().call_binop(context, operator, left, right)
 
 
@@ -183,7 +183,7 @@ def _counted(context: Context, items: Iterable[Any]) -> Iterator[Any]:
 def _joined(_context: Context, items: list[Any]) -> str:
     texts = [str(item) for item in items]
     if sum(map(len, texts)) > MAX_RENDERED:
-        raise Refusal("what `~` would give is too large")
+        raise Refusal("the result of `~` would be too large")
     return "".join(texts)
 
 

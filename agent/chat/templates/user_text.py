@@ -84,8 +84,10 @@ class ControlTexts:
         )
         if found is None:
             written = next(filter(None, map(self._whole.search, _strings(variables()))), None)
-            named = repr(_whole_of(written)) if written else "what is written there"
-            raise MixedUpError(f"it takes {named} for its own markup; leave that out")
+            named = repr(_whole_of(written)) if written else "text"
+            raise MixedUpError(
+                f"it cannot tell {named} in a message from its own markup; leave that out"
+            )
         return found
 
     def _attempts(

@@ -160,7 +160,7 @@ class Embedder:
     def _fitting(self, tokens: Tokens) -> Tokens | RequestError:
         most = self._model.max_tokens
         if not tokens:
-            return InvalidRequest("there is no text in it")
+            return InvalidRequest("it is empty")
         if len(tokens) > most:
             return PromptTooLong.of(len(tokens), most)
         return tokens

@@ -173,7 +173,7 @@ def look(matcher: LLMatcher, vocab_size: int) -> Mask:
     is_allowed = _unpacked(bits, vocab_size)
     num_allowed = int(np.count_nonzero(is_allowed))
     if not num_allowed:
-        raise ConstraintError("no token may come next")
+        raise ConstraintError("no token is allowed next")
     if 2 * num_allowed > vocab_size:
         return Mask(np.flatnonzero(~is_allowed), is_exclusion=True)
     return Mask(np.flatnonzero(is_allowed), is_exclusion=False)
@@ -196,7 +196,7 @@ def check(matcher: LLMatcher) -> None:
         return
     reason = matcher.get_error().removesuffix("<non-verbose/>").strip()
     if reason.startswith("NoExtension"):
-        reason = "no text can be as it says"
+        reason = "no text matches it"
     raise ConstraintError(reason)
 
 

@@ -44,8 +44,7 @@ class Grammars:
         """`grammar` as llguidance takes it. Raises `ConstraintError` where it cannot be served."""
         if len(grammar) > MAX_TEXT:
             raise ConstraintError(
-                f"it is {len(grammar)} characters long, with all that belongs to it, and may have "
-                f"{MAX_TEXT}"
+                f"it is {len(grammar)} characters long; at most {MAX_TEXT} are allowed"
             )
         with self._lock:
             if (kept := self._kept.get(grammar)) is not None and not kept.is_broken:

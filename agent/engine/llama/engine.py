@@ -146,8 +146,7 @@ def load_engine(
     model = Model(path, gpu_layers=gpu_layers)
     if speculate and not model.can_share:
         logger.warning(
-            "--speculate %d is without effect: %s is a model whose sequences cannot give up their "
-            "last tokens",
+            "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",
             speculate,
             path,
         )
@@ -173,8 +172,8 @@ def load_engine(
 def _warn_of_long_context(model: Model, context_size: int) -> None:
     if context_size > model.trained_context:
         logger.warning(
-            "--context-size %d is more than the %d tokens that %s was trained for: answers may "
-            "lose their sense beyond that",
+            "--context-size %d is more than the %d tokens that %s was trained for: beyond that, "
+            "answers may become incoherent",
             context_size,
             model.trained_context,
             model.path,

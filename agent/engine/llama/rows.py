@@ -52,7 +52,7 @@ class RowReader:
             try:
                 self._read_one(run, rows[start:end], read)
             except Exception:  # the boundary of a sequence: it ends, and nobody else notices
-                logger.exception("sequence %d ends: nothing could be chosen for it", run.id)
+                logger.exception("sequence %d ends: no token could be chosen for it", run.id)
                 read.broken.add(run.id)
         return read.outcome()
 

@@ -139,7 +139,7 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
     source = _Source(file, size)
     magic, version, length = _HEAD.unpack(source.take(_HEAD.size))
     if magic != MAGIC:
-        raise UnusableFile("is of another kind")
+        raise UnusableFile("is not a stored prompt")
     if version != VERSION:
         raise UnusableFile(f"has format version {version}; this agent reads version {VERSION}")
     if length > MAX_DESCRIPTION:
@@ -150,7 +150,7 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
     sizes = tuple(_PIECE.iter_unpack(source.take(description.num_pieces * _PIECE.size)))
     counts = [num_tokens for num_tokens, _ in sizes]
     if 0 in counts or sum(counts) != description.num_tokens:
-        raise UnusableFile("is damaged: its pieces are not those of its tokens")
+        raise UnusableFile("is damaged: its pieces do not match its tokens")
     pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
     source.check_end()
     ids = struct.unpack(_tokens(description.num_tokens), tokens)
@@ -184,7 +184,7 @@ def _described(data: bytes) -> _Description:
     try:
         return _description.validate_json(data)
     except ValidationError:
-        raise UnusableFile("is damaged: its description makes no sense") from None
+        raise UnusableFile("is damaged: its description is invalid") from None
 
 
 def _check_belongs(description: _Description, key: str, ours: Origin) -> None:

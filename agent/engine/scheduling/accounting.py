@@ -13,7 +13,7 @@ from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
 
-BROKEN = "the engine failed to choose this answer's next token; the agent's log has the rest"
+BROKEN = "the engine failed to choose this answer's next token; the agent's log has the details"
 
 
 class Accounting:

@@ -46,8 +46,8 @@ def open_window(
         notices.append(
             Notice(
                 "n_discard_clamped",
-                f"`n_discard`: {shift.num_discarded} is more than can go; of this window of "
-                f"{ceiling} tokens {num_kept} stay, so {most} are discarded at a time",
+                f"`n_discard`: {shift.num_discarded} is too many; {num_kept} of this window's "
+                f"{ceiling} tokens are kept, so {most} are discarded at a time",
             )
         )
     if num_tokens >= ceiling:

@@ -12,7 +12,7 @@ StopReason = Literal[
 
 
 class ErrorCode(TypedDict):
-    """What a client can act on by itself."""
+    """A short word for the error, for programs."""
 
     error_code: Literal["thread_not_found"]
 
@@ -57,7 +57,7 @@ class TextBlock(TypedDict):
 
 
 class ThinkingBlock(TypedDict):
-    """Reasoning. Nothing is signed, and the signature says so."""
+    """Reasoning. The signature is a placeholder, since nothing is signed."""
 
     type: Literal["thinking"]
     thinking: str

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Something that is said."""
+    """A text."""
 
     __pydantic_config__ = STRICT
     type: Literal["text"] = "text"
@@ -33,7 +33,7 @@ Texts = Annotated[ListOf[Text], Field(max_length=MAX_PARTS)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """What the model thought."""
+    """Reasoning of the model."""
 
     __pydantic_config__ = STRICT
     type: Literal["thinking"] = "thinking"
@@ -43,7 +43,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactedThinking:
-    """What another service's model thought, in a form that only that service can read."""
+    """Encrypted reasoning of another service's model."""
 
     __pydantic_config__ = STRICT
     type: Literal["redacted_thinking"] = "redacted_thinking"
@@ -52,7 +52,7 @@ class RedactedThinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """The model called a tool."""
+    """A call of a tool."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_use"] = "tool_use"
@@ -64,7 +64,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What came of a call."""
+    """The result of a call."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_result"] = "tool_result"
@@ -80,7 +80,7 @@ AssistantBlock = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMessage:
-    """Instructions on the way."""
+    """Instructions in the middle of a conversation."""
 
     __pydantic_config__ = STRICT
     role: Literal["system"]
@@ -89,7 +89,7 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """What the model is told, the results of its calls included."""
+    """A message to the model, with results of its calls."""
 
     __pydantic_config__ = STRICT
     role: Literal["user"]
@@ -98,7 +98,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
-    """What the model said."""
+    """A message of the model."""
 
     __pydantic_config__ = STRICT
     role: Literal["assistant"]

@@ -30,7 +30,7 @@ OPERATIONS = (
         summary="Counts the tokens that a message's input would have.",
         parameters=(_VERSION,),
         body=COUNT_BODY,
-        answers={200: json_answer("How many.", answer_types.CountedInput)},
+        answers={200: json_answer("The number of tokens.", answer_types.CountedInput)},
         errors=OF_MODELS,
         told=ANTHROPIC_ERRORS,
     ),

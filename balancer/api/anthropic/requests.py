@@ -255,17 +255,17 @@ def _checked(body: _Body) -> _Body:
 
 def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
     if parsed.tool_choice.type in ("any", "tool") and not conversation.tools:
-        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
+        raise InvalidRequest("`tool_choice` needs `tools`", field="tool_choice")
     messages = to_messages(conversation.system, conversation.messages)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
-            f"`messages`: with each tool's result they are {len(messages)}; at most "
-            f"{MAX_MESSAGES} are taken",
+            f"`messages`: there are {len(messages)}, each tool result counted as one; at most "
+            f"{MAX_MESSAGES} are allowed",
             field="messages",
         )
     is_begun = isinstance(conversation.messages[-1], AssistantMessage)
     if is_begun and not can_go_on(messages):
-        raise InvalidRequest(f"to go on from, `messages` {TO_GO_ON}", field="messages")
+        raise InvalidRequest(f"to continue an answer, the request {TO_GO_ON}", field="messages")
     request = GenerateRequest(
         messages=messages,
         model=parsed.model,

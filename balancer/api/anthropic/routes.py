@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/messages`; threads are kept in `store`."""
-    door = _Door(runtime, store)
+    handlers = _Handlers(runtime, store)
     return [
-        web.post("/v1/messages", door.create),
-        web.post("/v1/messages/count_tokens", door.count),
+        web.post("/v1/messages", handlers.create),
+        web.post("/v1/messages/count_tokens", handlers.count),
     ]
 
 
@@ -72,7 +72,7 @@ class _Asked:
     """Those of all bodies that made the conversation."""
 
 
-class _Door:
+class _Handlers:
     """The handlers of the routes."""
 
     def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:

@@ -10,7 +10,7 @@ from ...fleet.view import ModelStatus
 
 
 class ModelMeta(TypedDict):
-    """What llama-server tells of a model: tokens of a context, parameters, bytes."""
+    """What llama-server says about a model: tokens of a context, parameters, bytes."""
 
     n_ctx: int
     n_params: int
@@ -18,9 +18,9 @@ class ModelMeta(TypedDict):
 
 
 class OpenAIModel(TypedDict):
-    """A model that requests may name; `created` in Unix seconds.
+    """A model that requests may name; `created` is in Unix seconds.
 
-    Requests for one that is `loading`, or that has gone and is remembered, wait in the queue.
+    Requests for a model that is `loading`, or that went a short while ago, wait in the queue.
     """
 
     id: str
@@ -42,7 +42,7 @@ class OpenAIModels(TypedDict):
 
 
 class AnthropicModel(TypedDict):
-    """A model that requests may name; `created_at` as RFC 3339 has it."""
+    """A model that requests may name; `created_at` is an RFC 3339 time."""
 
     id: str
     type: Literal["model"]

@@ -8,7 +8,7 @@ from ....shared.inference import LogProb, TokenLogProbs
 
 
 class TopLogProb(TypedDict):
-    """A token that might have come. `bytes` may be a part of a character; `token` shows it so."""
+    """A possible token. `bytes` may be a part of a character."""
 
     token: str
     logprob: float | None
@@ -16,7 +16,7 @@ class TopLogProb(TypedDict):
 
 
 class TokenLogProb(TopLogProb):
-    """A token that came, and the likeliest, as many as were asked for."""
+    """The chosen token, and the most likely ones in its place."""
 
     top_logprobs: list[TopLogProb]
 

@@ -35,8 +35,8 @@ def check_readable(request: GenerateRequest) -> None:
     frame = encode_from_balancer(Ask(id=_ID, query=CountTokens(request=free)))
     if len(frame) > MAX_TEXT_BYTES:
         raise RequestTooLarge(
-            "tools, calls, schema and variables of the request are "
-            f"{len(frame)} bytes long for an agent; {MAX_TEXT_BYTES} are allowed"
+            "the tools, calls, schema and variables of the request take "
+            f"{len(frame)} bytes as JSON; at most {MAX_TEXT_BYTES} are allowed"
         )
     try:
         decode_from_balancer(frame)
@@ -52,8 +52,8 @@ def check_copies(num_bytes: int, *, field: str) -> None:
     """
     if num_bytes > MAX_TEXT_BYTES:
         raise RequestTooLarge(
-            f"`{field}`: the call comes to {num_bytes} bytes of requests; {MAX_TEXT_BYTES} are "
-            "allowed together",
+            f"`{field}`: the requests of this call take {num_bytes} bytes together; at most "
+            f"{MAX_TEXT_BYTES} are allowed",
             field=field,
         )
 

@@ -53,7 +53,7 @@ class AnswerFields(DoneFields):
 
 
 class Answer(AnswerFields):
-    """A whole answer under its request's id; what there is none of is left out."""
+    """A whole answer with its request's id. Absent values are left out."""
 
     id: str
 
@@ -74,7 +74,7 @@ class BatchAnswer(TypedDict):
 
 
 class TokenEvent(TypedDict):
-    """Some text, whole characters."""
+    """A piece of text, always whole characters."""
 
     event: Literal["token"]
     id: str
@@ -100,7 +100,7 @@ class ToolCallEvent(TypedDict):
 
 
 class WarningEvent(TypedDict):
-    """Something was not as it was asked for; the request goes on."""
+    """A warning; the request goes on."""
 
     event: Literal["warning"]
     id: str
@@ -146,7 +146,7 @@ class FailedInput(ErrorAnswer):
 
 
 class EmbedUsage(TypedDict):
-    """Of all inputs together."""
+    """Token counts of all inputs together."""
 
     prompt_tokens: Count
 
@@ -178,26 +178,26 @@ class TokenizeAnswer(TokenizeFields):
 
 
 class DetokenizeFields(TypedDict):
-    """The text of tokens; `bytes` in base64 where they are no whole UTF-8."""
+    """The text of tokens; with `bytes` in base64 if they are not valid UTF-8."""
 
     text: str
     bytes: NotRequired[str]
 
 
 class DetokenizeAnswer(DetokenizeFields):
-    """The text of tokens; `bytes` in base64 where they are no whole UTF-8."""
+    """The text of tokens; with `bytes` in base64 if they are not valid UTF-8."""
 
     id: str
 
 
 class CountFields(TypedDict):
-    """How long a prompt is, with all that the template adds."""
+    """The number of tokens of a prompt, with those that the template adds."""
 
     num_tokens: Count
 
 
 class CountAnswer(CountFields):
-    """How long a prompt is, with all that the template adds."""
+    """The number of tokens of a prompt, with those that the template adds."""
 
     id: str
 
@@ -209,13 +209,13 @@ QueryFields = EmbedFields | TokenizeFields | DetokenizeFields | CountFields
 
 
 class Health(TypedDict):
-    """The process lives."""
+    """The process is alive."""
 
     status: Literal["ok"]
 
 
 class SlotCounts(TypedDict):
-    """Of all agents together."""
+    """Slots of all agents together."""
 
     total: Count
     busy: Count

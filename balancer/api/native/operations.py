@@ -19,7 +19,7 @@ NATIVE_ERRORS = Errors(answer_types.ErrorAnswer, _code)
 def _events(whole: Form) -> Answer:
     """The three response forms, which depend on `stream` and `Accept`."""
     return streamed(
-        "With `stream` events, each a line or a `data:` line; else all in one object.",
+        "With `stream`, events, each a line or a `data:` line; otherwise one object.",
         whole,
         "application/x-ndjson",
         "text/event-stream",
@@ -53,8 +53,8 @@ def _get(path: str, name: str, summary: str, answers: dict[int, Answer]) -> Oper
 HEALTH = _get(
     "/health",
     "Health",
-    "Whether the process lives.",
-    {200: json_answer("It does.", answer_types.Health)},
+    "Whether the process is alive.",
+    {200: json_answer("The process is alive.", answer_types.Health)},
 )
 DOCUMENT = _get(
     "/openapi.json",
@@ -77,9 +77,11 @@ OPERATIONS = (
         "Ready",
         "Whether requests can be served at once.",
         {
-            200: json_answer("There is a slot, or an agent that embeds.", answer_types.Readiness),
+            200: json_answer(
+                "There is an agent with slots, or one that embeds.", answer_types.Readiness
+            ),
             503: json_answer(
-                "There is none, or the balancer is shutting down.", answer_types.Readiness
+                "There is no such agent, or the balancer is shutting down.", answer_types.Readiness
             ),
         },
     ),
@@ -87,7 +89,7 @@ OPERATIONS = (
     GENERATE,
     _post(
         "generate_batch",
-        "Answers many, each under its own id.",
+        "Answers many requests, each under its own id.",
         BATCH_BODY,
         _events(answer_types.BatchAnswer),
     ),

@@ -101,6 +101,6 @@ def _check_writers(entries: Sequence[BatchEntry]) -> None:
         if entry.save_cache and (first := writers.setdefault(entry.cache_key, position)) < position:
             raise InvalidRequest(
                 f"`save_cache`: requests[{first}] already saves under the key "
-                f"{entry.cache_key!r}; one request a batch may",
+                f"{entry.cache_key!r}; only one request of a batch may",
                 field=f"requests[{position}].save_cache",
             )

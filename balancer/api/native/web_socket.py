@@ -273,7 +273,7 @@ class _Session:
             )
             raise RpcError(METHOD_NOT_FOUND, message, id=call.id)
         if not call.is_notification and call.id in self._live:
-            raise RpcError(INVALID_REQUEST, f"the id {call.id!r} is that of a call that still runs")
+            raise RpcError(INVALID_REQUEST, f"the id {call.id!r} belongs to a call that still runs")
 
     async def _begin(self, call: Call, num_bytes: int) -> bytes | None:
         match call.method:
@@ -333,7 +333,7 @@ class _Session:
             frame = await answer()
         except Exception:
             _log.exception("unexpected error in call %r of a socket", id)
-            error = InternalError("something went wrong here; the log has more")
+            error = InternalError("internal error; the balancer's log has the details")
             frame = request_error(id, error)
         finally:
             for stream in streams:

@@ -16,7 +16,7 @@ ChatFinish = Literal["stop", "length", "tool_calls"]
 
 
 class ErrorFields(TypedDict):
-    """What went wrong. `param` is the field to blame."""
+    """An error. `param` names the wrong field."""
 
     message: str
     type: str
@@ -81,7 +81,7 @@ class ChatCall(TypedDict):
 
 
 class ChatMessage(TypedDict):
-    """What the model said. An answer of calls alone has no content."""
+    """A message of the model. An answer of calls alone has no content."""
 
     role: Literal["assistant"]
     content: str | None
@@ -91,7 +91,7 @@ class ChatMessage(TypedDict):
 
 
 class ChatLogProbs(TypedDict):
-    """Of the tokens of a message's content."""
+    """Log-probabilities of the tokens of a message's content."""
 
     content: list[TokenLogProb]
     refusal: None
@@ -166,7 +166,7 @@ class ChatChunk(TypedDict):
 
 
 class CompletionLogProbs(TypedDict):
-    """Of the tokens of a text, side by side; a prompt's first token has none."""
+    """Log-probabilities of a text's tokens, as parallel lists; a prompt's first token has none."""
 
     tokens: list[str]
     token_logprobs: list[float | None]

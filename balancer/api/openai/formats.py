@@ -25,7 +25,7 @@ def qualified(name: str, namespace: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFormat:
-    """Anything."""
+    """Text without constraints."""
 
     __pydantic_config__ = STRICT
 
@@ -37,7 +37,7 @@ class TextFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObjectFormat:
-    """Any JSON object, or as llama-server has it one that `schema` describes."""
+    """Any JSON object, or, as in llama-server, one that matches `schema`."""
 
     __pydantic_config__ = STRICT
 
@@ -52,7 +52,7 @@ class JsonObjectFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NamedSchema:
-    """`strict` changes nothing here: what a schema says is always kept to, or refused."""
+    """A JSON schema. It is always enforced or refused, so `strict` has no effect."""
 
     __pydantic_config__ = STRICT
 
@@ -106,7 +106,7 @@ OBJECT_NAMES = FieldNames({"grammar.schema": "response_format.schema"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """Which of the tools may be called; the model hears of no other."""
+    """Which of the tools may be called; the model sees no others."""
 
     __pydantic_config__ = STRICT
 
@@ -122,7 +122,7 @@ class AllowedTools:
         names = {_name_of(entry) for entry in self.tools if entry.get("type") == "function"}
         if unknown := next((name for name in names if name not in given), None):
             raise InvalidRequest(
-                f"`tool_choice`: {unknown[:100]!r} is allowed and is not among `tools`",
+                f"`tool_choice`: {unknown[:100]!r} is allowed, but is not among `tools`",
                 field="tool_choice",
             )
         if not names:

@@ -56,7 +56,7 @@ OPERATIONS = (
         parameters=(ANTHROPIC_VERSION,),
         answers={
             200: json_answer(
-                "All of them.",
+                "All known models.",
                 OpenAIModels | AnthropicModels,
             )
         },
@@ -68,7 +68,7 @@ OPERATIONS = (
         name="OneModel",
         summary="One model.",
         parameters=(parameter("name", "path", required=True), ANTHROPIC_VERSION),
-        answers={200: json_answer("It.", OpenAIModel | AnthropicModel)},
+        answers={200: json_answer("The model.", OpenAIModel | AnthropicModel)},
         errors=(ModelNotFound,),
         told=MODEL_ERRORS,
     ),

@@ -179,9 +179,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
             "give only one of `max_tokens` and `max_completion_tokens`", field="max_tokens"
         )
     if parsed.top_logprobs and not parsed.logprobs:
-        raise InvalidRequest(
-            "`top_logprobs` must have `logprobs: true` beside it", field="top_logprobs"
-        )
+        raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
     if parsed.continue_final_message and not can_go_on(parsed.messages):
         raise InvalidRequest(f"`continue_final_message` {TO_GO_ON}", field="continue_final_message")
     found = _grammars(parsed, parsed.response_format)
@@ -276,8 +274,8 @@ def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
     texts = tuple(request.prompt for request in requests if isinstance(request.prompt, str))
     if len(texts) < len(requests):
         raise InvalidRequest(
-            "`echo` is not supported for prompts of token ids, whose text is not known here, but "
-            "beside `logprobs`",
+            "`echo` is supported for prompts of token ids only with `logprobs`: the balancer "
+            "does not know their text",
             field="echo",
         )
     return texts
@@ -287,12 +285,12 @@ def _check_completion(parsed: _CompletionBody) -> None:
     """Raises `InvalidRequest` for values of OpenAI's that are not supported here."""
     if parsed.best_of not in (None, parsed.n):
         raise InvalidRequest(
-            "`best_of` is not supported but for the same number as `n`; leave it out",
+            "`best_of` is not supported unless it equals `n`; leave it out",
             field="best_of",
         )
     if parsed.suffix and parsed.echo and parsed.logprobs is not None:
         raise InvalidRequest(
-            "`echo` with `logprobs` is not supported beside `suffix`; leave one of them out",
+            "`echo` with `logprobs` is not supported with `suffix`; leave one of them out",
             field="echo",
         )
 

@@ -87,7 +87,7 @@ def streamed(description: str, whole: Form, *kinds: str, item: Form | None = Non
 def events_or(whole: Form, ends: str, *, item: Form | None = None) -> Answer:
     """`whole`, or with `stream` its parts as server-sent events, each an `item`."""
     return streamed(
-        f"With `stream` server-sent events, the last of which is {ends}; else all in one object.",
+        f"With `stream`, server-sent events, the last of which is {ends}; otherwise one object.",
         whole,
         "text/event-stream",
         item=item,

@@ -97,13 +97,15 @@ class Bodies:
         except TimeoutError as error:
             raise InvalidRequest(self._too_slow()) from error
         except (RequestPayloadError, HttpProcessingError) as error:
-            raise InvalidRequest("the body ended early or is not encoded as it says") from error
+            raise InvalidRequest(
+                "the body ended early or does not match its `Content-Encoding`"
+            ) from error
         return bytes(body)
 
     def _too_slow(self) -> str:
         return (
-            "the body did not come in time: it may take "
-            f"{self._whole:g} s as a whole and pause for {self._silence:g} s"
+            "the body did not arrive in time: it may take "
+            f"{self._whole:g} s in all, with pauses of at most {self._silence:g} s"
         )
 
     @contextmanager

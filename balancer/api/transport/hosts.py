@@ -32,8 +32,8 @@ class AllowedHosts:
         [host] = hosts
         if not self._answers_to(host):
             raise ForbiddenHost(
-                f"this is not {host[:_SHOWN]!r}; if people or agents call it so, start the "
-                "balancer with `--allowed-host` and that name"
+                f"`Host` {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
+                "the balancer with `--allowed-host` and that name"
             )
         for origin in origins:
             self._check_origin(origin, host)

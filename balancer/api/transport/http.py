@@ -102,7 +102,7 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
                 # Too late for a status: aiohttp cuts the connection, so that the client sees
                 # that the answer is not whole.
                 raise
-            return answer(InternalError("something went wrong here; the log has more"))
+            return answer(InternalError("internal error; the balancer's log has the details"))
 
     return answer_errors
 

@@ -72,7 +72,7 @@ class JsonCounter:
             (self.num_containers, MAX_CONTAINERS, "lists and objects"),
         ):
             if counted > most:
-                raise InvalidRequest(f"the body has more than {most} {name}, the most there may be")
+                raise InvalidRequest(f"the body has more than {most} {name}, which is the limit")
 
 
 def check_size(text: bytes) -> None:

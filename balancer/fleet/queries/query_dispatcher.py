@@ -200,7 +200,9 @@ class QueryDispatcher:
         lifecycle.num_agents_lost += 1
         if lifecycle.num_agents_lost < MAX_AGENTS_LOST:
             return []
-        error = AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
+        error = AgentLost(
+            f"{MAX_AGENTS_LOST} agents were lost while they had this query, the likely cause"
+        )
         return self._fail([lifecycle], error, now)
 
     def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:

@@ -250,5 +250,7 @@ def _loss(lifecycle: RequestLifecycle) -> RequestError | None:
     if lifecycle.has_streamed:
         return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
     if lifecycle.num_agents_lost >= MAX_AGENTS_LOST:
-        return AgentLost(f"{MAX_AGENTS_LOST} agents, one after the other, were lost with this")
+        return AgentLost(
+            f"{MAX_AGENTS_LOST} agents were lost while they ran this request, the likely cause"
+        )
     return None

@@ -54,7 +54,9 @@ class _AgentSocket:
             try:
                 await self._converse(socket, outbox, request.remote)
             except _Junk as error:
-                logger.warning("junk from an agent: %s", error, extra=context(peer=request.remote))
+                logger.warning(
+                    "invalid message from an agent: %s", error, extra=context(peer=request.remote)
+                )
                 outbox.disconnect(str(error), WSCloseCode.POLICY_VIOLATION)
             finally:
                 outbox.disconnect("closed by the agent")

@@ -74,7 +74,7 @@ class Peer(Protocol):
 
 
 class FleetRuntime:
-    """One for each balancer; doors, management and agent sockets all talk to it."""
+    """One for each balancer; APIs, management and agent sockets all use it."""
 
     def __init__(
         self,

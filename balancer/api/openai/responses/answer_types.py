@@ -12,14 +12,14 @@ from .items import Status
 
 
 class InputTextPart(TypedDict):
-    """A part of what was said to the model."""
+    """A part of the model's input."""
 
     type: Literal["input_text"]
     text: str
 
 
 class OutputTextPart(TypedDict):
-    """A part of what the model said."""
+    """A part of an answer of the model."""
 
     type: Literal["output_text"]
     annotations: list[Any]
@@ -28,21 +28,21 @@ class OutputTextPart(TypedDict):
 
 
 class SummaryTextPart(TypedDict):
-    """A part of a summary, as a client sent it; none is made here."""
+    """A part of a summary that the client sent; none are made here."""
 
     type: Literal["summary_text"]
     text: str
 
 
 class ReasoningTextPart(TypedDict):
-    """A part of what the model thought."""
+    """A part of the model's reasoning."""
 
     type: Literal["reasoning_text"]
     text: str
 
 
 class MessageItem(TypedDict):
-    """Somebody said something."""
+    """A message of the conversation."""
 
     id: str | None
     type: Literal["message"]
@@ -52,7 +52,7 @@ class MessageItem(TypedDict):
 
 
 class ReasoningItem(TypedDict):
-    """The model thought."""
+    """Reasoning of the model."""
 
     id: str | None
     type: Literal["reasoning"]
@@ -62,7 +62,7 @@ class ReasoningItem(TypedDict):
 
 
 class FunctionCallItem(TypedDict):
-    """The model called a function. `arguments` is JSON text."""
+    """A call of a function. `arguments` is JSON text."""
 
     id: str | None
     type: Literal["function_call"]
@@ -74,7 +74,7 @@ class FunctionCallItem(TypedDict):
 
 
 class FunctionCallOutputItem(TypedDict):
-    """What came of a call."""
+    """The result of a call."""
 
     id: str | None
     type: Literal["function_call_output"]
@@ -137,14 +137,14 @@ class IncompleteDetails(TypedDict):
 
 
 class TextEcho(TypedDict):
-    """The format that was asked for, and how much is to be said."""
+    """The `text` of the request: format and verbosity."""
 
     format: dict[str, Any]
     verbosity: NotRequired[Literal["low", "medium", "high"]]
 
 
 class ReasoningEcho(TypedDict):
-    """The reasoning that was asked for."""
+    """The `reasoning` of the request."""
 
     effort: str | None
     summary: str | None

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputText:
-    """A part of what was said to the model."""
+    """A part of the model's input."""
 
     __pydantic_config__ = STRICT
     type: Literal["input_text"] = "input_text"
@@ -32,7 +32,7 @@ class InputText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputText:
-    """A part of what the model said."""
+    """A part of an answer of the model."""
 
     __pydantic_config__ = STRICT
     type: Literal["output_text"] = "output_text"
@@ -43,7 +43,7 @@ class OutputText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryText:
-    """A part of a summary, as other services write them."""
+    """A part of a summary by another service."""
 
     __pydantic_config__ = STRICT
     type: Literal["summary_text"] = "summary_text"
@@ -52,7 +52,7 @@ class SummaryText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningText:
-    """A part of what the model thought."""
+    """A part of the model's reasoning."""
 
     __pydantic_config__ = STRICT
     type: Literal["reasoning_text"] = "reasoning_text"
@@ -64,7 +64,7 @@ MessagePart = Annotated[InputText | OutputText, Field(discriminator="type")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Somebody said something."""
+    """A message of the conversation."""
 
     __pydantic_config__ = STRICT
     type: Literal["message"] = "message"
@@ -82,7 +82,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
-    """The model thought."""
+    """Reasoning of the model."""
 
     __pydantic_config__ = STRICT
     type: Literal["reasoning"] = "reasoning"
@@ -100,7 +100,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCall:
-    """The model called a function. `arguments` is JSON text."""
+    """A call of a function. `arguments` is JSON text."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call"] = "function_call"
@@ -114,7 +114,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCallOutput:
-    """What came of a call."""
+    """The result of a call."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call_output"] = "function_call_output"

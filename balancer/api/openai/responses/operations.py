@@ -37,7 +37,7 @@ OPERATIONS = (
         body=RESPONSE_BODY,
         answers={
             200: json_answer(
-                "How many.",
+                "The number of tokens.",
                 answer_types.CountedInput,
             )
         },
@@ -48,9 +48,9 @@ OPERATIONS = (
         method="GET",
         path="/v1/responses/{id}",
         name="RetrieveResponse",
-        summary="An answer that was kept.",
+        summary="A stored response.",
         parameters=(_ID,),
-        answers={200: json_answer("It.", answer_types.Response)},
+        answers={200: json_answer("The response.", answer_types.Response)},
         errors=(InvalidRequest, NotFound),
         told=OPENAI_ERRORS,
     ),
@@ -58,11 +58,11 @@ OPERATIONS = (
         method="DELETE",
         path="/v1/responses/{id}",
         name="DeleteResponse",
-        summary="Lets go of an answer that was kept.",
+        summary="Deletes a stored response.",
         parameters=(_ID,),
         answers={
             200: json_answer(
-                "It is gone.",
+                "The response is deleted.",
                 answer_types.DeletedResponse,
             )
         },
@@ -73,9 +73,9 @@ OPERATIONS = (
         method="GET",
         path="/v1/responses/{id}/input_items",
         name="ResponseInput",
-        summary="The items that an answer's request sent.",
+        summary="The input items of a stored response.",
         parameters=(_ID, *_PAGE),
-        answers={200: json_answer("One page of them.", answer_types.InputItems)},
+        answers={200: json_answer("One page of the items.", answer_types.InputItems)},
         errors=(InvalidRequest, NotFound),
         told=OPENAI_ERRORS,
     ),
@@ -83,7 +83,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/responses/{id}/cancel",
         name="CancelResponse",
-        summary="Only says that the response has ended.",
+        summary="Answers with an error, since a stored response has ended.",
         parameters=(_ID,),
         answers={},
         errors=(InvalidRequest, NotFound),

@@ -69,7 +69,7 @@ class _ReasoningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SchemaFormat:
-    """`strict` changes nothing: an answer is held to its schema in any case."""
+    """A JSON schema. It is always enforced, so `strict` has no effect."""
 
     __pydantic_config__ = STRICT
 
@@ -217,7 +217,7 @@ class Wanted:
             raise InvalidRequest("`input` is missing", field="input")
         if len(messages) > MAX_MESSAGES:
             raise InvalidRequest(
-                f"the conversation has {len(messages)} messages; at most {MAX_MESSAGES} are taken",
+                f"the conversation has {len(messages)} messages; {MAX_MESSAGES} are allowed",
                 field="input",
             )
         tools = _allowed(body)
@@ -290,10 +290,10 @@ def _prepared(raw: Json, notes: FieldNotes) -> Json:
 def _check(body: _Body) -> None:
     """Raises `InvalidRequest` for fields that contradict each other."""
     if body.tool_choice not in ("auto", "none") and not body.tools:
-        raise InvalidRequest("`tool_choice` must have `tools` beside it", field="tool_choice")
+        raise InvalidRequest("`tool_choice` needs `tools`", field="tool_choice")
     if body.ignore_eos and body.text.wanted.grammar() is not None:
         raise InvalidRequest(
-            "`text.format` must not stand beside `ignore_eos`: it says where the answer ends",
+            "`text.format` cannot be used with `ignore_eos`: it decides where an answer ends",
             field="text.format",
         )
 

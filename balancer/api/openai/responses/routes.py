@@ -28,18 +28,18 @@ from .stored import Stored, stored
 
 def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
-    door = _Door(runtime, store)
+    handlers = _Handlers(runtime, store)
     return [
-        web.post("/v1/responses", door.create),
-        web.post("/v1/responses/input_tokens", door.count),
-        web.get("/v1/responses/{id}", door.retrieve),
-        web.delete("/v1/responses/{id}", door.delete),
-        web.get("/v1/responses/{id}/input_items", door.input_items),
-        web.post("/v1/responses/{id}/cancel", door.cancel),
+        web.post("/v1/responses", handlers.create),
+        web.post("/v1/responses/input_tokens", handlers.count),
+        web.get("/v1/responses/{id}", handlers.retrieve),
+        web.delete("/v1/responses/{id}", handlers.delete),
+        web.get("/v1/responses/{id}/input_items", handlers.input_items),
+        web.post("/v1/responses/{id}/cancel", handlers.cancel),
     ]
 
 
-class _Door:
+class _Handlers:
     """The handlers of the routes."""
 
     def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
@@ -74,7 +74,9 @@ class _Door:
 
     async def retrieve(self, request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
-            raise InvalidRequest("`stream`: an answer is streamed once only", field="stream")
+            raise InvalidRequest(
+                "`stream`: a stored response cannot be streamed again", field="stream"
+            )
         kept = _kept(self._store, request.match_info["id"])
         return web.Response(body=kept.response, content_type="application/json")
 
@@ -92,7 +94,7 @@ class _Door:
     async def cancel(self, request: web.Request) -> web.Response:
         _kept(self._store, request.match_info["id"])
         raise InvalidRequest(
-            "the response has ended; one that runs is cancelled by closing its connection"
+            "the response has ended; to cancel one that runs, close its connection"
         )
 
 

@@ -54,7 +54,7 @@ class FunctionTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceTool:
-    """Functions under one name; its `description` is not told to the model."""
+    """Functions under one name. The model does not see the `description`."""
 
     __pydantic_config__ = STRICT
 

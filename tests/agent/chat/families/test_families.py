@@ -34,7 +34,7 @@ def test_every_name_has_one_family() -> None:
 
 
 def test_a_name_without_a_family() -> None:
-    with pytest.raises(KeyError, match="no family is called 'nobody'"):
+    with pytest.raises(KeyError, match="there is no family 'nobody'"):
         family_named("nobody")
 
 

@@ -119,8 +119,8 @@ def test_gemma_writes_what_is_within_in_the_same_way() -> None:
             "`format` cannot be enforced",
         ),
         ({"properties": {}, "minProperties": 1}, "tools[0]", "`minProperties` cannot be enforced"),
-        ({"properties": {"v": False}, "required": ["v"]}, "tools[0].properties.v", "nothing"),
-        ({"properties": {"<": {}}, "required": ["<"]}, 'tools[0].properties["<"]', "nothing"),
+        ({"properties": {"v": False}, "required": ["v"]}, "tools[0].properties.v", "no notation"),
+        ({"properties": {"<": {}}, "required": ["<"]}, 'tools[0].properties["<"]', "no notation"),
         ({"type": "array"}, "tools[0]", "arguments are an object"),
         ({"anyOf": [{}] * 3000}, "tools[0]", "too many"),
     ],
@@ -161,5 +161,7 @@ def test_a_schema_that_goes_too_deep_is_refused() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(500):
         schema = {"type": "object", "properties": {"a": schema}}
-    with pytest.raises(InvalidRequest, match=r"^`tools\[0\]` cannot be served: it goes too deep"):
+    with pytest.raises(
+        InvalidRequest, match=r"^`tools\[0\]` cannot be served: the schema is nested too deeply"
+    ):
         GemmaArguments(Lark({}), Schema("tools[0]", schema)).write()

@@ -65,8 +65,8 @@ def test_what_is_said_under_one_fits() -> None:
         ("root ::= item", "no rule `item`"),
         ('root ::= "abc', "line 1"),
         ('root ::= "a"\nroot2 : "b"', "line 2"),
-        ('root ::= "\\', "breaks off"),
-        ("root ::= " + "(" * (MAX_DEPTH + 1), "deeper"),
+        ('root ::= "\\', "middle of a rule"),
+        ("root ::= " + "(" * (MAX_DEPTH + 1), "nested parentheses"),
         ("\n".join(f'r{n} ::= "x"' for n in range(MAX_RULES + 1)), "rules"),
     ],
 )

@@ -121,8 +121,8 @@ class TestToolsNotice:
         assert notice is not None
         assert notice.code == "tools_ignored"
         assert notice.message == (
-            "`tools`: the one given does not show them, so the model never hears of them; "
-            "this takes a model whose template does, or --chat-template"
+            "`tools`: the one given leaves them out, so the model does not know them; "
+            "use a model whose template shows tools, or --chat-template"
         )
 
 

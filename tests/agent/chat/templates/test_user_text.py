@@ -134,7 +134,9 @@ def test_what_a_template_looks_for_in_an_assistants_message_is_its_notation() ->
 
 
 def test_anywhere_else_it_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="takes '</think>' for its own markup") as caught:
+    with pytest.raises(
+        InvalidRequest, match="cannot tell '</think>' in a message from its own markup"
+    ) as caught:
         rendered(SEARCHING, user(f"a{THINK}b"))
     assert caught.value.field == "messages"
 

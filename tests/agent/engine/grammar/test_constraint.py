@@ -85,7 +85,7 @@ def test_where_the_way_is_lost_the_end_follows_and_the_failure_is_told() -> None
 
 
 def test_what_cannot_be_is_refused_at_once() -> None:
-    with pytest.raises(ConstraintError, match="no text can be as it says"):
+    with pytest.raises(ConstraintError, match="no text matches it"):
         constraint_of(r"[^\s\S]")
 
 

@@ -112,7 +112,7 @@ def test_what_belongs_elsewhere_is_refused() -> None:
 
 
 def test_another_kind_and_another_version_are_refused() -> None:
-    assert why(b"GGUFGGUF" + FILE[8:]) == "is of another kind"
+    assert why(b"GGUFGGUF" + FILE[8:]) == "is not a stored prompt"
     newer = MAGIC + struct.pack("<H", VERSION + 1) + FILE[10:]
     assert f"format version {VERSION + 1}" in why(newer)
     assert "too long" in why(FILE[:10] + struct.pack("<I", MAX_DESCRIPTION + 1) + FILE[14:])

@@ -29,7 +29,7 @@ def test_what_is_more_than_can_go_is_clamped_and_said() -> None:
     window, notices = open_window(ContextShift(2, 100), 10, 5)
     assert window == Window(10, 2, 7)
     assert [notice.code for notice in notices] == ["n_discard_clamped"]
-    assert "100 is more than can go" in notices[0].message
+    assert "100 is too many" in notices[0].message
 
 
 def test_a_head_leaves_half_of_the_window() -> None:

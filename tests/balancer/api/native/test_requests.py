@@ -55,7 +55,7 @@ def test_a_batch_saves_once_under_a_key() -> None:
 
 
 def test_a_batch_names_the_request_that_saves_under_no_key() -> None:
-    with pytest.raises(InvalidRequest, match="must have a `cache_key`") as caught:
+    with pytest.raises(InvalidRequest, match="needs a `cache_key`") as caught:
         parse_batch(encode({"requests": [{"prompt": "x"}, {"prompt": "y", "save_cache": True}]}))
     assert caught.value.field == "requests[1].save_cache"
 

@@ -507,7 +507,7 @@ def test_one_call_at_a_time() -> None:
 
 def test_n_times_the_body_is_bounded() -> None:
     assert len(completion(prompt="x" * 130_000, n=128).requests) == 128
-    with pytest.raises(RequestTooLarge, match="`n`: the call comes to") as caught:
+    with pytest.raises(RequestTooLarge, match="`n`: the requests of this call take") as caught:
         completion(prompt="x" * 132_000, n=128)
     assert caught.value.field == "n"
     with pytest.raises(RequestTooLarge, match="`n`"):

@@ -75,7 +75,7 @@ def test_an_operation() -> None:
                 "content": error,
             },
             "500": {
-                "description": "`internal_error`: A mistake in Arriero itself; its log has more.",
+                "description": "`internal_error`: A fault in Arriero; its log has the details.",
                 "content": error,
             },
         },

@@ -1,10 +1,10 @@
-"""Which rules of a GBNF grammar can be terminals, called words here.
+"""Which rules of a GBNF grammar can become terminals: regular expressions for the lexer.
 
-llguidance's lexer is greedy: it makes each word as long as possible. A rule that is not recursive
-could be one word, a regular expression, which is fast. But if the text that follows the rule could
-also extend the word (`[0-9]+ ws` before a new line), the lexer would add that text to the word, and
-the parser would never see it. Such a rule cannot be a word; its parts can, down to single
-characters.
+llguidance's lexer is greedy: it makes each terminal as long as possible. Terminals are fast, and
+any rule that is not recursive could be one. But if the text that follows the rule could also extend
+the terminal (`[0-9]+ ws` before a new line), the lexer would add that text to the terminal, and the
+parser would never see it. Such a rule stays a rule of the parser; its parts may still be terminals,
+down to single characters.
 
 A set of characters is a bit mask over a sample: the characters that the grammar mentions, their
 neighbours in Unicode, and one that it does not mention.
@@ -34,52 +34,54 @@ MAX_WORK = 300_000
 """Visits to nodes of rules, about half a second; facts are computed up to a fixed point."""
 
 MAX_DEPTH = 8
-"""Passes that may each find more rules that cannot be words."""
+"""Passes that may each find more rules that cannot be terminals."""
 
 MAX_SAMPLE = 2000
+
+_TOO_COMPLEX = "its rules refer to each other in too complex a way; write fewer or simpler rules"
 
 _UNIT = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{1,4}|.)|.", re.DOTALL)
 _UNMENTIONED = "\U0010fffd"
 _CODES = range(0x110000)
 
 
-class EntangledError(ValueError):
-    """The analysis of the grammar takes too much work."""
+class TooComplexError(ValueError):
+    """The analysis of the grammar takes too much work; the message says why."""
 
 
-def word_rules(rules: Rules) -> set[str]:
-    """The names of the rules that can be words. Raises `EntangledError`."""
+def terminal_rules(rules: Rules) -> set[str]:
+    """The names of the rules that can be terminals. Raises `TooComplexError`."""
     facts = _Facts(rules)
-    names = {name: set(_names(rule)) for name, rule in rules.items()}
-    apart: set[str] = set()
+    names = {name: {each.name for each in references(rule)} for name, rule in rules.items()}
+    excluded: set[str] = set()
     for _ in range(MAX_DEPTH):
-        words = _words(names, apart)
-        following = facts.following([name for name in rules if name not in words])
-        found = {name for name in words if facts.of[name].goes_on & following[name]}
+        terminals = _terminals(names, excluded)
+        following = facts.following([name for name in rules if name not in terminals])
+        found = {name for name in terminals if facts.of[name].goes_on & following[name]}
         if not found:
-            return words
-        apart |= found
-    raise EntangledError("its rules are too entangled")
+            return terminals
+        excluded |= found
+    raise TooComplexError(_TOO_COMPLEX)
 
 
-def _words(names: Mapping[str, set[str]], apart: set[str]) -> set[str]:
-    """The rules that refer to words only, except those in `apart`, which must not be words."""
-    words: set[str] = set()
+def _terminals(names: Mapping[str, set[str]], excluded: set[str]) -> set[str]:
+    """The rules that refer to terminals only, except the `excluded` ones."""
+    terminals: set[str] = set()
     while True:
-        found = {
-            name for name, used in names.items() if name not in words | apart and used <= words
-        }
+        decided = terminals | excluded
+        found = {name for name in names if name not in decided and names[name] <= terminals}
         if not found:
-            return words
-        words |= found
+            return terminals
+        terminals |= found
 
 
-def _names(node: ASTNode) -> Iterable[str]:
+def references(node: ASTNode) -> Iterator[RuleRefNode]:
+    """All references to rules within `node`."""
     for child in node.children():
         if isinstance(child, RuleRefNode):
-            yield child.name
+            yield child
         else:
-            yield from _names(child)
+            yield from references(child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class _Facts:
     def _fact(self, node: ASTNode) -> _Fact:
         self._work += 1
         if self._work > MAX_WORK:
-            raise EntangledError("its rules are too entangled")
+            raise TooComplexError(_TOO_COMPLEX)
         match node:
             case RuleRefNode():
                 return self.of[node.name]
@@ -202,7 +204,9 @@ def _sample(rules: Iterable[RuleNode]) -> list[str]:
     for code in map(ord, map(_decoded, units)):
         found |= {each for each in (code - 1, code, code + 1) if each in _CODES}
     if len(found) > MAX_SAMPLE:
-        raise EntangledError(f"it mentions more than some {MAX_SAMPLE // 3} characters")
+        raise TooComplexError(
+            f"its rules mention more than about {MAX_SAMPLE // 3} different characters"
+        )
     return [chr(code) for code in sorted(found)]
 
 

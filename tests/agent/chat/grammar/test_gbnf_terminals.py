@@ -1,13 +1,13 @@
-"""Which rules would take as a word what has to follow them."""
+"""Which rules would take, as terminals, the text that has to follow them."""
 
 import pytest
 from llguidance.gbnf_to_lark import GrammarParser
 
-from arriero.agent.chat.grammar.gbnf_words import MAX_SAMPLE, EntangledError, word_rules
+from arriero.agent.chat.grammar.gbnf_terminals import MAX_SAMPLE, TooComplexError, terminal_rules
 
 
 @pytest.mark.parametrize(
-    ("gbnf", "apart"),
+    ("gbnf", "excluded"),
     [
         ('root ::= "a" root | x\nx ::= [0-9]+', set()),
         ('root ::= x root | "."\nx ::= [0-9]+', {"x"}),
@@ -21,10 +21,12 @@ from arriero.agent.chat.grammar.gbnf_words import MAX_SAMPLE, EntangledError, wo
         ('root ::= (y | root "-")\ny ::= "é"*', set()),
     ],
 )
-def test_where_a_word_could_go_on_with_what_follows(gbnf: str, apart: set[str]) -> None:
+def test_a_rule_that_could_take_the_text_after_it_is_no_terminal(
+    gbnf: str, excluded: set[str]
+) -> None:
     rules = GrammarParser().parse(gbnf)
     circular = {"root"} if "root" in gbnf.removeprefix("root") else set()
-    assert rules.keys() - word_rules(rules) == apart | circular
+    assert rules.keys() - terminal_rules(rules) == excluded | circular
 
 
 @pytest.mark.parametrize(
@@ -35,5 +37,5 @@ def test_where_a_word_could_go_on_with_what_follows(gbnf: str, apart: set[str]) 
     ],
 )
 def test_there_is_an_end_to_the_work(gbnf: str) -> None:
-    with pytest.raises(EntangledError):
-        word_rules(GrammarParser().parse(gbnf))
+    with pytest.raises(TooComplexError):
+        terminal_rules(GrammarParser().parse(gbnf))
