@@ -53,7 +53,8 @@ class Starter:
         self._stack = stack
         self._log = folder / "log"
         self.folder = folder
-        self.environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        root = Path(__file__).parents[2]
+        self.environment = os.environ | {"PYTHONPATH": f"{root}:{root / '.links'}"}
 
     def start(self, core: int, *command: str) -> "subprocess.Popen[str]":
         """What it logs goes to a file, as a service's log does."""

@@ -17,14 +17,14 @@ from ....shared.inference import Done, Event, GenerateRequest, RequestId
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
-from ..common.event_stream import read_to_end, server_sent_events
+from ..common.event_stream import ServerSentEvents, read_to_end
 from ..common.readable import check_copies
 from ..conversation_store import ConversationStore
 from ..fields.reading import obeyed
 from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
-from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
 from .answer_types import ContextManaged, CountedInput
 from .blocks import Json
 from .editing import Edited, apply_edits
@@ -147,9 +147,10 @@ class _Handlers:
                 context=_context(wanted, edited),
             )
             if wanted.stream:
-                return await send_stream(
+                return await send_events(
                     request,
-                    server_sent_events(stream, message, FIELD_NAMES),
+                    stream,
+                    ServerSentEvents(message, FIELD_NAMES),
                     content_type=EVENT_STREAM,
                     headers=_headers(id),
                 )

@@ -109,26 +109,30 @@ class Deltas:
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
 
-async def server_sent_events(
-    events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
-) -> AsyncIterator[bytes]:
-    """Server-sent events. Raises an error that precedes all events, so that it becomes a status.
+class ServerSentEvents:
+    """Renders a stream as server-sent events.
 
-    Nothing is sent before the first token, because clients retry on an HTTP status but not on an
-    error event. Errors name fields as in `names`.
+    Nothing is rendered before the first token, because clients retry on an HTTP status but not on
+    an error event. Errors name fields as in `names`.
     """
-    has_begun = False
-    async for event in events:
-        opening = b""
+
+    def __init__(self, renderer: EventRenderer, names: FieldNames) -> None:
+        self._renderer = renderer
+        self._names = names
+        self._has_begun = False
+
+    def __call__(self, event: Event) -> bytes:
+        """The bytes for `event`, if any. Raises an error that precedes all events."""
+        if self._has_begun:
+            if isinstance(event, Failed):
+                event = Failed(self._names.told(event.error))
+            return self._renderer.write(event)
         if isinstance(event, Failed):
-            event = Failed(names.told(event.error))
-            if not has_begun:
-                raise event.error
-        elif not has_begun and not isinstance(event, Begun | Notice):
-            has_begun = True
-            opening = frames(renderer.begin())
-        if told := opening + renderer.write(event):
-            yield told
+            raise self._names.told(event.error)
+        if isinstance(event, Begun | Notice):
+            return self._renderer.write(event)
+        self._has_begun = True
+        return frames(self._renderer.begin()) + self._renderer.write(event)
 
 
 async def read_to_end(

@@ -11,12 +11,12 @@ whole; after that, each entry is independent: the answer is 200, entries beyond 
 in the queue, and an entry that the queue refuses ends with its own error.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import hdrs, web
 
-from ....shared.inference import Failed
+from ....shared.inference import Event, Failed
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
@@ -29,7 +29,9 @@ from ..transport.streaming import (
     EVENT_STREAM,
     NDJSON,
     REQUEST_ID,
+    Render,
     prefers_event_stream,
+    send_events,
     send_stream,
 )
 from .events import NDJSON_LINES, SERVER_SENT_EVENTS, EventWriter, Framing, answer_fields
@@ -94,23 +96,28 @@ async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
 
 async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
     content_type, framing = _framing(request)
-    return await send_stream(
+    return await send_events(
         request,
-        _lines(stream, EventWriter({"id": stream.id}, framing)),
+        stream,
+        _rendering(EventWriter({"id": stream.id}, framing)),
         content_type=content_type,
         headers={REQUEST_ID: stream.id},
     )
 
 
-async def _lines(stream: Stream, writer: EventWriter) -> AsyncIterator[bytes]:
+def _rendering(writer: EventWriter) -> Render:
     """Raises an error that precedes all output, so that it can still be an HTTP status."""
     has_begun = False
-    async for event in stream:
+
+    def render(event: Event) -> bytes:
+        nonlocal has_begun
         if not has_begun and isinstance(event, Failed):
             raise event.error
-        if line := writer.render(event):
-            has_begun = True
-            yield line
+        line = writer.render(event)
+        has_begun = has_begun or bool(line)
+        return line
+
+    return render
 
 
 async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:

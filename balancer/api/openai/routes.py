@@ -7,6 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from ....shared.errors import RequestError
+from ....shared.inference import Done, Event, Failed
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.answering import json_response
 from ..common.field_names import FieldNames
@@ -14,7 +15,7 @@ from ..common.merge import Merged, open_all
 from ..fields.reading import obeyed
 from ..transport.callers import caller_of
 from ..transport.http import request_id_key
-from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from ..transport.streaming import EVENT_STREAM, REQUEST_ID, Render, send_events, send_stream
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
 
@@ -69,12 +70,32 @@ async def _answer_all(
                 include_usage=wanted.include_usage,
                 has_running_usage=wanted.has_running_usage,
             )
+            if len(streams) == 1:
+                render = _rendering(writer, wanted.field_names)
+                return await send_events(
+                    request, streams[0], render, content_type=EVENT_STREAM, headers=headers
+                )
             chunks = _chunks(merged, writer, wanted.field_names)
             return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
         answers = await merged.collect(all_or_nothing=True)
         return json_response(
             whole_answer(shape, head, answers, wanted.num_choices), headers=headers
         )
+
+
+def _rendering(writer: ChunkWriter, names: FieldNames) -> Render:
+    """Of a single choice. Raises an error that precedes all text, as `_chunks` does."""
+    has_begun = False
+
+    def render(event: Event) -> bytes:
+        nonlocal has_begun
+        if isinstance(event, Failed) and has_begun:
+            return error_chunk(names.told(event.error))
+        chunk = writer.render(0, event)
+        has_begun = has_begun or bool(chunk)
+        return chunk + writer.tail() if isinstance(event, Done) else chunk
+
+    return render
 
 
 async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> AsyncIterator[bytes]:

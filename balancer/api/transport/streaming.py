@@ -1,8 +1,16 @@
-"""One streamed HTTP response; its status is decided when the first chunk arrives."""
+"""One streamed HTTP response; its status is decided when the first chunk arrives.
 
-from collections.abc import AsyncIterator, Mapping
+The events of one request are pushed: each token is rendered and written where it arrives. A client
+that reads too slowly makes the transport's buffer fill; then events wait in the stream and merge
+until it has drained.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
 
 from aiohttp import hdrs, web
+
+from ....shared.inference import Event
 
 NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
@@ -20,17 +28,79 @@ async def send_stream(
 
     Each chunk is one write. A disconnect ends it without an error.
     """
-    first = await anext(chunks)
+    response = await _begun(request, await anext(chunks), content_type, headers)
+    async for chunk in chunks:
+        await response.write(chunk)
+    await response.write_eof()
+    return response
+
+
+class Events(Protocol):
+    """One request's events: `fleet.runtime.stream.Stream`."""
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    async def push(
+        self, take: Callable[[Event], bool], drained: Callable[[], Awaitable[None]]
+    ) -> None: ...
+
+
+Render = Callable[[Event], bytes]
+"""The bytes for an event, which may be none. Raises the error that precedes all bytes."""
+
+
+async def send_events(
+    request: web.Request,
+    stream: Events,
+    render: Render,
+    *,
+    content_type: str,
+    headers: Mapping[str, str] | None = None,
+) -> web.StreamResponse:
+    """Answers 200 once there are bytes to send; what `render` raises before that is raised.
+
+    A disconnect cancels it, since the connection is lost.
+    """
+    async for event in stream:
+        if first := render(event):
+            break
+    else:
+        raise RuntimeError("a request ended without an answer")
+    response = await _begun(request, first, content_type, headers)
+    await stream.push(_writing(request, response, render), request.writer.drain)
+    await response.write_eof()
+    return response
+
+
+async def _begun(
+    request: web.Request, first: bytes, content_type: str, headers: Mapping[str, str] | None
+) -> web.StreamResponse:
+    """The response with its headers and first bytes."""
     response = web.StreamResponse(headers=headers)
     response.headers[hdrs.CONTENT_TYPE] = content_type
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     response.headers["X-Accel-Buffering"] = "no"
     await response.prepare(request)
     await response.write(first)
-    async for chunk in chunks:
-        await response.write(chunk)
-    await response.write_eof()
     return response
+
+
+def _writing(
+    request: web.Request, response: web.StreamResponse, render: Render
+) -> Callable[[Event], bool]:
+    """Writes an event's bytes past aiohttp's writer, which can only be awaited."""
+    protocol, transport = request.protocol, request.transport
+    if transport is None:
+        raise ConnectionResetError("the client has disconnected")
+    write = transport.write
+    is_chunked = hdrs.TRANSFER_ENCODING in response.headers
+
+    def take(event: Event) -> bool:
+        if data := render(event):
+            write(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data)
+        return not protocol.writing_paused
+
+    return take
 
 
 def prefers_event_stream(accept: str) -> bool:

@@ -1,13 +1,16 @@
-"""The events of one request, for the one task that writes them to the client.
+"""The events of one request, for the one task that answers the client.
 
-Invariants: what is read is what was put, in order, with neighbouring tokens of one kind merged
-where the reader is slower than the agent; what waits to be read is one answer's text at most, and
-as few events as it has changes of kind; nothing is put after the end.
+The task reads them one by one, or has them pushed: then each is taken where it is put, without a
+switch to the task, for as long as the client keeps up.
+
+Invariants: what is read or taken is what was put, in order, with neighbouring tokens of one kind
+merged where the client is slower than the agent; what waits is one answer's text at most, and as
+few events as it has changes of kind; nothing is put after the end.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, groupby
 from types import TracebackType
 from typing import Self
@@ -16,6 +19,9 @@ from ....shared.inference import Done, Event, Failed, RequestId, Token
 
 MAX_PENDING = 32
 """Events that may wait for the reader before tokens are merged."""
+
+Take = Callable[[Event], bool]
+"""Takes one event, at once; says whether there is room for another."""
 
 
 class Stream:
@@ -33,6 +39,8 @@ class Stream:
         self._has_ended = False
         self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
+        self._take: Take | None = None
+        self._error: Exception | None = None
 
     @property
     def num_pending(self) -> int:
@@ -43,6 +51,12 @@ class Stream:
         """Another event. Raises `RuntimeError` after the end."""
         if self._has_ended:
             raise RuntimeError(f"{event} came after the end of request {self.id}")
+        if self._take is not None:
+            if isinstance(event, Token):
+                self._hand_over(event, self._take)
+                return
+            # The task takes this one, and what comes until then, in order.
+            self._take = None
         self._has_ended = isinstance(event, Done | Failed)
         if not self._is_closed:
             self._pending.append(event)
@@ -55,10 +69,32 @@ class Stream:
         if self._is_closed:
             return
         self._is_closed = True
+        self._take = None
         self._pending.clear()
         self._wake()
         if not self._has_ended:
             self._on_close(self.id)
+
+    async def push(self, take: Take, drained: Callable[[], Awaitable[None]]) -> None:
+        """Have every event taken by `take`, tokens where they are put; returns after the end.
+
+        Once `take` says that there is no room, events wait and merge until `drained` returns. What
+        `take` raises is raised here and ends the pushing; whoever puts an event never sees it.
+        """
+        while True:
+            while self._pending:
+                if not take(self._next()):
+                    await drained()
+            if self._has_ended or self._is_closed:
+                return
+            self._take = take
+            try:
+                await self._wait()
+            finally:
+                self._take = None
+            if self._error is not None:
+                raise self._error
+            await drained()
 
     def __aiter__(self) -> Self:
         return self
@@ -68,10 +104,7 @@ class Stream:
             if self._has_ended or self._is_closed:
                 raise StopAsyncIteration
             await self._wait()
-        event = self._pending.popleft()
-        if isinstance(event, Token) and self._pending:
-            return self._with_followers(event)
-        return event
+        return self._next()
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +126,27 @@ class Stream:
         finally:
             self._reader = None
 
+    def _hand_over(self, token: Token, take: Take) -> None:
+        try:
+            if take(token):
+                return
+        except Exception as error:
+            # It is the task's error and ends its request: the task logs and answers it. Whoever
+            # puts tokens has those of other requests to put as well.
+            self._error = error
+        self._take = None
+        self._wake()
+
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+    def _next(self) -> Event:
+        """The next event; a token with its followers."""
+        event = self._pending.popleft()
+        if isinstance(event, Token) and self._pending:
+            return self._with_followers(event)
+        return event
 
     def _with_followers(self, token: Token) -> Token:
         """`token` with the tokens of its kind that wait right behind it."""

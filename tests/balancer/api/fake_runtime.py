@@ -5,7 +5,7 @@ A request is answered by `script` if there is one, else by what the test `say`s 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Self
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
@@ -59,7 +59,7 @@ class FakeStream:
         self.say(done("cancelled") if has_run else Failed(Cancelled("cancelled before it ran")))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        while True:
+        while self._waiting or not self.has_ended:
             while not self._waiting:
                 self._news.clear()
                 await self._news.wait()
@@ -67,8 +67,13 @@ class FakeStream:
             self.num_delivered += 1
             self._changed.set()
             yield event
-            if isinstance(event, Done | Failed):
-                return
+
+    async def push(
+        self, take: Callable[[Event], bool], drained: Callable[[], Awaitable[None]]
+    ) -> None:
+        async for event in self:
+            if not take(event):
+                await drained()
 
     def close(self) -> None:
         if not self.has_ended:

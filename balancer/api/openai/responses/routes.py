@@ -10,14 +10,14 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.event_stream import read_to_end, server_sent_events
+from ...common.event_stream import ServerSentEvents, read_to_end
 from ...common.readable import check_copies
 from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
-from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
 from .answer_types import CountedInput, DeletedResponse, Response
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -55,9 +55,9 @@ class _Handlers:
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
-                chunks = server_sent_events(stream, answer, FIELD_NAMES)
-                return await send_stream(
-                    request, chunks, content_type=EVENT_STREAM, headers=headers
+                render = ServerSentEvents(answer, FIELD_NAMES)
+                return await send_events(
+                    request, stream, render, content_type=EVENT_STREAM, headers=headers
                 )
             await read_to_end(stream, answer, FIELD_NAMES)
             return json_response(answer.response, headers=headers)

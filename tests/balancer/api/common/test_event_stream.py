@@ -11,9 +11,9 @@ from arriero.balancer.api.common.event_stream import (
     Deltas,
     EventRenderer,
     Json,
+    ServerSentEvents,
     frames,
     read_to_end,
-    server_sent_events,
 )
 from arriero.balancer.api.common.field_names import SAME_NAMES, FieldNames
 from arriero.shared.errors import EngineFailed, PromptTooLong, RequestError
@@ -74,14 +74,16 @@ def framed(type: str, **values: str) -> bytes:
     return f'event: {type}\ndata: {{"type":"{type}"{members}}}\n\n'.encode()
 
 
-async def rendered(*events: Event, parrot: Parrot | None = None) -> list[bytes]:
-    told = server_sent_events(stream(*events), parrot or Parrot(), SAME_NAMES)
-    return [chunk async for chunk in told]
+def rendered(
+    *events: Event, parrot: Parrot | None = None, names: FieldNames = SAME_NAMES
+) -> list[bytes]:
+    render = ServerSentEvents(parrot or Parrot(), names)
+    return [chunk for event in events if (chunk := render(event))]
 
 
-async def test_each_event_is_one_write() -> None:
+def test_each_event_is_one_write() -> None:
     events = (Token("b"), Notice("x", "y"), Token(""), Token("a"), ToolCallStarted("c", "f"))
-    assert await rendered(*events, ToolCall("c", "f", "{}"), done()) == [
+    assert rendered(*events, ToolCall("c", "f", "{}"), done()) == [
         framed("hello") + framed("word", text="b"),
         framed("word", text="a"),
         framed("call", name="f"),
@@ -89,24 +91,24 @@ async def test_each_event_is_one_write() -> None:
     ]
 
 
-async def test_what_is_known_beforehand_is_taken_beforehand() -> None:
+def test_what_is_known_beforehand_is_taken_beforehand() -> None:
     parrot = Parrot()
     beforehand = [Notice("x", "y"), Begun(3, 0)]
-    assert await rendered(*beforehand, Token("a"), parrot=parrot) == [
+    assert rendered(*beforehand, Token("a"), parrot=parrot) == [
         framed("hello") + framed("word", text="a")
     ]
     assert parrot.begun == Begun(3, 0)
     with pytest.raises(EngineFailed):
-        await rendered(*beforehand, Failed(EngineFailed("broke")))
+        rendered(*beforehand, Failed(EngineFailed("broke")))
 
 
-async def test_an_error_that_comes_first_is_raised() -> None:
+def test_an_error_that_comes_first_is_raised() -> None:
     with pytest.raises(EngineFailed):
-        await rendered(Failed(EngineFailed("broke")))
+        rendered(Failed(EngineFailed("broke")))
 
 
-async def test_a_later_error_is_told() -> None:
-    told = await rendered(Token("a"), Failed(EngineFailed("broke")))
+def test_a_later_error_is_told() -> None:
+    told = rendered(Token("a"), Failed(EngineFailed("broke")))
     assert told[1:] == [framed("sorry", message="broke")]
 
 
@@ -121,17 +123,14 @@ async def test_listening() -> None:
 async def test_errors_name_fields_as_the_client_does() -> None:
     names = FieldNames({"messages": "input"})
     failed = Failed(PromptTooLong("`messages`: too long", field="messages"))
-    for told in (server_sent_events(stream(failed), Parrot(), names), read_all(failed, names)):
-        with pytest.raises(PromptTooLong, match="`input`: too long") as caught:
-            await anext(told)
-        assert caught.value.field == "input"
-    later = server_sent_events(stream(Token("a"), failed), Parrot(), names)
-    assert [chunk async for chunk in later][1:] == [framed("sorry", message="`input`: too long")]
-
-
-async def read_all(failed: Failed, names: FieldNames) -> AsyncIterator[bytes]:
-    await read_to_end(stream(Token("a"), failed), Parrot(), names)
-    yield b""
+    with pytest.raises(PromptTooLong, match="`input`: too long") as caught:
+        rendered(failed, names=names)
+    assert caught.value.field == "input"
+    with pytest.raises(PromptTooLong, match="`input`: too long") as caught:
+        await read_to_end(stream(Token("a"), failed), Parrot(), names)
+    assert caught.value.field == "input"
+    told = rendered(Token("a"), failed, names=names)
+    assert told[1:] == [framed("sorry", message="`input`: too long")]
 
 
 @given(st.text())

@@ -1,5 +1,9 @@
+import asyncio
+import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
@@ -7,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.api.transport.http import middlewares
-from arriero.balancer.api.transport.streaming import prefers_event_stream, send_stream
-from arriero.shared.errors import QueueTimeout
+from arriero.balancer.api.transport.streaming import (
+    Render,
+    prefers_event_stream,
+    send_events,
+    send_stream,
+)
+from arriero.balancer.fleet.runtime.stream import MAX_PENDING, Stream
+from arriero.shared.errors import Cancelled, QueueTimeout
+from arriero.shared.inference import Event, Failed, RequestId, Token
 
 
 @pytest.mark.parametrize(
@@ -63,3 +74,135 @@ async def test_an_error_before_the_first_chunk_is_a_status() -> None:
     status, body = await ask(QueueTimeout("too long"))
     assert status == 504
     assert b"queue_timeout" in body
+
+
+# ---- pushed events
+
+
+END = Failed(Cancelled("over"))
+
+
+def spelled(event: Event) -> bytes:
+    return event.text.encode() if isinstance(event, Token) else b"."
+
+
+class Door:
+    """A server whose one request streams what the test puts."""
+
+    def __init__(self, render: Render = spelled) -> None:
+        self.closed: list[RequestId] = []
+        self.stream = Stream(RequestId("r"), self.closed.append)
+        self.response: asyncio.Future[web.StreamResponse] = asyncio.Future()
+        self._render = render
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        with self.stream:
+            return await send_events(request, self.stream, self._render, content_type="text/plain")
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[TestClient]:
+        app = web.Application(middlewares=middlewares())
+        app.add_routes([web.get("/", self.handle)])
+        async with TestClient(TestServer(app)) as client:
+            yield client
+
+
+async def test_each_token_is_written_as_it_is_put() -> None:
+    door = Door()
+    async with door.client() as client, asyncio.timeout(5):
+        door.stream.put(Token(""))
+        door.stream.put(Token("a"))
+        response = await client.get("/")
+        assert await response.content.readexactly(1) == b"a"
+        for word in (b"bc", b"d"):
+            door.stream.put(Token(word.decode()))
+            assert await response.content.readexactly(len(word)) == word
+        door.stream.put(END)
+        assert await response.read() == b"."
+
+
+async def test_a_client_without_chunks_gets_the_bare_bytes() -> None:
+    door = Door()
+    async with door.client() as client, asyncio.timeout(5):
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        door.stream.put(Token("a"))
+        assert (await reader.readuntil(b"\r\n\r\na")).startswith(b"HTTP/1.0 200 OK")
+        door.stream.put(Token("b"))
+        assert await reader.readexactly(1) == b"b"
+        door.stream.put(END)
+        assert await reader.read() == b"."
+        writer.close()
+
+
+async def test_an_error_before_the_first_bytes_is_a_status_of_pushed_events() -> None:
+    def refuse(event: Event) -> bytes:
+        if isinstance(event, Failed):
+            raise event.error
+        return b""
+
+    door = Door(refuse)
+    door.stream.put(Token(""))
+    door.stream.put(Failed(QueueTimeout("too long")))
+    async with door.client() as client, asyncio.timeout(5):
+        assert (await client.get("/")).status == 504
+
+
+async def test_a_disconnect_closes_the_stream() -> None:
+    door = Door()
+    gone = asyncio.Event()
+    door.stream = Stream(RequestId("r"), lambda id: gone.set())
+    async with door.client() as client, asyncio.timeout(5):
+        door.stream.put(Token("a"))
+        response = await client.get("/")
+        await response.content.readexactly(1)
+        response.close()
+        await gone.wait()
+        door.stream.put(Token("late"))
+
+
+async def test_what_cannot_be_rendered_cuts_its_own_connection_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(event: Event) -> bytes:
+        if event == Token("b"):
+            raise ValueError("cannot be rendered")
+        return spelled(event)
+
+    door = Door(fail)
+    async with door.client() as client, asyncio.timeout(5):
+        door.stream.put(Token("a"))
+        response = await client.get("/")
+        await response.content.readexactly(1)
+        with caplog.at_level(logging.ERROR):
+            door.stream.put(Token("b"))
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+    assert door.closed == ["r"]
+    assert "cannot be rendered" in caplog.text
+
+
+async def test_a_client_that_does_not_read_makes_tokens_wait_and_merge() -> None:
+    door = Door()
+    async with door.client() as client, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        door.stream.put(Token("a"))
+        await reader.readuntil(b"\r\n\r\n")
+        num_put = 0
+        while not door.stream.num_pending:
+            door.stream.put(Token("b" * 1000))
+            num_put += 1
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            door.stream.put(Token("b" * 1000))
+            await asyncio.sleep(0)
+        num_put += 1000
+        assert door.stream.num_pending <= MAX_PENDING
+        door.stream.put(END)
+        answer = b""
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += await reader.read(2**16)
+        assert answer.count(b"b") >= 1000 * num_put
+        assert b"1\r\n.\r\n0\r\n\r\n" in answer
+        writer.close()

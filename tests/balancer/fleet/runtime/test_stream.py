@@ -181,3 +181,174 @@ async def test_log_probabilities_of_what_piled_up_are_all_kept(num_tokens: int) 
     one.put(END)
     *tokens, _ = await read(one)
     assert [each for token in tokens for each in getattr(token, "log_probs", ())] == told
+
+
+# ---- pushed
+
+
+class Taker:
+    """Takes events until it is `full`; `drain` makes room again."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.taken: list[Event] = []
+        self.is_full = False
+        self.num_waits = 0
+        self._error = error
+        self._room = asyncio.Event()
+
+    def take(self, event: Event) -> bool:
+        if self._error is not None:
+            raise self._error
+        self.taken.append(event)
+        return not self.is_full
+
+    async def drained(self) -> None:
+        if self.is_full:
+            self.num_waits += 1
+            self._room.clear()
+            await self._room.wait()
+
+    def drain(self) -> None:
+        self.is_full = False
+        self._room.set()
+
+
+async def pushed(one: Stream, taker: Taker) -> asyncio.Task[None]:
+    """The task that has `one` pushed, once it waits."""
+    task = asyncio.create_task(one.push(taker.take, taker.drained))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_token_is_taken_where_it_is_put() -> None:
+    one, _ = stream()
+    taker = Taker()
+    task = await pushed(one, taker)
+    for word in ("Once", " upon"):
+        one.put(Token(word))
+        assert taker.taken[-1] == Token(word)
+    one.put(END)
+    async with asyncio.timeout(5):
+        await task
+    assert taker.taken == [Token("Once"), Token(" upon"), END]
+
+
+async def test_what_waited_before_is_pushed_first() -> None:
+    one, _ = stream()
+    one.put(Token("a", "reasoning"))
+    one.put(Token("b"))
+    taker = Taker()
+    task = await pushed(one, taker)
+    one.put(Token("c"))
+    one.put(END)
+    async with asyncio.timeout(5):
+        await task
+    assert taker.taken == [Token("a", "reasoning"), Token("b"), Token("c"), END]
+
+
+async def test_other_events_keep_their_place_between_pushed_tokens() -> None:
+    one, _ = stream()
+    taker = Taker()
+    task = await pushed(one, taker)
+    events: list[Event] = [Token("a"), Notice("n", "m"), Token("b"), Token("c", "reasoning"), END]
+    for event in events:
+        one.put(event)
+    async with asyncio.timeout(5):
+        await task
+    assert taker.taken == events
+
+
+async def test_without_room_tokens_wait_and_merge() -> None:
+    one, _ = stream()
+    taker = Taker()
+    task = await pushed(one, taker)
+    taker.is_full = True
+    for _ in range(1000):
+        one.put(Token("x"))
+        assert one.num_pending <= MAX_PENDING
+    await asyncio.sleep(0)
+    assert taker.taken == [Token("x")]
+    assert taker.num_waits == 1
+    taker.drain()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    one.put(Token("y"))
+    assert taker.taken == [Token("x"), Token("x" * 999), Token("y")]
+    one.put(END)
+    async with asyncio.timeout(5):
+        await task
+
+
+async def test_an_error_of_the_taker_is_the_tasks_and_not_the_putters() -> None:
+    one, closed = stream()
+    taker = Taker(ValueError("cannot be rendered"))
+    task = await pushed(one, taker)
+    with one:
+        one.put(Token("a"))
+        one.put(Token("b"))
+        async with asyncio.timeout(5):
+            with pytest.raises(ValueError, match="cannot be rendered"):
+                await task
+    assert closed.ids == ["r"]
+
+
+async def test_a_cancelled_task_has_nothing_pushed_any_more() -> None:
+    one, closed = stream()
+    taker = Taker()
+
+    async def handler() -> None:
+        with one:
+            await one.push(taker.take, taker.drained)
+
+    task = asyncio.create_task(handler())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    one.put(Token("late"))
+    assert (closed.ids, taker.taken) == (["r"], [])
+
+
+async def test_closing_ends_the_pushing() -> None:
+    one, _ = stream()
+    taker = Taker()
+    task = await pushed(one, taker)
+    one.close()
+    one.put(Token("late"))
+    async with asyncio.timeout(5):
+        await task
+    assert taker.taken == []
+
+
+STEPS = st.lists(
+    TOKENS
+    | st.builds(Notice, st.text(max_size=3), st.just("m"))
+    | st.sampled_from(["yield", "full", "drain"]),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_nothing_is_lost_or_moved_by_pushing(steps: list[Event | str]) -> None:
+    events = [step for step in steps if not isinstance(step, str)]
+
+    async def scenario() -> list[Event]:
+        one, _ = stream()
+        taker = Taker()
+        task = asyncio.create_task(one.push(taker.take, taker.drained))
+        for step in steps:
+            if step == "yield":
+                await asyncio.sleep(0)
+            elif step == "full":
+                taker.is_full = True
+            elif step == "drain":
+                taker.drain()
+            elif not isinstance(step, str):
+                one.put(step)
+        one.put(END)
+        taker.drain()
+        async with asyncio.timeout(5):
+            await task
+        return taker.taken
+
+    assert pieces(asyncio.run(scenario())) == pieces([*events, END])
