@@ -9,8 +9,9 @@ for the objects with that value, and `include[]=usage` for that value: ignored o
 `tools[].type=*` stands for all other values.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
@@ -19,7 +20,7 @@ from pydantic_core import to_json
 from ....shared.errors import InvalidRequest
 from ..common.body_fields import body_fields
 from .field_notes import FieldNotes
-from .shape import Shape, shape_of
+from .shape import Shape, shape_of, with_kinds
 
 Place = tuple["Place", str | int] | None
 """A value's location in the body: its container's location, and its name or index in it."""
@@ -53,10 +54,19 @@ _OPEN = Shape()
 
 
 class FieldTable:
-    """The fields of one request type. Raises `ValueError` if a rule is about an obeyed field."""
+    """The fields of one request type. Raises `ValueError` if a rule is about an obeyed field.
 
-    def __init__(self, adapter: TypeAdapter[Any], rules: Mapping[str, Rule]) -> None:
-        self.shape = shape_of(adapter)
+    `kinds` are the known values of `type` of objects whose other members are not looked at.
+    """
+
+    def __init__(
+        self,
+        adapter: TypeAdapter[Any],
+        rules: Mapping[str, Rule],
+        *,
+        kinds: Mapping[str, Iterable[str]] = MappingProxyType({}),
+    ) -> None:
+        self.shape = with_kinds(shape_of(adapter), kinds)
         self.rules = dict(rules)
         self.obeyed = frozenset((*self.shape.paths(), *self.shape.kinds()))
         if both := self.obeyed & self.rules.keys():

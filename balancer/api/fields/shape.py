@@ -1,7 +1,7 @@
 """The members that the objects of a body may have, derived from the types that validate it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -54,6 +54,31 @@ def shape_of(adapter: TypeAdapter[Any]) -> Shape:
     """The shape of the bodies that `adapter` validates. Its types must not be recursive."""
     schema = adapter.json_schema()
     return _shape(schema, "", schema.get("$defs", {}))
+
+
+def with_kinds(shape: Shape, kinds: Mapping[str, Iterable[str]]) -> Shape:
+    """`shape` with the known values of `type` of objects that may hold anything, by their paths.
+
+    Only entries of lists are looked for, since nothing else may hold anything and has a type.
+    """
+    if (found := kinds.get(f"{shape.path}[]")) is not None:
+        path = f"{shape.path}[]"
+        variants = {kind: Shape(path) for kind in found}
+        return replace(shape, entries=Shape(path, tag="type", variants=variants))
+    return replace(
+        shape,
+        members=_all_with_kinds(shape.members, kinds),
+        entries=None if shape.entries is None else with_kinds(shape.entries, kinds),
+        variants=_all_with_kinds(shape.variants, kinds) or {},
+    )
+
+
+def _all_with_kinds(
+    shapes: Mapping[str, Shape] | None, kinds: Mapping[str, Iterable[str]]
+) -> dict[str, Shape] | None:
+    if shapes is None:
+        return None
+    return {name: with_kinds(each, kinds) for name, each in shapes.items()}
 
 
 def _shape(schema: Schema, path: str, named: Mapping[str, Schema]) -> Shape:

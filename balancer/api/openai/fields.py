@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from ..fields.field_table import Ignored, Refused, Rule, nothing
 
 _NO_OTHER_MEDIA = "answers are text"
+ONLY_TEXT = Refused("only text is passed to models")
+ONLY_FUNCTIONS = "only functions are passed to models"
+NO_REFUSALS = Ignored("models are not told of refusals")
+CACHE_BREAKPOINT = Ignored("prefixes are shared anywhere")
 
 HINTS: Mapping[str, Rule] = {
     "metadata": Ignored("nothing is stored that it could label"),
@@ -50,10 +54,23 @@ CHAT: Mapping[str, Rule] = {
     "web_search_options": Refused("no search is made here"),
     "messages[].annotations": Ignored("models are not told what an answer cited"),
     "messages[].audio": Refused(_NO_OTHER_MEDIA),
-    "messages[].refusal": Ignored("models are not told of refusals"),
+    "messages[].refusal": NO_REFUSALS,
     "messages[].function_call": Refused("it is deprecated; `tool_calls` take its place"),
-    "messages[].content[].prompt_cache_breakpoint": Ignored("prefixes are shared anywhere"),
+    "messages[].role=function": Refused("it is deprecated; the role `tool` takes its place"),
+    "messages[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
+    "messages[].content[].type=file": ONLY_TEXT,
+    "messages[].content[].type=image_url": ONLY_TEXT,
+    "messages[].content[].type=input_audio": ONLY_TEXT,
+    "messages[].content[].type=refusal": NO_REFUSALS,
+    "messages[].content[].type=*": ONLY_TEXT,
+    "messages[].tool_calls[].type=custom": Refused(ONLY_FUNCTIONS),
+    "tool_choice.type=custom": Refused(ONLY_FUNCTIONS),
+    "tools[].type=custom": Ignored(ONLY_FUNCTIONS),
+    "tools[].type=*": Ignored(ONLY_FUNCTIONS),
 }
+
+CHAT_KINDS = {"messages[].tool_calls[]": ["function"], "tools[]": ["function"]}
+"""Kinds of objects that agents read."""
 
 COMPLETION: Mapping[str, Rule] = {**HINTS, **STREAM_HINTS, **SERVERS}
 

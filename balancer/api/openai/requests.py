@@ -145,7 +145,7 @@ _one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
 ONE_STOP = TypeAdapter[str](StopString).json_schema()
 """A single string to stop at, which need not be in a list."""
 
-CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
+CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 CHAT_BODY = Body(
@@ -305,20 +305,12 @@ def _plain_messages(value: object) -> object:
     """Messages as clients copy them from answers, without members that have no effect."""
     if not isinstance(value, list):
         return value
-    return [_plain_message(number, message) for number, message in enumerate(value)]
+    return [_plain_message(message) for message in value]
 
 
-def _plain_message(number: int, message: object) -> object:
+def _plain_message(message: object) -> object:
     if not isinstance(message, dict):
         return message
-    content = message.get("content")
-    for position, part in enumerate(content if isinstance(content, list) else ()):
-        kind = part.get("type", "text") if isinstance(part, dict) else "text"
-        if kind != "text":
-            field = f"messages[{number}].content[{position}].type"
-            raise InvalidRequest(
-                f"`{field}`: only text is supported, not {str(kind)[:60]!r}", field=field
-            )
     return {name: value for name, value in message.items() if value is not None}
 
 

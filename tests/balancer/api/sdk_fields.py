@@ -78,10 +78,10 @@ class _Comparison:
         if not kinds:
             self.found.add(f"{shape.path}: {theirs.__name__}")
         for kind in kinds:
-            if kind in shape.variants:
-                yield shape.variants[kind]
-            else:
+            if kind not in shape.variants:
                 self._check(f"{shape.path}.{shape.tag}={kind}")
+            elif not shape.variants[kind].is_open:
+                yield shape.variants[kind]
 
     def _members(self, fields: dict[str, Any], shape: Shape) -> None:
         for name, theirs in fields.items():

@@ -6,7 +6,13 @@ The supported fields are those of the types in `requests` and `items`.
 from collections.abc import Mapping
 
 from ...fields.field_table import Ignored, Refused, Rule, nothing
-from ..fields import HINTS
+from ..fields import CACHE_BREAKPOINT, HINTS, NO_REFUSALS, ONLY_FUNCTIONS, ONLY_TEXT
+
+_NOT_PASSED = Ignored(ONLY_FUNCTIONS)
+_NOT_CALLED = Refused("models here only call functions")
+_IN_ANSWER = Ignored("what was found is in the answer after it")
+_ONE_MODEL = Refused("one model makes a response")
+_GIVEN_TOOLS = Refused("`tools` are given for the whole response")
 
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention")
 
@@ -21,6 +27,123 @@ RESPONSE: Mapping[str, Rule] = {
     "conversation": Refused("conversations are not kept; `previous_response_id` is"),
     "image": Refused("answers are text"),
     "moderation": Refused("nothing is moderated here"),
+    "multi_agent": _ONE_MODEL,
+    "personality": Ignored("there are no presets of style"),
     "prompt": Refused("there are no stored prompts"),
     "truncation": Refused("the input is not shortened here", nothing('"disabled"')),
+    "reasoning.context": Ignored("the model's template decides what it shows", nothing('"auto"')),
+    "reasoning.mode": Ignored("there is one mode", nothing('"standard"')),
+    "tools[].allowed_callers": Ignored("only the model calls tools", nothing('["direct"]')),
+    "tools[].async": Ignored("a call may take as long as it does"),
+    "tools[].defer_loading": Ignored("all tools are in the prompt", nothing("false")),
+    "tools[].output_schema": Ignored("models are not told what functions return"),
 }
+"""Options; what else the body is made of is below."""
+
+TOOL_TYPES = (
+    *("apply_patch", "code_interpreter", "computer", "computer_use_preview", "custom"),
+    *("file_search", "image_generation", "local_shell", "mcp", "programmatic_tool_calling"),
+    *("shell", "tool_search", "web_search", "web_search_2025_08_26", "web_search_preview"),
+    "web_search_preview_2025_03_11",
+)
+"""Those that are no functions: they run on OpenAI's servers, or take text without a schema."""
+
+_CALLS = (
+    *("apply_patch", "code_interpreter", "computer", "custom_tool", "image_generation"),
+    *("local_shell", "mcp", "shell"),
+)
+_OUTPUTS = ("apply_patch", "computer", "custom_tool", "local_shell", "shell")
+
+TOOLS: Mapping[str, Rule] = {
+    **{f"tools[].type={kind}": _NOT_PASSED for kind in (*TOOL_TYPES, "*")},
+    **{
+        f"tools[].tools[].{name.removeprefix('tools[].')}": rule
+        for name, rule in RESPONSE.items()
+        if name.startswith("tools[].")
+    },
+    "tools[].tools[].type=custom": _NOT_PASSED,
+    "tools[].tools[].type=*": _NOT_PASSED,
+    **{f"tool_choice.type={kind}": _NOT_CALLED for kind in (*TOOL_TYPES, "computer_use")},
+}
+
+ITEMS: Mapping[str, Rule] = {
+    **{f"input[].type={kind}_call": _NOT_CALLED for kind in _CALLS},
+    **{f"input[].type={kind}_call_output": _NOT_CALLED for kind in _OUTPUTS},
+    "input[].agent": Ignored("models are not told who said it but by the role"),
+    "input[].async": Ignored("a call may take as long as it does"),
+    "input[].caller": Ignored("only the model calls tools", nothing('{"type":"direct"}')),
+    "input[].type=additional_tools": _GIVEN_TOOLS,
+    "input[].type=agent_message": _ONE_MODEL,
+    "input[].type=compaction": Refused("only the service that wrote it can read it"),
+    "input[].type=compaction_trigger": Refused("the input is not shortened here"),
+    "input[].type=configuration_update": Refused("options hold for the whole response"),
+    "input[].type=file_search_call": _IN_ANSWER,
+    "input[].type=item_reference": Refused("items are not kept but by `previous_response_id`"),
+    "input[].type=mcp_approval_request": _NOT_CALLED,
+    "input[].type=mcp_approval_response": _NOT_CALLED,
+    "input[].type=mcp_list_tools": _NOT_PASSED,
+    "input[].type=multi_agent_call": _ONE_MODEL,
+    "input[].type=multi_agent_call_output": _ONE_MODEL,
+    "input[].type=program": _NOT_CALLED,
+    "input[].type=program_output": _NOT_CALLED,
+    "input[].type=tool_search_call": _GIVEN_TOOLS,
+    "input[].type=tool_search_output": _GIVEN_TOOLS,
+    "input[].type=web_search_call": _IN_ANSWER,
+    "input[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
+    "input[].content[].type=input_file": ONLY_TEXT,
+    "input[].content[].type=input_image": ONLY_TEXT,
+    "input[].content[].type=refusal": NO_REFUSALS,
+    "input[].output[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
+    "input[].output[].type=input_file": ONLY_TEXT,
+    "input[].output[].type=input_image": ONLY_TEXT,
+}
+
+BODY: Mapping[str, Rule] = {**RESPONSE, **TOOLS, **ITEMS}
+
+_NO_OTHER_TOOLS = "tools that are no functions are not run"
+_NO_AUDIO = "answers are text"
+_WHOLE_REASONING = "reasoning is sent itself, not a summary"
+
+NEVER_SENT: Mapping[str, str] = {
+    **{
+        f"response.audio{part}.{end}": _NO_AUDIO
+        for part in ("", ".transcript")
+        for end in ("delta", "done")
+    },
+    **{
+        f"response.code_interpreter_call.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "interpreting", "completed")
+    },
+    **{f"response.code_interpreter_call_code.{end}": _NO_OTHER_TOOLS for end in ("delta", "done")},
+    **{f"response.custom_tool_call_input.{end}": _NO_OTHER_TOOLS for end in ("delta", "done")},
+    **{
+        f"response.file_search_call.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "searching", "completed")
+    },
+    **{
+        f"response.image_generation_call.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "generating", "partial_image", "completed")
+    },
+    **{
+        f"response.mcp_call.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "completed", "failed")
+    },
+    **{f"response.mcp_call_arguments.{end}": _NO_OTHER_TOOLS for end in ("delta", "done")},
+    **{
+        f"response.mcp_list_tools.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "completed", "failed")
+    },
+    **{f"response.shell_call_command.{end}": _NO_OTHER_TOOLS for end in ("added", "delta", "done")},
+    **{f"response.shell_call_output_content.{end}": _NO_OTHER_TOOLS for end in ("delta", "done")},
+    **{
+        f"response.web_search_call.{state}": _NO_OTHER_TOOLS
+        for state in ("in_progress", "searching", "completed")
+    },
+    **{f"response.reasoning_summary_part.{end}": _WHOLE_REASONING for end in ("added", "done")},
+    **{f"response.reasoning_summary_text.{end}": _WHOLE_REASONING for end in ("delta", "done")},
+    **{f"response.refusal.{end}": "models refuse in words" for end in ("delta", "done")},
+    "response.compaction.compacting": "the input is not shortened here",
+    "response.output_text.annotation.added": "nothing is cited",
+    "response.queued": "no response runs in the background",
+}
+"""Types of events that OpenAI's library knows and streams do not have, with the reason."""

@@ -114,12 +114,14 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCallOutput:
-    """The result of a call."""
+    """The result of the call `call_id`. Its name is not passed on."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call_output"] = "function_call_output"
     id: str | None = None
     call_id: str
+    name: str | None = None
+    namespace: str | None = None
     output: str | Annotated[ListOf[InputText], Field(max_length=MAX_PARTS)]
     status: Status = "completed"
 

@@ -10,7 +10,6 @@ back to the model unencrypted, so `include: ["reasoning.encrypted_content"]` has
 """
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
@@ -39,9 +38,9 @@ from ..formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..reasoning import Effort, Verbosity, reasoning_fields
 from ..requests import ONE_STOP
 from .answer_types import ResponseEcho, TextEcho
-from .fields import RESPONSE
+from .fields import BODY
 from .items import Item, Json, plain_items, to_messages
-from .tools import Name, Tool, functions, known_tools, namespaces
+from .tools import Name, Tool, functions, namespaces
 
 MAX_METADATA = 16
 MAX_INCLUDED = 64
@@ -179,7 +178,7 @@ class _Body(SamplingChoices):
 
 _body = TypeAdapter(_Body)
 
-RESPONSE_FIELDS = FieldTable(_body, RESPONSE)
+RESPONSE_FIELDS = FieldTable(_body, BODY)
 
 RESPONSE_BODY = Body(
     name="ResponseBody",
@@ -264,8 +263,7 @@ class Wanted:
 
 def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
-    told = FieldNotes() if notes is None else notes
-    raw = RESPONSE_FIELDS.given(body, told, prepare=partial(_prepared, notes=told))
+    raw = RESPONSE_FIELDS.given(body, notes, prepare=_prepared)
     if isinstance(raw.get("stop"), str):
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
@@ -273,17 +271,10 @@ def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     return Wanted(parsed, len(body))
 
 
-def _prepared(raw: Json, notes: FieldNotes) -> Json:
-    """`raw` with normalized items, and without tools that are not passed to models."""
+def _prepared(raw: Json) -> Json:
+    """`raw` with normalized items."""
     if "input" in raw:
         raw["input"] = plain_items(raw["input"])
-    if "tools" in raw:
-        raw["tools"], left_out = known_tools(raw["tools"])
-        for kind in left_out:
-            if notes.is_strict:
-                message = f"`tools`: the type {kind[:64]!r} is not supported"
-                raise InvalidRequest(message, field="tools")
-            notes.add(f"tools[].type={kind}", is_known=False)
     return raw
 
 

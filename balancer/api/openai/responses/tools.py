@@ -95,25 +95,3 @@ def _unfolded(
         else:
             for each in tool.tools:
                 yield qualified(each.name, tool.name), each, tool.name
-
-
-def known_tools(value: object) -> tuple[object, list[str]]:
-    """A body's `tools` without those that are no functions, and the types that were left out.
-
-    These tools run on OpenAI's servers (`web_search`) or take free text without a schema
-    (`custom`); they are not passed to models here.
-    """
-    if not isinstance(value, list):
-        return value, []
-    kept, left_out = [], []
-    for tool in value:
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if kind == "namespace":
-            inner, others = known_tools(tool.get("tools"))
-            kept.append({**tool, "tools": inner})
-            left_out += others
-        elif isinstance(kind, str) and kind != "function":
-            left_out.append(kind)
-        else:
-            kept.append(tool)
-    return kept, left_out

@@ -1,10 +1,81 @@
-"""Every field that OpenAI's library knows is obeyed, ignored or refused by name."""
+"""Everything that OpenAI's library knows of responses, betas included, is of one kind."""
 
-from openai.types.responses import response_create_params
+import json
+from typing import Any
 
-from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS
-from tests.balancer.api.sdk_fields import unlisted_names
+import pytest
+from openai.types.beta import BetaResponseStreamEvent
+from openai.types.beta import response_create_params as beta_create_params
+from openai.types.beta.responses import input_token_count_params as beta_count_params
+from openai.types.responses import (
+    ResponseStreamEvent,
+    input_token_count_params,
+    response_create_params,
+)
+
+from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
+from arriero.balancer.api.openai.responses.events import ResponseEvents
+from arriero.balancer.api.openai.responses.fields import NEVER_SENT
+from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS, parse_response
+from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.inference import Done, Event, Failed, Token, ToolCall, ToolCallStarted, Usage
+from tests.balancer.api.fake_runtime import TIMINGS
+from tests.balancer.api.sdk_fields import unlisted
+from tests.balancer.api.sdk_types import undecided
+
+WHOLE = ["input[].content[].annotations[]", "input[].content[].logprobs[]"]
+FUNCTION = {"type": "function", "name": "f"}
 
 
-def test_every_field_is_of_one_kind() -> None:
-    assert unlisted_names(RESPONSE_FIELDS, response_create_params.ResponseCreateParamsBase) == []
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        response_create_params.ResponseCreateParamsBase,
+        beta_create_params.ResponseCreateParamsBase,
+        input_token_count_params.InputTokenCountParams,
+        beta_count_params.InputTokenCountParams,
+    ],
+)
+def test_everything_in_a_request_is_of_one_kind(parameters: Any) -> None:
+    assert unlisted(RESPONSE_FIELDS, parameters, whole=WHOLE) == []
+
+
+def test_every_type_of_event_is_sent_or_it_is_said_why_not() -> None:
+    answer: list[Event] = [Token("hm", "reasoning"), Token("a"), ToolCallStarted("c", "f")]
+    answer += [Token("{}", "tool_call"), ToolCall("c", "f", "{}")]
+    ends: list[Event] = [Done("stop", Usage(), TIMINGS, "a"), Done("length", Usage(), TIMINGS, "a")]
+    sent = {"error"}  # what a stream that breaks off tells
+    for end in (*ends, Failed(EngineFailed("broken"))):
+        sent |= types_of(*answer, end)
+    for union in (ResponseStreamEvent, BetaResponseStreamEvent):
+        assert undecided(union, sent, NEVER_SENT) == []
+
+
+def types_of(*events: Event) -> set[str]:
+    """The types of all that is sent for `events`."""
+    answer = ResponseEvents("1", created_at=5, echo=parse_response(b'{"input": "a"}').echo("m"))
+    told = [*answer.begin(), *(each for event in events for each in answer.take(event))]
+    return {each["type"] for each in told}
+
+
+def read(**body: Any) -> tuple[dict[str, Any], FieldNotes]:
+    notes = FieldNotes()
+    parsed = parse_response(json.dumps({"input": "hi", **body}).encode(), notes)
+    return dict(parsed.echo("m")), notes
+
+
+def test_tools_that_are_no_functions_are_left_out_and_told_by_type() -> None:
+    space = {"type": "namespace", "name": "s", "tools": [FUNCTION, {"type": "custom"}]}
+    kept, notes = read(tools=[{"type": "web_search"}, FUNCTION, space, {"type": "brand_new"}])
+    assert [tool["type"] for tool in kept["tools"]] == ["function", "namespace"]
+    assert [tool["name"] for tool in kept["tools"][1]["tools"]] == ["f"]
+    assert notes.labels == ("tools[].type=web_search", "tools[].tools[].type=custom", OTHER)
+    assert notes.names[-1] == "tools[].type=brand_new"
+
+
+def test_items_of_other_tools_are_refused_by_name() -> None:
+    item = {"type": "local_shell_call", "id": "1", "call_id": "c", "action": {}}
+    with pytest.raises(InvalidRequest, match=r"`input\[0\].type`: 'local_shell_call' is not"):
+        read(input=[item])
+    _, notes = read(input=[{"type": "web_search_call", "id": "1"}, {"role": "user", "content": ""}])
+    assert notes.labels == ("input[].type=web_search_call",)

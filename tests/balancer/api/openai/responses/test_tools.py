@@ -6,7 +6,6 @@ from arriero.balancer.api.openai.responses.tools import (
     FunctionTool,
     NamespaceTool,
     functions,
-    known_tools,
     namespaces,
 )
 
@@ -33,16 +32,3 @@ def test_functions_in_neutral_words() -> None:
 def test_a_namespace_may_bring_its_own_separator(space: str, name: str) -> None:
     tool = NamespaceTool(type="namespace", name=space, tools=(FIND,))
     assert namespaces([BARE, tool]) == {name: (space, "find")}
-
-
-def test_what_is_no_function_is_left_out_and_named() -> None:
-    function = {"type": "function", "name": "f"}
-    space = {"type": "namespace", "name": "s", "tools": [function, {"type": "custom"}]}
-    kept, left_out = known_tools([{"type": "web_search"}, function, space])
-    assert kept == [function, {**space, "tools": [function]}]
-    assert left_out == ["web_search", "custom"]
-
-
-@pytest.mark.parametrize("value", [None, {"type": "x"}, [3], [{"type": 3}], [{"name": "x"}]])
-def test_what_is_wrong_is_left_to_the_types(value: object) -> None:
-    assert known_tools(value) == (value, [])
