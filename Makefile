@@ -1,6 +1,8 @@
 .PHONY: help install demo test test-clients check search format bench bench-setup bench-peer bench-soak
 
 python := .venv/bin/python
+# How many processes share the tests, a file at a time.
+jobs := 2
 
 help:
 	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"
@@ -30,7 +32,7 @@ check: lint
 	$(python) -m pytest -q tests
 
 test: lint
-	$(python) -m pytest
+	$(python) -m pytest -n $(jobs) --dist loadfile
 
 test-clients: install
 	@scripts/install-client >/dev/null
