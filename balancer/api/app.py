@@ -1,5 +1,6 @@
 """The inference port: all APIs over one fleet runtime."""
 
+from functools import partial
 from importlib.metadata import version
 
 from aiohttp import web
@@ -51,7 +52,7 @@ def inference_app(
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
     app.add_routes(_health_routes(runtime))
-    app.add_routes(openapi_routes(inference_json(version("arriero"))))
+    app.add_routes(openapi_routes(partial(inference_json, version("arriero"))))
     app.add_routes(routes.routes(runtime))
     app.add_routes(socket.routes())
     app.add_routes(models.routes(runtime))

@@ -1,7 +1,5 @@
 """Everything that the inference port serves, as one OpenAPI document."""
 
-from functools import cache
-
 from pydantic_core import to_json
 
 from .anthropic import operations as anthropic_api
@@ -22,7 +20,6 @@ def inference_document(version: str) -> Json:
     )
 
 
-@cache
 def inference_json(version: str) -> bytes:
     """The document as it is served."""
     return to_json(inference_document(version))

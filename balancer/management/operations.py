@@ -1,7 +1,5 @@
 """Everything that the management port serves, as one OpenAPI document."""
 
-from functools import cache
-
 from pydantic_core import to_json
 
 from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown
@@ -153,7 +151,6 @@ OPERATIONS = (
 )
 
 
-@cache
 def management_json(version: str) -> bytes:
     """The document as it is served; `version` is the balancer's."""
     return to_json(

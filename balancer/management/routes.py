@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 
 from aiohttp import hdrs, web
@@ -48,7 +49,7 @@ def management_app(
             *_watching_routes(hub, metrics),
             *agent_socket.routes(runtime),
             *_playground_routes(runtime),
-            *openapi_routes(management_json(version("arriero"))),
+            *openapi_routes(partial(management_json, version("arriero"))),
             *page.routes(),
         ]
     )
