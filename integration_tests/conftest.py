@@ -1,5 +1,6 @@
 """Fixtures for tests against the real daemons and the demo model."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -7,6 +8,9 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.daemons import Fleet
+
+# Daemons start over a hundred times; what the first one compiles serves the others.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
