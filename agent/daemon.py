@@ -11,12 +11,12 @@ from dataclasses import replace
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Statistics, Status
+from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Kernels, Statistics, Status
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import given_template
 from .engine.embedding.embedder import Embedder
@@ -73,6 +73,7 @@ class MakeWorker(Protocol):
         threads: int,
         max_stall: float,
         gpu_layers: int,
+        kernels: Literal["auto"] | Kernels,
         speculate: int,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
@@ -120,6 +121,7 @@ class _Agent:
             threads=settings.threads,
             max_stall=settings.max_stall,
             gpu_layers=settings.gpu_layers,
+            kernels=settings.kernels,
             speculate=settings.speculate,
             on_step=self._on_step,
             on_crash=self._on_crash,

@@ -2,11 +2,12 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from ..shared.messages import Kernels
 from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, Shown
 from .chat.families.families import FAMILY_NAMES
@@ -121,6 +122,12 @@ class AgentSettings(DaemonSettings):
     gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
         default=-1,
         description="layers to offload to a GPU, if the build supports one; -1 offloads all",
+    )
+    kernels: Annotated[Literal["auto"] | Kernels, Shown("auto|all|plain")] = Field(
+        default="auto",
+        description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, which "
+        "are slower and sound in every build; auto tries at the first start whether all can be "
+        "trusted, and keeps the answer",
     )
     speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
         default=0,

@@ -38,11 +38,12 @@ class Outcome:
     commands: dict[str, list[str]]
 
 
-async def run(scenario: Scenario, *, rounds: int, threads: int) -> Outcome:
+async def run(scenario: Scenario, *, rounds: int, threads: int, repacks: bool = True) -> Outcome:
     """Starts both sides, warms them up and takes the rounds. Raises `RequestsFailed`."""
     load = Load(made(scenario.model), SLOTS, scenario.context_size, threads)
     async with AsyncExitStack() as stack:
-        ours, theirs = await start_ours(stack, load), await start_theirs(stack, load)
+        ours = await start_ours(stack, load)
+        theirs = await start_theirs(stack, load, repacks=repacks)
         await _warm_up(ours, theirs)
         outcome = Outcome(
             scenario, [], [], {"arriero": ours.commands, "llama-server": theirs.commands}
@@ -160,12 +161,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"
     )
+    parser.add_argument(
+        "--no-repack",
+        action="store_true",
+        help="llama-server without kernels that repack weights, as its stock build has to run on "
+        "processors with AMX",
+    )
     return parser.parse_args(arguments)
 
 
 async def run_all(arguments: argparse.Namespace) -> list[Outcome]:
     return [
-        await run(SCENARIOS[name], rounds=arguments.rounds, threads=arguments.threads)
+        await run(
+            SCENARIOS[name],
+            rounds=arguments.rounds,
+            threads=arguments.threads,
+            repacks=not arguments.no_repack,
+        )
         for name in dict.fromkeys(arguments.scenario or SCENARIOS)
     ]
 

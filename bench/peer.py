@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.source import PACKAGE, llama_cpp_source
-from bench.store import cache_folder, processor_flags
+from bench.store import cache_folder, has_amx, processor_flags
 
 OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -30,9 +30,14 @@ OPTIONS = (
 )
 
 
+_FOR_AMX = "-DCMAKE_C_FLAGS=-fno-dse -DCMAKE_CXX_FLAGS=-fno-dse"
+"""As `scripts/install` builds the agent's library, and for the same reason."""
+
+
 def options() -> tuple[str, ...]:
-    """CMake's options."""
-    return (*OPTIONS, *shlex.split(os.environ.get("CMAKE_ARGS", "")))
+    """CMake's options, the same as the agent's library is built with."""
+    default = _FOR_AMX if has_amx() else ""
+    return (*OPTIONS, *shlex.split(os.environ.get("CMAKE_ARGS") or default))
 
 
 def server_path() -> Path:

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from bench import peer
 from bench.client import Client
 from bench.dialects import LLAMA_SERVER, NATIVE
-from bench.store import has_amx
 from integration_tests.daemons import Daemon, Fleet
 
 
@@ -50,8 +49,12 @@ async def start_ours(stack: AsyncExitStack, load: Load, **settings: object) -> S
     return Side(Client(host, int(port), NATIVE), (balancer, agent))
 
 
-async def start_theirs(stack: AsyncExitStack, load: Load) -> Side:
-    """llama-server with its defaults; its context is that of all slots together."""
+async def start_theirs(stack: AsyncExitStack, load: Load, *, repacks: bool = True) -> Side:
+    """llama-server with its defaults; its context is that of all slots together.
+
+    One that does not repack weights is the one that users of processors with AMX have to run: the
+    stock build crashes there otherwise.
+    """
     daemon = await Daemon.start(
         str(peer.built()),
         *("--model", str(load.model)),
@@ -59,8 +62,7 @@ async def start_theirs(stack: AsyncExitStack, load: Load) -> Side:
         *("--ctx-size", str(load.slots * load.context_size)),
         *("--threads", str(load.threads)),
         *("--host", "127.0.0.1", "--port", "0"),
-        # Its AMX kernels crash as ours would, so both do without (see agent/engine/llama).
-        *(("--no-repack",) if has_amx() else ()),
+        *(() if repacks else ("--no-repack",)),
     )
     stack.push_async_callback(daemon.close)
     line = await daemon.until_line(daemon.stderr, "listening on ")

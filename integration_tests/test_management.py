@@ -22,7 +22,7 @@ async def metrics(fleet: Fleet) -> dict[str, float]:
 
 async def test_agents_and_requests(fleet: Fleet) -> None:
     await fleet.start_balancer()
-    await fleet.start_agent(name="box", slots=3, context_size=LONG_CONTEXT)
+    await fleet.start_agent(name="box", slots=3, context_size=LONG_CONTEXT, kernels="plain")
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
     await fleet.until_num_requests(1, "streaming")
 
@@ -31,6 +31,7 @@ async def test_agents_and_requests(fleet: Fleet) -> None:
     assert agent["state"] == "ready"
     assert agent["slots"] == {"total": 3, "busy": 1}
     assert agent["model"]["name"] == "arriero-demo"
+    assert agent["model"]["kernels"] == "plain"
     assert agent["issues"] == []
     async with fleet.http.get(f"{fleet.management}/api/v1/agents/{agent['id']}") as response:
         assert (await response.json())["name"] == "box"

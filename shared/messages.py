@@ -29,7 +29,7 @@ from .inference import (
 from .queries import Query, Result
 from .strict import STRICT, ListOf, at_most
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
@@ -44,6 +44,9 @@ MAX_MODEL_NAME = 300
 """Most characters of a model's name; file systems allow 255 bytes."""
 
 Task = Literal["generate", "embed", "rank"]
+Kernels = Literal["all", "plain"]
+"""Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
+
 MAX_TASKS = 16
 MAX_ISSUES = 64
 MAX_LABELS = 64
@@ -70,7 +73,8 @@ class ModelInfo:
 
     `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
-    bound, because the tokenizer drops a part of the text.
+    bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
+    for.
     """
 
     __pydantic_config__ = STRICT
@@ -81,6 +85,7 @@ class ModelInfo:
     context_size: Count
     tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
     longest_token: Count = 0
+    kernels: Kernels | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ PACKAGES = ("shared", "agent", "balancer", "dashboard")
 PURE = (
     "agent.chat.grammar.argument_grammar",
     "agent.chat.output.attribution",
+    "agent.engine.llama.kernels.check_model",
     "agent.engine.sampling.breakers",
     "agent.chat.grammar.call_grammar",
     "agent.chat.families.call_syntax",
@@ -277,7 +278,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "agent.engine.kv_cache",
         "agent.engine.speculation",
     ),
-    "agent.engine.llama": (*ENGINE, "agent.engine.sampling.sampler"),
+    "agent.engine.llama.kernels": (),
+    "agent.engine.llama": (
+        *(*ENGINE, "agent.engine.sampling.sampler", "agent.engine.llama.kernels"),
+    ),
     "agent.engine.worker": (
         *ENGINE,
         "agent.engine.scheduling",

@@ -1,8 +1,9 @@
 """What the worker needs of whatever computes its steps; llama.cpp's is `llama.engine`."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
+from ...shared.messages import Kernels
 from .capacity import Capacity
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId
@@ -58,5 +59,6 @@ class LoadEngine(Protocol):
         host_cache: int,
         threads: int,
         gpu_layers: int,
+        kernels: Literal["auto"] | Kernels,
         speculate: int,
     ) -> Engine: ...

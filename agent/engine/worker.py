@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Literal
 
 from ...shared.errors import EngineFailed
+from ...shared.messages import Kernels
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.engine import load_engine
@@ -70,6 +72,7 @@ class Worker:
         threads: int,
         max_stall: float,
         gpu_layers: int,
+        kernels: Literal["auto"] | Kernels = "auto",
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         kv_cells: int | None = None,
@@ -88,6 +91,7 @@ class Worker:
             threads=threads,
             speculate=speculate,
             gpu_layers=gpu_layers,
+            kernels=kernels,
         )
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall

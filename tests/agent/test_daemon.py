@@ -120,6 +120,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "threads": 5,
         "max_stall": 0.25,
         "gpu_layers": -1,
+        "kernels": "auto",
         "speculate": 0,
         "host_cache": 2**30,
     }

@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "cache_dir": None,
         "cache_limit": 10 * 2**30,
         "gpu_layers": -1,
+        "kernels": "auto",
         "speculate": 0,
         "drain_timeout": 30.0,
         "log_format": "auto",

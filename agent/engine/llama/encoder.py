@@ -41,6 +41,7 @@ class EncoderEngine:
                 context_size=min(context_size, model.trained_context),
                 tasks=model.tasks(generates=False),
                 longest_token=model.vocab.longest_token,
+                kernels=model.kernels,
             ),
             model.vocab,
             chat_template=None,

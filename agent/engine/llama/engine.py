@@ -8,10 +8,11 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.messages import ModelInfo
+from ....shared.messages import Kernels, ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sampling.sampler import Sampler
@@ -22,6 +23,7 @@ from .context import MAX_BATCH, CannotGenerateError, Context
 from .embedding import LlamaEmbedding
 from .encoder import EncoderEngine
 from .grammar_tokens import grammar_tokens
+from .kernels.kernels import choose
 from .model import Model
 from .rows import RowReader
 from .states import States
@@ -88,6 +90,7 @@ class LlamaEngine:
                 context_size=context_size,
                 tasks=model.tasks(generates=True),
                 longest_token=model.vocab.longest_token,
+                kernels=model.kernels,
             ),
             model.vocab,
             model.chat_template,
@@ -137,13 +140,14 @@ def load_engine(
     host_cache: int = 0,
     threads: int,
     gpu_layers: int,
+    kernels: Literal["auto"] | Kernels = "auto",
     speculate: int = 0,
 ) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     most = llama_cpp.llama_max_parallel_sequences() - 1
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
-    model = Model(path, gpu_layers=gpu_layers)
+    model = Model(path, gpu_layers=gpu_layers, kernels=choose(kernels, threads=threads))
     if speculate and not model.can_share:
         logger.warning(
             "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",

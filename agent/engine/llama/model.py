@@ -8,7 +8,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.messages import Task
+from ....shared.messages import Kernels, Task
 from ....shared.queries import Pooling
 from ..loaded_model import ModelError
 from .log import route_log
@@ -25,14 +25,15 @@ _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "ran
 class Model:
     """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
 
-    def __init__(self, path: Path, *, gpu_layers: int) -> None:
+    def __init__(self, path: Path, *, gpu_layers: int, kernels: Kernels = "plain") -> None:
         """Load `path`. Raises `ModelError`. Negative `gpu_layers` mean all layers."""
         check_model_file(path)
         log = route_log()
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = self._gpu_layers = gpu_layers
-        params.use_extra_bufts = not _has_amx()
+        params.use_extra_bufts = kernels == "all"
+        self.kernels = kernels
         with log.hold_errors() as errors:
             self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if not self.handle:
@@ -155,16 +156,6 @@ def _filled(template: str, values: dict[str, str]) -> str:
     """Every mark replaced at once: a value that looks like a mark stays as it is."""
     marks = re.compile("|".join(map(re.escape, values)))
     return marks.sub(lambda match: values[match[0]], template)
-
-
-def _has_amx() -> bool:
-    """Whether llama.cpp was built for AMX, whose kernels end the process with a segmentation fault.
-
-    The compiler drops the tile configuration as unused (ggml-org/llama.cpp#20824), so quantised
-    weights must stay out of the AMX buffer, which is only possible by turning off all of
-    the CPU's extra buffers. A build with `-mno-amx-tile` can keep them.
-    """
-    return b"AMX_INT8 = 1" in llama_cpp.llama_print_system_info()
 
 
 def _reason(errors: Iterable[str]) -> str:

@@ -222,6 +222,7 @@ class FakeEngine:
         host_cache: int,
         threads: int,
         gpu_layers: int,
+        kernels: str,
         speculate: int,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""

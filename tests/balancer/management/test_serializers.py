@@ -35,6 +35,7 @@ def test_an_agent() -> None:
             "context_size": 1024,
             "tasks": ["generate"],
             "longest_token": 0,
+            "kernels": None,
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long"}],
         "download": None,
