@@ -7,7 +7,12 @@ from typing_extensions import TypedDict
 from ....shared.inference import Count
 
 StopReason = Literal[
-    "end_turn", "stop_sequence", "max_tokens", "tool_use", "model_context_window_exceeded"
+    "end_turn",
+    "stop_sequence",
+    "max_tokens",
+    "tool_use",
+    "model_context_window_exceeded",
+    "compaction",
 ]
 
 
@@ -73,7 +78,18 @@ class ToolUseBlock(TypedDict):
     input: dict[str, Any]
 
 
-Block = TextBlock | ThinkingBlock | ToolUseBlock
+class CompactionBlock(TypedDict):
+    """The summary of a conversation, or null if the model gave none.
+
+    `tool_changes` are those of the conversation.
+    """
+
+    type: Literal["compaction"]
+    content: str | None
+    tool_changes: list[dict[str, Any]]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | CompactionBlock
 
 
 class ThinkingCleared(TypedDict):

@@ -15,17 +15,17 @@ from pydantic import Field
 from ....shared.inference import MAX_TOOLS
 from ....shared.strict import STRICT, ListOf
 from .answer_types import AppliedEdit
-from .blocks import (
+from .conversation.blocks import (
     AssistantBlock,
     AssistantMessage,
     Message,
-    Text,
     Thinking,
     ToolResult,
     ToolUse,
     UserBlock,
     UserMessage,
 )
+from .conversation.documents import Text
 
 CLEARED = "[This tool result was removed to save context.]"
 """What a model reads in place of a cleared result."""

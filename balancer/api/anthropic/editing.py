@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from ....shared.inference import GenerateRequest
 from .answer_types import AppliedEdit
-from .blocks import Message
 from .context_edits import Edit
+from .conversation.blocks import Message
 
 T = TypeVar("T")
 

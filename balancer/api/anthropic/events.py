@@ -17,6 +17,7 @@ from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted,
 from ..common.event_stream import HOLE, Deltas, EventRenderer
 from .answer_types import (
     Block,
+    CompactionBlock,
     ContextManaged,
     MessageAnswer,
     MessageUsage,
@@ -25,11 +26,18 @@ from .answer_types import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from .blocks import Json
+from .conversation.blocks import Json
 from .errors import anthropic_error
 
 SIGNATURE = "unsigned"
 """Clients send thinking back only if it has a signature; it is never checked here."""
+
+
+_PING: Json = {"type": "ping"}
+"""Says that the answer goes on while there is nothing to tell."""
+
+Summarized = list[Json]
+"""The changes of tools in a conversation that is summarized."""
 
 
 class MessageEvents(EventRenderer):
@@ -42,10 +50,18 @@ class MessageEvents(EventRenderer):
         model: str,
         max_tokens: int | None,
         context: ContextManaged | None = None,
+        hides_thinking: bool = False,
+        summarizes: Summarized | None = None,
     ) -> None:
-        """`id` without its prefix; `context` says which edits shortened the prompt."""
+        """`id` without its prefix; `context` says which edits shortened the prompt.
+
+        With `hides_thinking` thinking blocks have no text. With `summarizes` the message is one
+        compaction block.
+        """
         self._id = id
         self._max_tokens = max_tokens
+        self._hides_thinking = hides_thinking
+        self._summarizes = summarizes
         self._open: _Block | None = None
         self._deltas: Deltas | None = None
         self.message: MessageAnswer = {
@@ -65,7 +81,7 @@ class MessageEvents(EventRenderer):
     def begin(self) -> list[Json]:
         """The events before the first token."""
         message: Json = {**self.message, "content": []}
-        return [{"type": "message_start", "message": message}, {"type": "ping"}]
+        return [{"type": "message_start", "message": message}, _PING]
 
     def _begun(self, begun: Begun) -> None:
         usage = Usage(prompt_tokens=begun.prompt_tokens, cached_tokens=begun.cached_tokens)
@@ -80,16 +96,27 @@ class MessageEvents(EventRenderer):
     def _start(self, block: "_Block") -> Iterator[Json]:
         yield from self._stop()
         self._open = block
-        self._deltas = Deltas(self._delta(block.delta(HOLE)))
+        self._deltas = None if block.is_silent else Deltas(self._delta(block.delta(HOLE)))
         opening = {"type": "content_block_start", "index": self._index}
         yield {**opening, "content_block": block.opening()}
 
     def _said(self, token: Token) -> Iterator[Json]:
         block = self._open
+        if self._summarizes is not None and token.kind != "content":
+            yield _PING
+            return
         if block is None or block.kind != token.kind:
-            block = _new_block(token)
+            block = self._new_block(token)
             yield from self._start(block)
-        yield self._delta(block.delta(block.add(token.text)))
+        text = block.add(token.text)
+        yield _PING if block.is_silent else self._delta(block.delta(text))
+
+    def _new_block(self, token: Token) -> "_Block":
+        if token.kind == "content":
+            return _Text() if self._summarizes is None else _Summary(self._summarizes)
+        if token.kind == "reasoning":
+            return _HiddenThinking() if self._hides_thinking else _Thinking()
+        raise RuntimeError(f"{token.kind} came where there can be none")
 
     def _called(self, call: ToolCallStarted) -> Iterator[Json]:
         yield from self._start(_ToolUse(call))
@@ -115,6 +142,8 @@ class MessageEvents(EventRenderer):
     # ---- the end
 
     def _done(self, done: Done) -> Iterator[Json]:
+        if self._summarizes is not None and self._open is None:
+            yield from self._start(_Summary(self._summarizes))
         yield from self._stop()
         message = self.message
         message["stop_reason"] = self._stop_reason(done)
@@ -129,6 +158,8 @@ class MessageEvents(EventRenderer):
 
     def _stop_reason(self, done: Done) -> StopReason:
         match done.finish_reason:
+            case "stop" if self._summarizes is not None:
+                return "compaction"
             case "stop":
                 return "end_turn" if done.stop_string is None else "stop_sequence"
             case "length":
@@ -151,6 +182,8 @@ class _Block(ABC):
     """One block as it grows."""
 
     kind: TokenKind
+    is_silent = False
+    """Whether its text is told at its end, or not at all."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -182,14 +215,6 @@ class _Block(ABC):
         """The complete block."""
 
 
-def _new_block(token: Token) -> _Block:
-    if token.kind == "content":
-        return _Text()
-    if token.kind == "reasoning":
-        return _Thinking()
-    raise RuntimeError(f"{token.kind} came where there can be none")
-
-
 class _Text(_Block):
     kind = "content"
 
@@ -217,6 +242,39 @@ class _Thinking(_Block):
 
     def whole(self) -> ThinkingBlock:
         return {"type": "thinking", "thinking": self.text, "signature": SIGNATURE}
+
+
+class _HiddenThinking(_Thinking):
+    """Thinking without its text, so that a client knows that there was some."""
+
+    is_silent = True
+
+    def whole(self) -> ThinkingBlock:
+        return {"type": "thinking", "thinking": "", "signature": SIGNATURE}
+
+
+class _Summary(_Block):
+    """Clients take one delta for the whole of it."""
+
+    kind = "content"
+    is_silent = True
+
+    def __init__(self, changes: Summarized) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def opening(self) -> Json:
+        return {"type": "compaction", "content": None, "tool_changes": self._changes}
+
+    def delta(self, text: str) -> Json:
+        return {"type": "compaction_delta", "content": text}
+
+    def last_delta(self) -> Json | None:
+        return self.delta(self.text) if self.text else None
+
+    def whole(self) -> CompactionBlock:
+        content = self.text or None
+        return {"type": "compaction", "content": content, "tool_changes": self._changes}
 
 
 class _ToolUse(_Block):

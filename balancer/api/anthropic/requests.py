@@ -5,10 +5,11 @@ refused by name. `null` is the same as an absent field. As in Anthropic's API, t
 unless requested, if the template can switch it; `adaptive` leaves it to the template.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
@@ -16,12 +17,8 @@ from ....shared.inference import (
     MAX_MESSAGES,
     MAX_TOOLS,
     TO_GO_ON,
+    ChatMessage,
     GenerateRequest,
-    Grammar,
-    JsonSchemaGrammar,
-    MaxTokens,
-    NamedTool,
-    ToolChoice,
     can_go_on,
 )
 from ....shared.sampling import StopStrings, Temperature, TopK, TopP
@@ -32,9 +29,29 @@ from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openapi.bodies import Body
-from .blocks import AssistantMessage, Json, Message, Text, Texts, to_messages
 from .context_edits import ContextManagement
+from .conversation.blocks import Json, Message
+from .conversation.compaction import Summarize, changes_in, from_summary
+from .conversation.documents import Text, Texts
+from .conversation.messages import to_messages
+from .conversation.tools import (
+    AnyChoice,
+    Choice,
+    ClientTool,
+    CustomTool,
+    NamedChoice,
+    Tool,
+    with_changes,
+    with_type,
+)
 from .fields import MESSAGES
+from .options import Format, OutputOptions, ThinkingOptions, grammar, thinks
+
+_MaxTokens = Annotated[int, Field(ge=0, lt=2**31)]
+"""With 0 the prompt is computed for later requests, and nothing is generated."""
+
+_NO_CHOICE = Choice()
+_NO_OPTIONS = OutputOptions()
 
 FIELD_NAMES = FieldNames(
     {
@@ -44,73 +61,6 @@ FIELD_NAMES = FieldNames(
     }
 )
 """Neutral field names mapped to the names in this API."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tool:
-    __pydantic_config__ = STRICT
-
-    type: Literal["custom"] | None = None
-    name: Annotated[str, StringConstraints(min_length=1)]
-    description: str | None = None
-    input_schema: Json
-    strict: bool | None = None
-
-    def neutral(self) -> Json:
-        function: Json = {"name": self.name}
-        if self.description is not None:
-            function["description"] = self.description
-        function["parameters"] = self.input_schema
-        if self.strict:
-            function["strict"] = True
-        return {"type": "function", "function": function}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    __pydantic_config__ = STRICT
-
-    type: Literal["auto", "any", "none"] = "auto"
-    disable_parallel_tool_use: bool | None = None
-
-    def neutral(self) -> ToolChoice:
-        return "required" if self.type == "any" else self.type
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NamedChoice:
-    __pydantic_config__ = STRICT
-
-    type: Literal["tool"]
-    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
-    disable_parallel_tool_use: bool | None = None
-
-    def neutral(self) -> ToolChoice:
-        return NamedTool(name=self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
-    __pydantic_config__ = STRICT
-
-    type: Literal["json_schema"]
-    schema: Json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OutputOptions:
-    __pydantic_config__ = STRICT
-
-    format: _Format | None = None
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ThinkingOptions:
-    __pydantic_config__ = STRICT
-
-    type: Literal["enabled", "disabled", "adaptive"]
-    display: Literal["summarized", "omitted"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +87,7 @@ class Conversation:
     """What an answer follows from: instructions, tools and messages."""
 
     system: str | tuple[Text, ...] | None
-    tools: tuple[_Tool, ...]
+    tools: tuple[CustomTool | ClientTool, ...]
     messages: tuple[Message, ...]
 
 
@@ -146,7 +96,7 @@ class _Body:
     __pydantic_config__ = STRICT
 
     model: str | None = None
-    max_tokens: MaxTokens | None = None
+    max_tokens: _MaxTokens | None = None
     messages: Annotated[ListOf[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: str | Texts | None = None
     stream: bool = False
@@ -154,17 +104,19 @@ class _Body:
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None
-    thinking: _ThinkingOptions | None = None
-    tools: Annotated[ListOf[_Tool], Field(max_length=MAX_TOOLS)] = ()
-    tool_choice: Annotated[_Choice | _NamedChoice, Field(discriminator="type")] = _Choice()
-    output_config: _OutputOptions = _OutputOptions()
+    thinking: ThinkingOptions | None = None
+    tools: Annotated[ListOf[Tool], Field(max_length=MAX_TOOLS)] = ()
+    tool_choice: AnyChoice = _NO_CHOICE
+    output_config: OutputOptions = _NO_OPTIONS
+    output_format: Format | None = None
+    compaction: Summarize | None = None
     context_management: ContextManagement | None = None
     thread: Annotated[CreateThread | ContinueThread, Field(discriminator="type")] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MessagesBody(_Body):
-    max_tokens: MaxTokens
+    max_tokens: _MaxTokens
 
 
 _messages_body = TypeAdapter(_MessagesBody)
@@ -186,6 +138,8 @@ class Wanted:
         self.max_tokens = body.max_tokens
         self.context_management = body.context_management
         self.thread = body.thread
+        self.is_compaction = body.compaction is not None
+        self.hides_thinking = body.thinking is not None and body.thinking.is_hidden
         self.edits = () if body.context_management is None else body.context_management.edits
 
     def conversation(self, previous: Conversation | None = None) -> Conversation:
@@ -233,14 +187,36 @@ COUNT_BODY = _described("CountMessagesBody", _count_body, COUNT_FIELDS)
 
 def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
-    given = to_json(MESSAGES_FIELDS.given(body, notes))
+    given = to_json(MESSAGES_FIELDS.given(body, notes, prepare=_with_types))
     return Wanted(_checked(parse_json(_messages_body, given)), len(body))
 
 
 def parse_count(body: bytes, notes: FieldNotes | None = None) -> Wanted:
-    """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional."""
-    given = to_json(COUNT_FIELDS.given(body, notes))
-    return Wanted(_checked(parse_json(_count_body, given)), len(body))
+    """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional.
+
+    As at Anthropic's, a conversation to be summarized is counted as it was sent.
+    """
+    given = to_json(COUNT_FIELDS.given(body, notes, prepare=_with_types))
+    parsed = _checked(parse_json(_count_body, given))
+    return Wanted(replace(parsed, compaction=None), len(body))
+
+
+def _with_types(body: Json) -> Json:
+    """Writes out the `type` of tools, wherever tools are defined."""
+    if isinstance(tools := body.get("tools"), list):
+        body["tools"] = [with_type(tool) for tool in tools]
+    for message in _objects(body.get("messages")):
+        for block in _objects(message.get("content")):
+            for change in (block, *_objects(block.get("tool_changes"))):
+                tool = change.get("tool")
+                if isinstance(tool, dict) and "definition" in tool:
+                    tool["definition"] = with_type(tool["definition"])
+    return body
+
+
+def _objects(value: object) -> Iterator[Json]:
+    if isinstance(value, list):
+        yield from (each for each in value if isinstance(each, dict))
 
 
 def _checked(body: _Body) -> _Body:
@@ -254,8 +230,30 @@ def _checked(body: _Body) -> _Body:
 
 
 def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
-    if parsed.tool_choice.type in ("any", "tool") and not conversation.tools:
-        raise InvalidRequest("`tool_choice` needs `tools`", field="tool_choice")
+    if parsed.compaction is not None:
+        parsed, conversation = _to_summarize(parsed, parsed.compaction, conversation)
+    messages = _messages(conversation)
+    request = GenerateRequest(
+        messages=messages,
+        model=parsed.model,
+        stream=parsed.stream,
+        max_tokens=parsed.max_tokens or None,
+        prefill_only=parsed.max_tokens == 0,
+        stop=parsed.stop_sequences,
+        temperature=parsed.temperature,
+        top_p=parsed.top_p,
+        top_k=parsed.top_k,
+        thinking=thinks(parsed.thinking, messages),
+        grammar=grammar(parsed.output_config, parsed.output_format),
+        chat_template_kwargs=parsed.output_config.variables(),
+        continue_final_message=messages[-1].role == "assistant",
+        **_calling(parsed.tool_choice, conversation),
+    )
+    check_readable(request)
+    return request
+
+
+def _messages(conversation: Conversation) -> tuple[ChatMessage, ...]:
     messages = to_messages(conversation.system, conversation.messages)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
@@ -263,42 +261,44 @@ def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
             f"{MAX_MESSAGES} are allowed",
             field="messages",
         )
-    is_begun = isinstance(conversation.messages[-1], AssistantMessage)
-    if is_begun and not can_go_on(messages):
+    if not messages:
+        raise InvalidRequest("`messages` must say something", field="messages")
+    if messages[-1].role == "assistant" and not can_go_on(messages):
         raise InvalidRequest(f"to continue an answer, the request {TO_GO_ON}", field="messages")
-    request = GenerateRequest(
-        messages=messages,
-        model=parsed.model,
-        stream=parsed.stream,
-        max_tokens=parsed.max_tokens,
-        stop=parsed.stop_sequences,
-        temperature=parsed.temperature,
-        top_p=parsed.top_p,
-        top_k=parsed.top_k,
-        thinking=_thinking(parsed.thinking),
-        tools=tuple(tool.neutral() for tool in conversation.tools) or None,
-        tool_choice=parsed.tool_choice.neutral() if conversation.tools else None,
-        parallel_tool_calls=not parsed.tool_choice.disable_parallel_tool_use,
-        grammar=_grammar(parsed.output_config),
-        chat_template_kwargs=_variables(parsed.output_config),
-        continue_final_message=is_begun,
+    return messages
+
+
+def _calling(choice: Choice | NamedChoice, conversation: Conversation) -> dict[str, Any]:
+    """The neutral fields about tools."""
+    tools = with_changes(conversation.tools, changes_in(from_summary(conversation.messages)))
+    if choice.type in ("any", "tool") and not tools:
+        raise InvalidRequest(
+            "`tool_choice` needs `tools` that the model can call", field="tool_choice"
+        )
+    return {
+        "tools": tuple(tool.neutral() for tool in tools) or None,
+        "tool_choice": choice.neutral() if tools else None,
+        "parallel_tool_calls": not choice.disable_parallel_tool_use,
+    }
+
+
+def _to_summarize(
+    body: _Body, wanted: Summarize, conversation: Conversation
+) -> tuple[_Body, Conversation]:
+    """Without tools and thinking, so that the answer is the summary."""
+    for field in ("context_management", "stop_sequences", "output_format"):
+        if getattr(body, field):
+            raise _beside_compaction(field)
+    if body.output_config.format is not None:
+        raise _beside_compaction("output_config.format")
+    if body.tool_choice.type in ("any", "tool"):
+        raise _beside_compaction("tool_choice")
+    messages = (*conversation.messages, wanted.asked())
+    return (
+        replace(body, thinking=None, tool_choice=_NO_CHOICE),
+        replace(conversation, messages=messages, tools=()),
     )
-    check_readable(request)
-    return request
 
 
-def _grammar(options: _OutputOptions) -> Grammar | None:
-    if options.format is None:
-        return None
-    return JsonSchemaGrammar(type="json_schema", schema=options.format.schema)
-
-
-def _variables(options: _OutputOptions) -> Json | None:
-    """Some templates know degrees of effort, by OpenAI's name for them."""
-    return None if options.effort is None else {"reasoning_effort": options.effort}
-
-
-def _thinking(options: _ThinkingOptions | None) -> bool | None:
-    if options is None:
-        return False
-    return {"enabled": True, "disabled": False, "adaptive": None}[options.type]
+def _beside_compaction(field: str) -> InvalidRequest:
+    return InvalidRequest(f"`{field}` cannot be combined with `compaction`", field=field)

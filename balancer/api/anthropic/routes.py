@@ -26,7 +26,8 @@ from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
 from .answer_types import ContextManaged, CountedInput
-from .blocks import Json
+from .conversation.blocks import Json
+from .conversation.compaction import summarized
 from .editing import Edited, apply_edits
 from .errors import anthropic_error, anthropic_status
 from .events import MessageEvents
@@ -143,7 +144,6 @@ class _Handlers:
                 asked,
                 id,
                 model=runtime.model_name_for("generate") if wanted.model is None else wanted.model,
-                max_tokens=wanted.max_tokens,
                 context=_context(wanted, edited),
             )
             if wanted.stream:
@@ -168,10 +168,17 @@ class _Answer(MessageEvents):
         id: RequestId,
         *,
         model: str,
-        max_tokens: int | None,
         context: ContextManaged | None,
     ) -> None:
-        super().__init__(id, model=model, max_tokens=max_tokens, context=context)
+        wanted = asked.wanted
+        super().__init__(
+            id,
+            model=model,
+            max_tokens=wanted.max_tokens,
+            context=context,
+            hides_thinking=wanted.hides_thinking,
+            summarizes=summarized(asked.conversation.messages) if wanted.is_compaction else None,
+        )
         self._store = store
         self._asked = asked
 

@@ -1,7 +1,7 @@
 """Threads: conversations that a client continues by the id of their last answer.
 
-A stored thread is the whole conversation before any context edits. It stays as it is when it is
-continued, so one answer can be continued more than once.
+A stored thread is the whole conversation from its last summary on, before any context edits. It
+stays as it is when it is continued, so one answer can be continued more than once.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,8 @@ from pydantic_core import to_json
 
 from ....shared.errors import ThreadNotFound
 from .answer_types import Block
-from .blocks import AssistantMessage, as_blocks
+from .conversation.blocks import AssistantMessage, as_blocks
+from .conversation.compaction import from_summary
 from .requests import Conversation
 
 _answer = TypeAdapter(AssistantMessage)
@@ -34,7 +35,8 @@ def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: in
         # The answer went on from it.
         said = AssistantMessage(role="assistant", content=as_blocks(begun) + as_blocks(said))
         messages = messages[:-1]
-    return Thread(replace(conversation, messages=(*messages, said)), num_bytes + len(content))
+    whole = from_summary((*messages, said))
+    return Thread(replace(conversation, messages=whole), num_bytes + len(content))
 
 
 def unknown_thread(id: str) -> ThreadNotFound:

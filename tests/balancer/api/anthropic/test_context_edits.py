@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from arriero.balancer.api.anthropic.blocks import Message, to_messages
 from arriero.balancer.api.anthropic.context_edits import (
     CLEARED,
     Change,
@@ -14,6 +13,8 @@ from arriero.balancer.api.anthropic.context_edits import (
     ClearToolUses,
     ContextManagement,
 )
+from arriero.balancer.api.anthropic.conversation.blocks import Message
+from arriero.balancer.api.anthropic.conversation.messages import to_messages
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage

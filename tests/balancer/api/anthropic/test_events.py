@@ -23,7 +23,12 @@ from arriero.shared.inference import (
     ToolCallStarted,
     Usage,
 )
-from tests.balancer.api.anthropic.strict import checked_event, checked_message
+from tests.balancer.api.anthropic.strict import (
+    checked_beta_event,
+    checked_beta_message,
+    checked_event,
+    checked_message,
+)
 
 USAGE = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=5, reasoning_tokens=2)
 TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=2600.0)
@@ -38,8 +43,10 @@ def call(arguments: str, id: str = "t1") -> list[Event]:
     return [ToolCallStarted(id, "f"), Token(arguments, "tool_call"), ToolCall(id, "f", arguments)]
 
 
-def run(*events: Event, max_tokens: int | None = 5) -> tuple[list[Json], MessageEvents]:
-    machine = MessageEvents("r", model="demo", max_tokens=max_tokens)
+def run(
+    *events: Event, max_tokens: int | None = 5, **options: Any
+) -> tuple[list[Json], MessageEvents]:
+    machine = MessageEvents("r", model="demo", max_tokens=max_tokens, **options)
     told = machine.begin()
     for event in events:
         told += machine.take(event)
@@ -105,6 +112,63 @@ def test_thinking_and_calls() -> None:
         {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
         {"type": "tool_use", "id": "t2", "name": "f", "input": {}},
     ]
+
+
+def test_thinking_without_its_text() -> None:
+    told, machine = run(
+        Token("hm", "reasoning"),
+        Token("so", "reasoning"),
+        Token("a"),
+        done(),
+        hides_thinking=True,
+    )
+    assert types(told)[2:-2] == [
+        *("content_block_start", "ping", "ping", "signature_delta", "content_block_stop"),
+        *("content_block_start", "text_delta", "content_block_stop"),
+    ]
+    assert replayed(told) == machine.message
+    assert machine.message["content"] == [
+        {"type": "thinking", "thinking": "", "signature": SIGNATURE},
+        {"type": "text", "text": "a"},
+    ]
+    for event in told:
+        checked_event(event)
+
+
+CHANGES = [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}]
+
+
+def test_a_summary_is_one_block() -> None:
+    told, machine = run(
+        Token("hm", "reasoning"), Token("All "), Token("of it."), done(), summarizes=CHANGES
+    )
+    assert types(told)[2:-2] == [
+        *("ping", "content_block_start", "ping", "ping"),
+        *("compaction_delta", "content_block_stop"),
+    ]
+    assert machine.message["stop_reason"] == "compaction"
+    assert machine.message["content"] == [
+        {"type": "compaction", "content": "All of it.", "tool_changes": CHANGES}
+    ]
+    assert told[-4]["delta"] == {"type": "compaction_delta", "content": "All of it."}
+    for event in told:
+        checked_beta_event(event)
+    checked_beta_message(machine.message)
+
+
+@pytest.mark.parametrize("pieces", [[], [Token("hm", "reasoning")]])
+def test_a_model_that_gives_no_summary(pieces: list[Event]) -> None:
+    told, machine = run(*pieces, done(), summarizes=[])
+    assert machine.message["content"] == [
+        {"type": "compaction", "content": None, "tool_changes": []}
+    ]
+    assert types(told)[-4:-2] == ["content_block_start", "content_block_stop"]
+    checked_beta_message(machine.message)
+
+
+def test_a_summary_that_was_cut_off_is_told_as_such() -> None:
+    _, machine = run(Token("All"), done("length"), summarizes=[])
+    assert machine.message["stop_reason"] == "max_tokens"
 
 
 @pytest.mark.parametrize(
@@ -231,5 +295,5 @@ def replayed(told: list[Json]) -> Json:
                 assert not is_open
                 message |= {**event["delta"], "usage": event["usage"]}
             case other:
-                assert other in ("ping", "message_stop", "error") and not is_open
+                assert other == "ping" or (other in ("message_stop", "error") and not is_open)
     return dict(message)

@@ -8,12 +8,17 @@ import pytest
 from anthropic.types import message_create_params
 from hypothesis import given
 
+from arriero.balancer.api.anthropic.conversation.compaction import INSTRUCTIONS
+from arriero.balancer.api.anthropic.fields import SCREEN_TOOLS, SERVER_BLOCKS, SERVER_TOOLS
 from arriero.balancer.api.anthropic.requests import parse_count, parse_messages
+from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.api.json_values import objects_like
 
 USER = {"role": "user", "content": "hi"}
+SUMMARIZE = {"type": "summarize"}
+FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 TOOL = {"name": "f", "description": "does f", "input_schema": {"type": "object"}}
 
 
@@ -92,6 +97,119 @@ def test_formats() -> None:
     asked = parse(output_config={"format": {"type": "json_schema", "schema": schema}})
     assert asked.grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
     assert parse(output_config={}).grammar is None
+    older = {"type": "json_schema", "schema": schema}
+    assert parse(output_format=older) == asked
+    assert parse(output_format=older, output_config={"format": older}) == asked
+    with pytest.raises(InvalidRequest, match="`output_format` must be left out, or be the same"):
+        parse(output_format=FORMAT, output_config={"format": older})
+
+
+def test_no_tokens_fill_the_cache() -> None:
+    asked = parse(max_tokens=0)
+    assert (asked.prefill_only, asked.max_tokens) == (True, None)
+
+
+def told(**body: Any) -> tuple[GenerateRequest, tuple[str, ...]]:
+    notes = FieldNotes()
+    least = {"model": "demo", "max_tokens": 5, "messages": [USER]}
+    return parse_messages(json.dumps(least | body).encode(), notes).request(), notes.names
+
+
+def test_tools_of_servers_and_screens_are_left_out_and_told() -> None:
+    for kind in (*SERVER_TOOLS, *SCREEN_TOOLS, "web_search_29990101"):
+        asked, names = told(tools=[{"type": kind, "name": "x", "max_uses": 1}, TOOL])
+        assert names == (f"tools[].type={kind}",)
+        assert asked == parse(tools=[TOOL])
+
+
+def test_a_tool_that_is_not_known_is_no_label_of_a_metric() -> None:
+    notes = FieldNotes()
+    body = {"max_tokens": 5, "messages": [USER], "tools": [{"type": "x_1"}]}
+    parse_messages(json.dumps(body).encode(), notes)
+    assert notes.labels == (OTHER,)
+
+
+def test_tools_that_clients_run_are_functions() -> None:
+    asked, names = told(tools=[{"type": "bash_20250124", "name": "bash", "cache_control": {}}])
+    (tool,) = asked.tools or ()
+    assert tool["function"]["name"] == "bash"
+    assert set(tool["function"]["parameters"]["properties"]) == {"command", "restart"}
+    assert names == ("tools[].cache_control",)
+
+
+def test_changes_of_tools() -> None:
+    def change(kind: str, **tool: Any) -> dict[str, Any]:
+        return {"type": f"tool_{kind}", "tool": tool}
+
+    added = change("addition", type="tool_definition", definition=TOOL | {"name": "g"})
+    searching = {"type": "web_search_20250305", "name": "web_search"}
+    left_out = change("addition", type="tool_definition", definition=searching)
+    removed = change("removal", type="tool_reference", name="f")
+    messages = [USER, {"role": "system", "content": [added, left_out, removed]}]
+    asked, names = told(tools=[TOOL], messages=messages)
+    assert [tool["function"]["name"] for tool in asked.tools or ()] == ["g"]
+    assert [message.role for message in asked.messages or ()] == ["user"]
+    assert names == ("messages[].content[].tool.definition.type=web_search_20250305",)
+
+
+def test_a_conversation_to_summarize() -> None:
+    asked = parse(
+        tools=[TOOL],
+        thinking={"type": "adaptive"},
+        compaction=SUMMARIZE | {"instructions": "In one word."},
+    )
+    assert asked == parse(messages=[{"role": "user", "content": "hi\n\nIn one word."}])
+    for blank in (None, " "):
+        (message,) = parse(compaction=SUMMARIZE | {"instructions": blank}).messages or ()
+        assert message.text == f"hi\n\n{INSTRUCTIONS}"
+
+
+def test_a_conversation_to_summarize_is_counted_as_it_is() -> None:
+    body = {"messages": [USER], "compaction": SUMMARIZE}
+    (message,) = parse_count(json.dumps(body).encode()).request().messages or ()
+    assert message.text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("block", "field", "message"),
+    [
+        ({"type": "image", "source": {"type": "file"}}, "", "not images"),
+        ({"type": "container_upload", "file_id": "f"}, "", "not stored"),
+        ({"type": "document", "source": {"type": "base64", "data": ""}}, ".source", "PDFs"),
+        ({"type": "document", "source": {"type": "url", "url": ""}}, ".source", "PDFs"),
+        ({"type": "document", "source": {"type": "file", "file_id": ""}}, ".source", "not stored"),
+        (
+            {"type": "document", "source": {"type": "content", "content": [{"type": "image"}]}},
+            ".source.content[0]",
+            "not images",
+        ),
+        (
+            {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]},
+            ".content[0]",
+            "not images",
+        ),
+    ],
+)
+def test_media_are_refused_with_the_reason(block: Any, field: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(messages=[{"role": "user", "content": [block]}])
+    assert caught.value.field == f"messages[0].content[0]{field}.type"
+    assert message in caught.value.message
+
+
+def test_what_another_services_tools_did_is_left_out() -> None:
+    text = {"type": "text", "text": "Sunny."}
+    for kind in SERVER_BLOCKS:
+        said = {"role": "assistant", "content": [{"type": kind, "id": "s"}, text]}
+        asked, names = told(messages=[USER, said, USER])
+        assert names == (f"messages[].content[].type={kind}",)
+        assert [message.content for message in asked.messages or ()] == ["hi", "Sunny.", "hi"]
+
+
+def test_edits_that_are_not_carried_out_are_told() -> None:
+    edits = {"edits": [{"type": "compact_20260112", "trigger": None}]}
+    _, names = told(context_management=edits)
+    assert names == ("context_management.edits[].type=compact_20260112",)
 
 
 def test_effort_is_told_to_the_template() -> None:
@@ -115,7 +233,7 @@ def test_an_answer_that_has_begun_goes_on() -> None:
     ("body", "field"),
     [
         ({"max_tokens": None}, "max_tokens"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": ""}]}, "messages[0]"),
         ({"messages": [USER, {"role": "assistant", "content": ""}]}, "messages"),
@@ -124,15 +242,24 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ({"output_config": {"effort": "very"}}, "output_config.effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
-            "messages[0].content[0]",
+            "messages[0].content[0].type",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]},
             "messages[0].content[0]",
         ),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
-        ({"container": "c"}, "container"),
-        ({"mcp_servers": [{}]}, "mcp_servers"),
+        ({"tools": [{"type": "bash_20250124"}]}, "tools[0].name"),
+        (
+            {"tools": [{"type": "web_search_20250305"}], "tool_choice": {"type": "any"}},
+            "tool_choice",
+        ),
+        ({"output_format": {"type": "json"}}, "output_format.type"),
+        ({"compaction": SUMMARIZE, "stop_sequences": ["a"]}, "stop_sequences"),
+        ({"compaction": SUMMARIZE, "context_management": {"edits": []}}, "context_management"),
+        ({"compaction": SUMMARIZE, "output_config": {"format": FORMAT}}, "output_config.format"),
+        ({"compaction": SUMMARIZE, "output_format": FORMAT}, "output_format"),
+        ({"compaction": SUMMARIZE, "tool_choice": {"type": "any"}, "tools": [TOOL]}, "tool_choice"),
+        ({"messages": [{"role": "system", "content": []}]}, "messages"),
         ({"thread": {"type": "continue"}}, "thread.previous_message_id"),
         ({"temperature": -1}, "temperature"),
     ],

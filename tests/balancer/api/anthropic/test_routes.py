@@ -8,6 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.anthropic.context_edits import CLEARED
+from arriero.balancer.api.anthropic.conversation.compaction import HEADING
 from arriero.balancer.api.app import inference_app
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull
 from arriero.shared.inference import Failed, Token
@@ -212,6 +213,36 @@ async def test_a_failed_answer_leaves_no_thread(
     _, headers, _ = await ask(client, thread={"type": "create"}, stream=True)
     thread = {"type": "continue", "previous_message_id": f"msg_{headers['request-id']}"}
     assert (await ask(client, thread=thread))[0] == 404
+
+
+async def test_a_conversation_is_summarized(client: TestClient, runtime: FakeFleetRuntime) -> None:
+    for stream in (False, True):
+        wanted = {"compaction": {"type": "summarize"}, "thread": {"type": "create"}}
+        _, headers, text = await ask(client, **wanted, stream=stream)
+        asked = runtime.streams[-1].request
+        summary = f"you said: {(asked.messages or ())[-1].text}"
+        if stream:
+            for event in events(text):
+                checked_beta_event(event)
+            delta = next(e for e in events(text) if e["type"] == "content_block_delta")["delta"]
+            assert delta == {"type": "compaction_delta", "content": summary}
+        else:
+            message = checked_beta_message(json.loads(text))
+            assert message.stop_reason == "compaction"
+            assert [block.model_dump()["content"] for block in message.content] == [summary]
+        thread = {"type": "continue", "previous_message_id": f"msg_{headers['request-id']}"}
+        status, _, _ = await ask(client, thread=thread)
+        (told,) = runtime.streams[-1].request.messages or ()
+        assert (status, told.content) == (200, f"{HEADING}\n\n{summary}\n\nhi")
+
+
+async def test_thinking_that_is_not_told(client: TestClient, runtime: FakeFleetRuntime) -> None:
+    runtime.script = lambda request: [Token("hm", "reasoning"), *echo(request)]
+    thinking = {"type": "adaptive", "display": "omitted"}
+    _, _, text = await ask(client, thinking=thinking)
+    thought, said = checked_message(json.loads(text)).content
+    assert (thought.type, thought.model_dump()["thinking"]) == ("thinking", "")
+    assert said.model_dump()["text"] == "you said: hi"
 
 
 async def test_counting() -> None:

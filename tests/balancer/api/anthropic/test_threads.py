@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.anthropic.blocks import to_messages
+from arriero.balancer.api.anthropic.conversation.messages import to_messages
 from arriero.balancer.api.anthropic.requests import Wanted, parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.shared.errors import InvalidRequest

@@ -6,7 +6,9 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from arriero.balancer.api.anthropic.blocks import Message, Text, to_messages
+from arriero.balancer.api.anthropic.conversation.blocks import Message
+from arriero.balancer.api.anthropic.conversation.documents import Text
+from arriero.balancer.api.anthropic.conversation.messages import to_messages
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
 
@@ -96,3 +98,42 @@ def test_a_result_needs_its_call() -> None:
         neutral({"role": "user", "content": [result("t9")]})
     assert caught.value.field == "messages[0].content"
     assert "'t9'" in caught.value.message
+
+
+def test_documents_and_references_are_read() -> None:
+    source = {"type": "text", "data": "Once.", "media_type": "text/plain"}
+    document = {"type": "document", "source": source}
+    reference = {"type": "tool_reference", "tool_name": "g"}
+    told = neutral(
+        {"role": "user", "content": [document, text("Who?")]},
+        {"role": "assistant", "content": [use("t1")]},
+        {"role": "user", "content": [result("t1", [text("Found:"), reference])]},
+    )
+    assert [message.content for message in told] == [
+        "<document>\nOnce.\n</document>\n\nWho?",
+        None,
+        "Found:\n\n<tool_reference>g</tool_reference>",
+    ]
+
+
+def test_instructions_for_one_turn() -> None:
+    user = {"role": "user", "content": "hi"}
+    for clear_at, times in (("next_user_message", 0), ("never", 1), (None, 1)):
+        system = {"role": "system", "content": "now", "clear_at": clear_at}
+        roles = [message.role for message in neutral(user, system, user)]
+        assert roles.count("system") == times
+        assert [message.role for message in neutral(user, system)] == ["user", "system"]
+
+
+def test_messages_that_only_change_tools_say_nothing() -> None:
+    removal = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}
+    for role in ("system", "user"):
+        assert len(neutral({"role": role, "content": [removal]})) == 0
+
+
+def test_a_result_after_a_summary_is_named_by_its_place() -> None:
+    summary = {"role": "assistant", "content": [{"type": "compaction", "content": "All."}]}
+    user = {"role": "user", "content": "hi"}
+    with pytest.raises(InvalidRequest) as caught:
+        neutral(user, summary, {"role": "user", "content": [result("t1")]})
+    assert caught.value.field == "messages[2].content"

@@ -1,0 +1,79 @@
+"""Compaction: a summary in place of a conversation.
+
+A request with `compaction` asks for the summary. Later requests begin with it, or have it somewhere
+in the conversation; then what was said before it is left out.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from .....shared.strict import STRICT
+from .blocks import Changes, Compaction, Json, Message, UserMessage, blocks_of
+from .tools import ToolAddition, ToolRemoval
+
+_changes: TypeAdapter[tuple[ToolAddition | ToolRemoval, ...]] = TypeAdapter(Changes)
+
+INSTRUCTIONS = (
+    "Summarize this conversation for whoever goes on with it without having read it. State what "
+    "the user wants, what was done and decided, what was found out (names, paths, numbers and "
+    "short quotations where they matter), what failed, and what is still to be done. Answer with "
+    "the summary alone."
+)
+"""What the model is asked if the request has no instructions of its own."""
+
+HEADING = "This is a summary of the conversation so far:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarize:
+    """The conversation is to be summarized; the answer is one compaction block."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["summarize"]
+    instructions: str | None = None
+
+    def asked(self) -> UserMessage:
+        """The message that asks for the summary."""
+        own = self.instructions
+        return UserMessage(role="user", content=own if own and own.strip() else INSTRUCTIONS)
+
+
+def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The conversation from its last summary on, or the whole of it."""
+    for at in reversed(range(len(messages))):
+        message = messages[at]
+        blocks = blocks_of(message)
+        for place in reversed(range(len(blocks))):
+            block = blocks[place]
+            if isinstance(block, Compaction) and block.content:
+                begun = replace(message, content=blocks[place:])  # type: ignore[arg-type]
+                return (begun, *messages[at + 1 :])
+    return messages
+
+
+def summary_of(block: Compaction) -> str:
+    """What the model reads of a summary; empty if there is none."""
+    return f"{HEADING}\n\n{block.content}" if block.content else ""
+
+
+def summarized(messages: Iterable[Message]) -> list[Json]:
+    """The changes of tools in `messages`, as a summary of them has them."""
+    changes: list[Json] = _changes.dump_python(
+        tuple(changes_in(messages)), mode="json", exclude_none=True
+    )
+    return changes
+
+
+def changes_in(messages: Iterable[Message]) -> Iterator[ToolAddition | ToolRemoval]:
+    """All changes of tools in `messages`, in their order, those of summaries included."""
+    for message in messages:
+        if isinstance(message.content, str):
+            continue
+        for block in message.content:
+            if isinstance(block, ToolAddition | ToolRemoval):
+                yield block
+            elif isinstance(block, Compaction):
+                yield from block.tool_changes or ()

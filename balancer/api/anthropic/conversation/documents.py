@@ -1,0 +1,121 @@
+"""Texts, documents, search results and references to tools: blocks that models read as text.
+
+Documents and search results stand between tags, so that a model can tell them from the question.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .....shared.inference import MAX_PARTS
+from .....shared.strict import STRICT, ListOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["text"] = "text"
+    text: str
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        return self.text
+
+
+Texts = Annotated[ListOf[Text], Field(max_length=MAX_PARTS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainSource:
+    """A document as one text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["text"]
+    data: str
+    media_type: Literal["text/plain"]
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        return self.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSource:
+    """A document as a text or text blocks."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["content"]
+    content: str | Texts
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        return paragraphs(self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document of plain text."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["document"]
+    source: Annotated[PlainSource | BlockSource, Field(discriminator="type")]
+    title: str | None = None
+    context: str | None = None
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        return _tagged(self.type, self.source.read, title=self.title, context=self.context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """A search result of the client."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["search_result"]
+    source: str
+    title: str
+    content: Texts
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        text = paragraphs(self.content)
+        return _tagged(self.type, text, title=self.title, source=self.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReference:
+    """A tool that a client's search found; the model knows its definition from `tools`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_reference"]
+    tool_name: str
+
+    @property
+    def read(self) -> str:
+        """What the model reads."""
+        return f"<{self.type}>{self.tool_name}</{self.type}>"
+
+
+Readable = Text | Document | SearchResult | ToolReference
+
+
+def paragraphs(content: str | Iterable[Readable] | None) -> str:
+    """A text, or all blocks as one text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n\n".join(block.read for block in content)
+
+
+def _tagged(tag: str, text: str, **about: str | None) -> str:
+    heads = [f"<{name}>{value}</{name}>" for name, value in about.items() if value]
+    return "\n".join((f"<{tag}>", *heads, text, f"</{tag}>"))

@@ -1,0 +1,128 @@
+"""Converts a conversation of blocks to neutral messages for a chat template."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TypeGuard, assert_never
+
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest
+from .....shared.inference import ChatMessage
+from .blocks import (
+    AnyBlock,
+    AssistantMessage,
+    Compaction,
+    Json,
+    Message,
+    SystemMessage,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UserMessage,
+    as_blocks,
+    blocks_of,
+)
+from .compaction import from_summary, summary_of
+from .documents import Document, SearchResult, Text, paragraphs
+
+
+def to_messages(
+    system: str | tuple[Text, ...] | None, messages: tuple[Message, ...]
+) -> tuple[ChatMessage, ...]:
+    """The conversation as messages for a chat template, from its last summary on.
+
+    Text blocks become paragraphs. Consecutive user messages are merged, since many templates
+    require alternating roles. Raises `InvalidRequest` for a tool result without a matching call.
+    """
+    text = paragraphs(system)
+    conversation = [ChatMessage(role="system", content=text)] if text else []
+    told = _messages(from_summary(messages), len(messages))
+    for role, in_a_row in groupby(told, key=lambda message: message.role):
+        if role == "user":
+            texts = "\n\n".join(message.text for message in in_a_row)
+            conversation.append(ChatMessage(role="user", content=texts))
+        else:
+            conversation += in_a_row
+    return tuple(conversation)
+
+
+def _messages(messages: tuple[Message, ...], num_given: int) -> Iterator[ChatMessage]:
+    calls: set[str] = set()
+    first = num_given - len(messages)
+    last_user = max((at for at, each in enumerate(messages) if each.role == "user"), default=-1)
+    for at, message in enumerate(messages):
+        match message:
+            case SystemMessage():
+                if not (message.clear_at == "next_user_message" and at < last_user):
+                    yield from _instructed(message)
+            case UserMessage():
+                yield from _told(message, first + at, calls)
+            case AssistantMessage():
+                for said in _said(message):
+                    calls |= {call["id"] for call in said.tool_calls or ()}
+                    yield said
+            case _:
+                assert_never(message)
+
+
+def _instructed(message: SystemMessage) -> Iterator[ChatMessage]:
+    """Nothing for a message that only changes tools."""
+    blocks = blocks_of(message)
+    if text := paragraphs(block for block in blocks if isinstance(block, Text)):
+        yield ChatMessage(role="system", content=text)
+
+
+def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
+    """Tool results first, since templates expect them right after the calls; then the text."""
+    blocks = blocks_of(message)
+    results = [block for block in blocks if isinstance(block, ToolResult)]
+    for result in results:
+        if result.tool_use_id not in calls:
+            field = f"messages[{position}].content"
+            raise InvalidRequest(
+                f"`{field}`: there is no `tool_use` before it with the id "
+                f"{result.tool_use_id[:100]!r}",
+                field=field,
+            )
+        text = paragraphs(result.content)
+        yield ChatMessage(role="tool", content=text, tool_call_id=result.tool_use_id)
+    texts = [_read(block) for block in blocks if _is_read(block)]
+    if texts or not blocks:
+        yield ChatMessage(role="user", content="\n\n".join(texts))
+
+
+_Read = Text | Document | SearchResult | Compaction
+
+
+def _is_read(block: AnyBlock) -> TypeGuard[_Read]:
+    if isinstance(block, Compaction):
+        return bool(block.content)
+    return isinstance(block, _Read)
+
+
+def _read(block: _Read) -> str:
+    return summary_of(block) if isinstance(block, Compaction) else block.read
+
+
+def _said(message: AssistantMessage) -> Iterator[ChatMessage]:
+    """A summary is the user's, so that the conversation begins with a question."""
+    blocks = as_blocks(message)
+    summaries = [summary_of(block) for block in blocks if isinstance(block, Compaction)]
+    if summary := "\n\n".join(filter(None, summaries)):
+        yield ChatMessage(role="user", content=summary)
+    if len(summaries) == len(blocks) > 0:
+        return
+    calls = tuple(_call(block) for block in blocks if isinstance(block, ToolUse))
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    thoughts = "\n".join(block.thinking for block in blocks if isinstance(block, Thinking))
+    yield ChatMessage(
+        role="assistant",
+        content=text if text or not calls else None,
+        reasoning_content=thoughts or None,
+        tool_calls=calls or None,
+    )
+
+
+def _call(block: ToolUse) -> Json:
+    function = {"name": block.name, "arguments": to_json(block.input).decode()}
+    return {"id": block.id, "type": "function", "function": function}

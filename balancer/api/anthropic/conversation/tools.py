@@ -1,0 +1,182 @@
+"""Tools, changes of tools on the way, and choices of tools."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from .....shared.inference import NamedTool, ToolChoice
+from .....shared.strict import STRICT
+from .client_tools import FUNCTIONS
+
+Json = dict[str, Any]
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomTool:
+    """A function of the client's own."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["custom"] = "custom"
+    name: Name
+    description: str | None = None
+    input_schema: Json
+    strict: bool | None = None
+
+    def neutral(self) -> Json:
+        """As a neutral request has it."""
+        function: Json = {"name": self.name}
+        if self.description is not None:
+            function["description"] = self.description
+        function["parameters"] = self.input_schema
+        return _function(function, self.strict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTool:
+    """A tool of Anthropic's that the client runs; the type says what its input is."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal[
+        "bash_20241022",
+        "bash_20250124",
+        "text_editor_20241022",
+        "text_editor_20250124",
+        "text_editor_20250429",
+        "text_editor_20250728",
+        "memory_20250818",
+    ]
+    name: Name
+    strict: bool | None = None
+
+    def neutral(self) -> Json:
+        """As a neutral request has it."""
+        return _function({**FUNCTIONS[self.type], "name": self.name}, self.strict)
+
+
+def _function(function: Json, strict: bool | None) -> Json:
+    if strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+Tool = Annotated[CustomTool | ClientTool, Field(discriminator="type")]
+
+
+def with_type(tool: object) -> object:
+    """A tool of a body with its `type`, which may be left out for a client's own function."""
+    if isinstance(tool, dict) and tool.get("type") is None:
+        return {**tool, "type": "custom"}
+    return tool
+
+
+# ---- changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedReference:
+    """A tool by its name."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_reference"]
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpReference:
+    """Tools of an MCP server. They are always left out, so nothing changes."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["mcp_tool_reference", "mcp_toolset_reference"]
+    server_name: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A tool by its definition. One that is left out in `tools` is left out here."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_definition"]
+    definition: Tool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAddition:
+    """Makes a tool available from here on."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_addition"]
+    tool: Annotated[NamedReference | McpReference | Definition, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRemoval:
+    """Withdraws a tool from here on."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tool_removal"]
+    tool: Annotated[NamedReference | McpReference, Field(discriminator="type")]
+
+
+ToolChange = Annotated[ToolAddition | ToolRemoval, Field(discriminator="type")]
+
+
+def with_changes(
+    tools: Iterable[CustomTool | ClientTool], changes: Iterable[ToolAddition | ToolRemoval]
+) -> tuple[CustomTool | ClientTool, ...]:
+    """The `tools` after all `changes`. A removed tool can be added again by its name."""
+    changes = tuple(changes)
+    if not changes:
+        return tuple(tools)
+    known = {tool.name: tool for tool in tools}
+    now = dict(known)
+    for change in changes:
+        match change:
+            case ToolAddition(tool=Definition(definition=CustomTool() | ClientTool() as tool)):
+                known[tool.name] = now[tool.name] = tool
+            case ToolAddition(tool=NamedReference(name=name)) if name in known:
+                now[name] = known[name]
+            case ToolRemoval(tool=NamedReference(name=name)):
+                now.pop(name, None)
+    return tuple(now.values())
+
+
+# ---- choices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Whether the model calls tools."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["auto", "any", "none"] = "auto"
+    disable_parallel_tool_use: bool | None = None
+
+    def neutral(self) -> ToolChoice:
+        """As a neutral request has it."""
+        return "required" if self.type == "any" else self.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedChoice:
+    """Which tool the model calls."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["tool"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    disable_parallel_tool_use: bool | None = None
+
+    def neutral(self) -> ToolChoice:
+        """As a neutral request has it."""
+        return NamedTool(name=self.name)
+
+
+AnyChoice = Annotated[Choice | NamedChoice, Field(discriminator="type")]

@@ -1,0 +1,75 @@
+"""How a request wants to be answered: thinking, format, effort."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import ChatMessage, Grammar, JsonSchemaGrammar
+from ....shared.strict import STRICT
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """JSON that a schema describes."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    schema: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """The answer's format, and how much effort the model is told to take."""
+
+    __pydantic_config__ = STRICT
+
+    format: Format | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+    def variables(self) -> Json | None:
+        """Some templates know degrees of effort, by OpenAI's name for them."""
+        return None if self.effort is None else {"reasoning_effort": self.effort}
+
+
+def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
+    """What the answer is held to; `format` is the older field for it. Raises `InvalidRequest`."""
+    if None not in (format, options.format) and format != options.format:
+        field = "output_format"
+        raise InvalidRequest(
+            f"`{field}` must be left out, or be the same as `output_config.format`", field=field
+        )
+    wanted = format or options.format
+    return None if wanted is None else JsonSchemaGrammar(type="json_schema", schema=wanted.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingOptions:
+    """Whether the model thinks, and whether its thoughts are told."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    display: Literal["summarized", "omitted", "updates"] | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether thinking blocks have no text."""
+        return self.display == "omitted"
+
+
+def thinks(options: ThinkingOptions | None, messages: tuple[ChatMessage, ...]) -> bool | None:
+    """Whether the answer to `messages` begins with thinking; `None` leaves it to the template."""
+    if options is None:
+        return False
+    match options.type:
+        case "enabled":
+            return True
+        case "disabled":
+            return False
+        case "adaptive":
+            return None
+        case "between_tools":
+            return messages[-1].role == "tool"

@@ -1,0 +1,63 @@
+"""The schemas of tools that clients run, against what Anthropic's library knows of them."""
+
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from anthropic.types import beta
+
+from arriero.balancer.api.anthropic.conversation.client_tools import FUNCTIONS
+from arriero.balancer.api.anthropic.conversation.tools import ClientTool
+
+COMMANDS = (
+    beta.BetaMemoryTool20250818ViewCommand,
+    beta.BetaMemoryTool20250818CreateCommand,
+    beta.BetaMemoryTool20250818StrReplaceCommand,
+    beta.BetaMemoryTool20250818InsertCommand,
+    beta.BetaMemoryTool20250818DeleteCommand,
+    beta.BetaMemoryTool20250818RenameCommand,
+)
+KINDS = {"string": str, "integer": int, "array": list[int]}
+
+
+def properties(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = FUNCTIONS[kind]["parameters"]["properties"]
+    return found
+
+
+def test_the_memory_tools_input_is_that_of_its_commands() -> None:
+    schemas = properties("memory_20250818")
+    named = {name for command in COMMANDS for name in command.model_fields}
+    assert schemas.keys() == named
+    commands = [get_args(each.model_fields["command"].annotation)[0] for each in COMMANDS]
+    assert sorted(schemas["command"]["enum"]) == sorted(commands)
+    for command in COMMANDS:
+        for name, field in command.model_fields.items():
+            wanted = field.annotation if field.is_required() else get_args(field.annotation)[0]
+            if get_origin(wanted) is not Literal:
+                expected: Any = list[int] if get_origin(wanted) is list else wanted
+                assert KINDS[schemas[name]["type"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("bash_20241022", beta.BetaToolBash20241022Param),
+        ("bash_20250124", beta.BetaToolBash20250124Param),
+        ("text_editor_20241022", beta.BetaToolTextEditor20241022Param),
+        ("text_editor_20250124", beta.BetaToolTextEditor20250124Param),
+        ("text_editor_20250429", beta.BetaToolTextEditor20250429Param),
+        ("text_editor_20250728", beta.BetaToolTextEditor20250728Param),
+        ("memory_20250818", beta.BetaMemoryTool20250818Param),
+    ],
+)
+def test_names_are_the_librarys(kind: str, parameters: Any) -> None:
+    assert repr(FUNCTIONS[kind]["name"]) in repr(parameters.__annotations__["name"])
+
+
+def test_each_type_has_its_function() -> None:
+    assert set(get_args(ClientTool.__annotations__["type"])) == FUNCTIONS.keys()
+
+
+def test_only_the_first_editors_undo() -> None:
+    undo = [kind for kind in FUNCTIONS if "undo_edit" in repr(properties(kind))]
+    assert undo == ["text_editor_20241022", "text_editor_20250124"]

@@ -1,0 +1,62 @@
+"""What models read of documents and search results."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from arriero.balancer.api.anthropic.conversation.documents import (
+    Document,
+    Readable,
+    SearchResult,
+    Text,
+    ToolReference,
+    paragraphs,
+)
+
+_document = TypeAdapter(Document)
+_result = TypeAdapter(SearchResult)
+
+
+def document(source: dict[str, Any], **about: Any) -> str:
+    return _document.validate_json(to_json({"type": "document", "source": source, **about})).read
+
+
+def test_plain_text() -> None:
+    source = {"type": "text", "data": "Once.", "media_type": "text/plain"}
+    assert document(source) == "<document>\nOnce.\n</document>"
+    assert document(source, title="Tale", context="Old.") == (
+        "<document>\n<title>Tale</title>\n<context>Old.</context>\nOnce.\n</document>"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", ["a\n\nb", [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]]
+)
+def test_content(content: Any) -> None:
+    source = {"type": "content", "content": content}
+    assert document(source) == "<document>\na\n\nb\n</document>"
+
+
+def test_search_results() -> None:
+    content = [{"type": "text", "text": "a"}]
+    found = {"type": "search_result", "title": "T", "source": "S", "content": content}
+    read = "<search_result>\n<title>T</title>\n<source>S</source>\na\n</search_result>"
+    assert _result.validate_json(to_json(found)).read == read
+
+
+def test_only_text_is_read() -> None:
+    for source in ({"type": "base64"}, {"type": "text", "data": "", "media_type": "text/html"}):
+        with pytest.raises(ValidationError):
+            document(source)
+
+
+def test_blocks_are_paragraphs() -> None:
+    blocks: list[Readable] = [
+        Text(text="Found:"),
+        ToolReference(type="tool_reference", tool_name="f"),
+    ]
+    assert paragraphs(blocks) == "Found:\n\n<tool_reference>f</tool_reference>"
+    assert paragraphs("x") == "x"
+    assert paragraphs(None) == ""
