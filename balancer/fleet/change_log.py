@@ -9,7 +9,7 @@ Invariants: an agent or request is listed once; no entry is newer than the revis
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -91,6 +91,12 @@ class ChangeLog:
     def request_changed(self, id: RequestId) -> None:
         """A request or query is new or looks different."""
         self._requests.touch(id, self.advance())
+
+    def requests_changed(self, ids: Iterable[RequestId]) -> None:
+        """Requests look different, all in one change."""
+        revision = self.advance()
+        for id in ids:
+            self._requests.touch(id, revision)
 
     def request_gone(self, id: RequestId) -> None:
         """A request or query ended."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from ...shared.errors import RequestError
-from ...shared.inference import Event, RequestId
+from ...shared.inference import Event, RequestId, Token
 from ...shared.messages import FromBalancer
 from ...shared.queries import Result
 from .recorder import Ending
@@ -38,6 +38,17 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverTokens:
+    """Hand each token to its request's stream, in order, and record them: one for each step.
+
+    `gaps` are the seconds since the piece before, of each piece that was not its request's first.
+    """
+
+    tokens: tuple[tuple[RequestId, Token], ...]
+    gaps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """The request that was just opened is not accepted."""
 
@@ -61,17 +72,10 @@ class FirstToken:
 
 
 @dataclass(frozen=True, slots=True)
-class BetweenTokens:
-    """Record: this piece came `seconds` after the one before."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Finish:
     """Record and log how a request ended."""
 
     ending: Ending
 
 
-Decision = Send | Disconnect | Deliver | Refuse | Settle | FirstToken | BetweenTokens | Finish
+Decision = Send | Disconnect | Deliver | DeliverTokens | Refuse | Settle | FirstToken | Finish

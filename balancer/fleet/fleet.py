@@ -65,6 +65,8 @@ from .requests.request_lifecycle import RequestLifecycle
 from .requests.requests import Requests, refuse
 from .view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 
+NoPiece = CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy
+
 
 class Fleet:
     """One method per event; the module's docstring has the invariants."""
@@ -192,8 +194,7 @@ class Fleet:
         agent.heartbeat.heard(now)
         match message:
             case Output():
-                for item in message.items:
-                    decisions += self._item(agent, item, now)
+                decisions += self._output(agent, message.items, now)
             case Heartbeat():
                 return decisions
             case Status():
@@ -331,18 +332,39 @@ class Fleet:
             return self._requests.view(lifecycle, now)
         return self._dispatcher[id].view(now)
 
-    def _item(self, agent: Agent, item: Item, now: float) -> Iterable[Decision]:
+    def _output(self, agent: Agent, items: Iterable[Item], now: float) -> list[Decision]:
+        """A step's items in their order; those in a row that are pieces count as one change."""
+        decisions: list[Decision] = []
+        pieces: list[tuple[RequestLifecycle, Piece]] = []
+        for item in items:
+            lifecycle = self._requests.get(item.id)
+            if lifecycle is None or lifecycle.link != agent.link:
+                self._items_ignored += 1
+            elif isinstance(item, Piece):
+                pieces.append((lifecycle, item))
+            else:
+                if pieces:
+                    decisions += self._pieces(agent, pieces, now)
+                    pieces = []
+                decisions += self._item(agent, lifecycle, item, now)
+        if pieces:
+            decisions += self._pieces(agent, pieces, now)
+        return decisions
+
+    def _pieces(
+        self, agent: Agent, pieces: list[tuple[RequestLifecycle, Piece]], now: float
+    ) -> list[Decision]:
+        num_tokens = sum(len(piece.tokens) for _, piece in pieces)
+        agent.num_tokens += num_tokens
+        self._tokens_total += num_tokens
+        self._registry.touch(agent.link)
+        return self._requests.pieces(pieces, now)
+
+    def _item(
+        self, agent: Agent, lifecycle: RequestLifecycle, item: NoPiece, now: float
+    ) -> Iterable[Decision]:
         requests = self._requests
-        lifecycle = requests.get(item.id)
-        if lifecycle is None or lifecycle.link != agent.link:
-            self._items_ignored += 1
-            return ()
         match item:
-            case Piece():
-                agent.num_tokens += len(item.tokens)
-                self._tokens_total += len(item.tokens)
-                self._registry.touch(agent.link)
-                return requests.received(lifecycle, item, now)
             case CallStarted() | Called() | Noticed() | PromptRead():
                 return requests.received(lifecycle, item, now)
             case Ended():

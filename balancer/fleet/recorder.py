@@ -1,10 +1,11 @@
 """How a request ended, and the `Recorder` that is told of each measurement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ...shared.errors import RequestError
-from ...shared.inference import RequestId, Timings, TokenKind, Usage
+from ...shared.inference import RequestId, Timings, Usage
 from .caller import ANONYMOUS, Caller
 
 
@@ -36,11 +37,11 @@ class Recorder(Protocol):
     def first_token(self, seconds: float) -> None:
         """A request's first token came `seconds` after the request was accepted."""
 
-    def between_tokens(self, seconds: float) -> None:
-        """A later piece came `seconds` after the one before."""
+    def between_tokens(self, gaps: Sequence[float]) -> None:
+        """Later pieces came so many seconds after the ones before; once for each step."""
 
-    def tokens(self, kind: TokenKind, count: int) -> None:
-        """`count` tokens were delivered."""
+    def tokens(self, count: int) -> None:
+        """`count` tokens were delivered; once for each step."""
 
     def ended(self, ending: Ending) -> None:
         """A request ended; once for each that was accepted, and for each that was refused."""

@@ -4,7 +4,7 @@ Invariant: no label takes its values from users' text, so the number of series i
 describes connected agents is in `fleet_collector` and leaves with them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,11 +19,11 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ...shared.errors import BY_CODE
-from ...shared.inference import TokenKind
 from ..fleet.recorder import Ending
 from ..fleet.runtime.fleet_runtime import Backlog
 from ..fleet.view import FleetView
 from .fleet_collector import EventNumbers, FleetCollector
+from .gap_histogram import GapHistogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
@@ -46,9 +46,10 @@ class Metrics:
         self._first_token = self._histogram(
             "first_token", "Time from a request's acceptance to its first token."
         )
-        self._between_tokens = self._histogram(
-            "between_tokens", "Time between two pieces of one answer."
+        self._between_tokens = GapHistogram(
+            "arriero_between_tokens_seconds", "Time between two pieces of one answer.", SECONDS
         )
+        self.registry.register(self._between_tokens)
         self._queue_wait = self._histogram(
             "queue_wait", "Time from acceptance to a slot, of the requests that got one."
         )
@@ -154,10 +155,10 @@ class Metrics:
     def first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
 
-    def between_tokens(self, seconds: float) -> None:
-        self._between_tokens.observe(seconds)
+    def between_tokens(self, gaps: Sequence[float]) -> None:
+        self._between_tokens.observe(gaps)
 
-    def tokens(self, kind: TokenKind, count: int) -> None:
+    def tokens(self, count: int) -> None:
         self._completion_tokens.inc(count)
 
     def ended(self, ending: Ending) -> None:

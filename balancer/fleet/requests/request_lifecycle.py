@@ -29,14 +29,13 @@ from ....shared.inference import (
     Rates,
     RequestId,
     Timings,
-    Token,
     ToolCall,
     ToolCallStarted,
     Usage,
 )
 from ....shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
 from ..caller import ANONYMOUS, Caller
-from ..decisions import BetweenTokens, Decision, Deliver, Finish, FirstToken, LinkId
+from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId
 from ..limits import Limits
 from ..recorder import Ending
 from ..view import RequestState, RequestView
@@ -46,8 +45,8 @@ _NO_RATES = Rates()
 MAX_NOTICES = 64
 """Notices that a request's client gets; further ones are counted, and the last notice says so."""
 
-Told = Piece | CallStarted | Called | Noticed | PromptRead
-"""What an agent sends of an answer or about it, short of its end."""
+Told = CallStarted | Called | Noticed | PromptRead
+"""What an agent sends of an answer or about it, besides its pieces and its end."""
 
 
 class RequestLifecycle:
@@ -157,13 +156,23 @@ class RequestLifecycle:
         self.link = None
         self._queued_at = now
 
+    def piece(self, piece: Piece, now: float) -> float | FirstToken:
+        """The agent sent a piece, to be delivered: the seconds since the one before.
+
+        Of the first piece of an answer, the measurement instead.
+        """
+        self._require_agent()
+        self.num_tokens += len(piece.tokens)
+        if self._first_token_at is None:
+            return self._stream(now)
+        gap = now - self._last_token_at
+        self._last_token_at = now
+        return gap
+
     def received(self, item: Told, now: float) -> tuple[Decision, ...]:
         """The agent sent something of the answer or about it: deliver it, unless it was before."""
-        if self.link is None or self.is_ended:
-            raise ValueError(f"request {self.id} has no agent to receive from")
+        self._require_agent()
         match item:
-            case Piece():
-                return self._piece(item, now)
             case CallStarted():
                 return self._call(ToolCallStarted(item.call_id, item.name), now)
             case Called():
@@ -172,17 +181,6 @@ class RequestLifecycle:
                 return self._notice(Notice(item.code, item.message))
             case PromptRead():
                 return self._begin(Begun(item.prompt_tokens, item.cached_tokens))
-
-    def _piece(self, piece: Piece, now: float) -> tuple[Decision, Decision]:
-        measured: FirstToken | BetweenTokens
-        if self._first_token_at is None:
-            measured = self._stream(now)
-        else:
-            measured = BetweenTokens(now - self._last_token_at)
-        self._last_token_at = now
-        self.num_tokens += len(piece.tokens)
-        token = Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
-        return Deliver(self.id, token), measured
 
     def _call(self, event: ToolCallStarted | ToolCall, now: float) -> tuple[Decision, ...]:
         """A call is a part of the answer, so the request does not move any more."""
@@ -298,6 +296,10 @@ class RequestLifecycle:
             prefill_tokens_per_second=rates.prefill_tokens_per_second,
             decode_tokens_per_second=rates.decode_tokens_per_second,
         )
+
+    def _require_agent(self) -> None:
+        if self.link is None or self.is_ended:
+            raise ValueError(f"request {self.id} has no agent to receive from")
 
     def _require(self, state: RequestState) -> None:
         if self.state != state or self.is_ended:

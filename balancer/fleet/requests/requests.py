@@ -7,12 +7,12 @@ dispatch has it on; its deadline is armed.
 from collections.abc import Iterable, Iterator
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
-from ....shared.inference import AgentId, GenerateRequest, RequestId
-from ....shared.messages import Cancel, Ended, Start
+from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
+from ....shared.messages import Cancel, Ended, Piece, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
-from ..decisions import Decision, Refuse
+from ..decisions import Decision, DeliverTokens, FirstToken, Refuse
 from ..limits import Limits
 from ..registry import Agent, Registry
 from ..view import RequestView
@@ -87,6 +87,24 @@ class Requests:
         return decisions
 
     # ---- what agents send
+
+    def pieces(
+        self, pieces: Iterable[tuple[RequestLifecycle, Piece]], now: float
+    ) -> list[Decision]:
+        """Pieces of a step came, each for another request or after an earlier one of its own."""
+        tokens: list[tuple[RequestId, Token]] = []
+        gaps: list[float] = []
+        firsts: list[Decision] = []
+        for lifecycle, piece in pieces:
+            gap = lifecycle.piece(piece, now)
+            if isinstance(gap, FirstToken):
+                firsts.append(gap)
+                self._deadlines.arm(lifecycle.id)
+            else:
+                gaps.append(gap)
+            tokens.append((lifecycle.id, token_of(piece)))
+        self._changes.requests_changed(id for id, _ in tokens)
+        return [DeliverTokens(tuple(tokens), tuple(gaps)), *firsts]
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
@@ -236,6 +254,11 @@ class Requests:
                 raise RuntimeError(f"{id} is not where dispatch has it")
         if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
             raise RuntimeError("dispatch has a request that has ended")
+
+
+def token_of(piece: Piece) -> Token:
+    """The event of a piece."""
+    return Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:

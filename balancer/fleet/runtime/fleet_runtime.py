@@ -19,9 +19,9 @@ from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
 from ..caller import Caller
 from ..decisions import (
-    BetweenTokens,
     Decision,
     Deliver,
+    DeliverTokens,
     Disconnect,
     Finish,
     FirstToken,
@@ -270,8 +270,9 @@ class FleetRuntime:
             match decision:
                 case Deliver(request=id, event=event):
                     self._deliver(id, event)
-                case BetweenTokens(seconds=seconds):
-                    self._recorder.between_tokens(seconds)
+                case DeliverTokens(tokens=tokens, gaps=gaps):
+                    self._deliver_tokens(tokens)
+                    self._recorder.between_tokens(gaps)
                 case FirstToken(seconds=seconds):
                     self._recorder.first_token(seconds)
                 case Send(link=link, message=message):
@@ -293,10 +294,15 @@ class FleetRuntime:
     def _deliver(self, id: RequestId, event: Event) -> None:
         stream = self._streams[id]
         stream.put(event)
-        if isinstance(event, Token):
-            self._recorder.tokens(event.kind, len(event.tokens))
-        elif isinstance(event, Done | Failed):
+        if isinstance(event, Done | Failed):
             del self._streams[id]
+
+    def _deliver_tokens(self, tokens: Iterable[tuple[RequestId, Token]]) -> None:
+        num_tokens = 0
+        for id, token in tokens:
+            num_tokens += len(token.tokens)
+            self._streams[id].put(token)
+        self._recorder.tokens(num_tokens)
 
     def _notify(self) -> None:
         if self._revision != self._fleet.revision:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, Send
+from arriero.balancer.fleet.decisions import Decision, Deliver, DeliverTokens, Finish, Send
 from arriero.shared.errors import RequestError, to_wire
 from arriero.shared.inference import (
     AgentId,
@@ -91,7 +91,13 @@ def sent(decisions: Iterable[Decision]) -> list[FromBalancer]:
 
 def delivered(decisions: Iterable[Decision]) -> list[tuple[RequestId, Event]]:
     """What goes to clients, in order."""
-    return [(d.request, d.event) for d in decisions if isinstance(d, Deliver)]
+    found: list[tuple[RequestId, Event]] = []
+    for decision in decisions:
+        if isinstance(decision, DeliverTokens):
+            found += decision.tokens
+        elif isinstance(decision, Deliver):
+            found.append((decision.request, decision.event))
+    return found
 
 
 def codes(decisions: Iterable[Decision]) -> dict[str, str]:

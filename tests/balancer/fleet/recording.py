@@ -1,8 +1,9 @@
 """A recorder that keeps what it is told, a peer that keeps what it is sent, a clock set by hand."""
 
+from collections.abc import Sequence
+
 from arriero.balancer.fleet.recorder import Ending
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
-from arriero.shared.inference import TokenKind
 from arriero.shared.messages import FromBalancer
 
 
@@ -22,17 +23,17 @@ class RecordingRecorder:
     def __init__(self) -> None:
         self.first_tokens: list[float] = []
         self.gaps: list[float] = []
-        self.counts: list[tuple[TokenKind, int]] = []
+        self.counts: list[int] = []
         self.endings: list[Ending] = []
 
     def first_token(self, seconds: float) -> None:
         self.first_tokens.append(seconds)
 
-    def between_tokens(self, seconds: float) -> None:
-        self.gaps.append(seconds)
+    def between_tokens(self, gaps: Sequence[float]) -> None:
+        self.gaps += gaps
 
-    def tokens(self, kind: TokenKind, count: int) -> None:
-        self.counts.append((kind, count))
+    def tokens(self, count: int) -> None:
+        self.counts.append(count)
 
     def ended(self, ending: Ending) -> None:
         self.endings.append(ending)

@@ -32,6 +32,14 @@ def test_what_changes_often_is_listed_once(log: ChangeLog) -> None:
     log.check_integrity()
 
 
+def test_several_requests_change_at_once(log: ChangeLog) -> None:
+    log.requests_changed([Q, R])
+    assert log.revision == 1
+    assert log.since(0) == (NOTHING, Change((Q, R), ()))
+    assert log.since(1) == (NOTHING, NOTHING)
+    log.check_integrity()
+
+
 def test_what_is_gone_and_what_comes_back(log: ChangeLog) -> None:
     log.agent_changed(A)
     before = log.revision

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import (
-    BetweenTokens,
     Decision,
     Deliver,
+    DeliverTokens,
     Disconnect,
     FirstToken,
     LinkId,
@@ -26,9 +26,11 @@ from arriero.shared.inference import (
     Done,
     Failed,
     GenerateRequest,
+    LogProb,
     Notice,
     RequestId,
     Token,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
 )
@@ -209,11 +211,13 @@ def test_a_request_runs_and_is_measured() -> None:
     assert scene.open("r") == [Send(A, start("r"))]
     scene.now += 2.0
     assert scene.say(A, piece("r", "Once")) == [
-        Deliver(RequestId("r"), Token("Once", "content", (0,))),
+        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),)),
         FirstToken(2.0),
     ]
     scene.now += 0.5
-    assert scene.say(A, piece("r", " upon"))[1] == BetweenTokens(0.5)
+    assert scene.say(A, piece("r", " upon")) == [
+        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), (0.5,))
+    ]
     decisions = scene.say(A, ended("r"))
     [(_, event)] = delivered(decisions)
     assert isinstance(event, Done)
@@ -570,6 +574,35 @@ def test_no_first_token() -> None:
     decisions = scene.after(20.0)
     assert failure(decisions, "1").code == "first_token_timeout"
     assert sent(decisions) == [cancel("1"), start("2")]
+
+
+def test_log_probabilities_are_delivered_with_their_token() -> None:
+    scene = with_agent()
+    scene.open("r")
+    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
+    [(_, token)] = delivered(scene.say(A, replace(piece("r", "x"), log_probs=log_probs)))
+    assert isinstance(token, Token)
+    assert token.log_probs == log_probs
+
+
+def test_pieces_of_a_step_are_delivered_at_once_and_around_other_items_in_order() -> None:
+    scene = with_agent(slots=2)
+    scene.open("q", "r")
+    scene.say(A, piece("q"), piece("r"))
+    scene.now += 0.5
+    step = scene.say(A, piece("q", "a"), piece("r", "b"), ended("q"), piece("r", "c"), piece("q"))
+    assert [type(each).__name__ for each in step] == [
+        *("DeliverTokens", "Deliver", "Finish", "DeliverTokens"),
+    ]
+    assert step[0] == DeliverTokens(
+        (
+            (RequestId("q"), Token("a", "content", (0,))),
+            (RequestId("r"), Token("b", "content", (0,))),
+        ),
+        (0.5, 0.5),
+    )
+    assert step[3] == DeliverTokens(((RequestId("r"), Token("c", "content", (0,))),), (0.0,))
+    assert scene.fleet.totals().items_ignored == 1
 
 
 def test_silence_between_tokens_is_measured_from_the_last() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arriero.balancer.fleet.decisions import (
-    BetweenTokens,
     Decision,
     Deliver,
+    DeliverTokens,
     Disconnect,
     Finish,
     FirstToken,
@@ -174,7 +174,11 @@ class FleetMachine(RuleBasedStateMachine):
                     assert ending.request_id not in self.codes, "ended twice"
                     self.codes[ending.request_id] = ending.code
                     self.stop_cancelled(ending.request_id)
-                case FirstToken(seconds=seconds) | BetweenTokens(seconds=seconds):
+                case DeliverTokens(tokens=tokens, gaps=gaps):
+                    for id, token in tokens:
+                        self.receive(id, token)
+                    assert all(gap >= 0 for gap in gaps)
+                case FirstToken(seconds=seconds):
                     assert seconds >= 0
 
     def lose(self, link: LinkId) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import (
-    BetweenTokens,
     Decision,
     Deliver,
     Finish,
@@ -28,12 +27,9 @@ from arriero.shared.inference import (
     AgentId,
     Done,
     Failed,
-    LogProb,
     Notice,
     RequestId,
     Timings,
-    Token,
-    TokenLogProbs,
     Usage,
 )
 from arriero.shared.messages import Noticed
@@ -55,7 +51,7 @@ def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
 def streaming_at(now: float) -> RequestLifecycle:
     lifecycle = lifecycle_at(now)
     lifecycle.assigned(LINK, "host", now)
-    lifecycle.received(piece("r"), now)
+    lifecycle.piece(piece("r"), now)
     return lifecycle
 
 
@@ -69,15 +65,10 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
     assert lifecycle.state == "queued"
     lifecycle.assigned(LINK, "host", 101.0)
     assert lifecycle.state == "assigned"
-    assert lifecycle.received(piece("r", "Once", num_tokens=2), 103.0) == (
-        Deliver(RequestId("r"), Token("Once", "content", (0, 1))),
-        FirstToken(3.0),
-    )
+    assert lifecycle.piece(piece("r", "Once", num_tokens=2), 103.0) == FirstToken(3.0)
     assert lifecycle.state == "streaming"
-    assert lifecycle.received(piece("r", " more", "reasoning"), 103.5) == (
-        Deliver(RequestId("r"), Token(" more", "reasoning", (0,))),
-        BetweenTokens(0.5),
-    )
+    assert lifecycle.piece(piece("r", " more", "reasoning"), 103.5) == 0.5
+    assert lifecycle.num_tokens == 3
     timings = Timings(queue_ms=1000.0, first_token_ms=3000.0, total_ms=4000.0)
     end = replace(ended("r"), stop_string="END")
     assert lifecycle.done(end, 104.0) == [
@@ -125,25 +116,17 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
     assert lifecycle.overdue(29.0) == FirstTokenTimeout("no token within 20 s")
 
 
-def test_log_probabilities_are_delivered_with_their_token() -> None:
-    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
-    deliver, _ = streaming_at(0.0).received(replace(piece("r", "x"), log_probs=log_probs), 1.0)
-    assert isinstance(deliver, Deliver)
-    assert isinstance(deliver.event, Token)
-    assert deliver.event.log_probs == log_probs
-
-
 def test_each_token_moves_the_deadline_of_the_next() -> None:
     lifecycle = streaming_at(1.0)
     assert lifecycle.deadline == 6.0
-    lifecycle.received(piece("r"), 4.0)
+    lifecycle.piece(piece("r"), 4.0)
     assert lifecycle.deadline == 9.0
     assert lifecycle.overdue(9.0) == TokenTimeout("no further token within 5 s")
 
 
 def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
     lifecycle = streaming_at(0.0)
-    lifecycle.received(piece("r"), 98.0)
+    lifecycle.piece(piece("r"), 98.0)
     assert lifecycle.deadline == 100.0
     assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
 
@@ -201,7 +184,7 @@ def test_what_has_streamed_cannot_come_back() -> None:
 
 def test_nothing_is_gained_without_an_agent() -> None:
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle_at(0.0).received(piece("r"), 1.0)
+        lifecycle_at(0.0).piece(piece("r"), 1.0)
 
 
 def test_it_ends_once() -> None:
@@ -210,13 +193,13 @@ def test_it_ends_once() -> None:
     with pytest.raises(ValueError, match="ended already"):
         lifecycle.failed(Cancelled("late"), 2.0)
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle.received(piece("r"), 2.0)
+        lifecycle.piece(piece("r"), 2.0)
 
 
 def test_its_view_shows_where_it_is() -> None:
     lifecycle = lifecycle_at(10.0)
     lifecycle.assigned(LINK, "host", 12.0)
-    lifecycle.received(piece("r", num_tokens=3), 13.0)
+    lifecycle.piece(piece("r", num_tokens=3), 13.0)
     assert lifecycle.view(AgentId("a1"), 15.0) == RequestView(
         id=RequestId("r"),
         state="streaming",

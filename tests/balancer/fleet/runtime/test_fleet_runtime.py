@@ -47,7 +47,7 @@ async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() ->
     assert events[0] == Token("Once upon", "content", (0, 1, 0))
     assert isinstance(events[-1], Done)
     assert (dispatcher.recorder.first_tokens, dispatcher.recorder.gaps) == ([2.0], [0.5])
-    assert dispatcher.recorder.counts == [("content", 2), ("content", 1)]
+    assert dispatcher.recorder.counts == [2, 1]
     assert [ending.code for ending in dispatcher.recorder.endings] == ["stop"]
 
 

@@ -1,0 +1,40 @@
+"""A Prometheus histogram that observes many durations at once, at the cost of a look-up each."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+
+class GapHistogram(Collector):
+    """Durations in seconds by bucket; each of `bounds`, which grow, is its bucket's most."""
+
+    def __init__(self, name: str, help_text: str, bounds: Sequence[float]) -> None:
+        self._name = name
+        self._help_text = help_text
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, durations: Sequence[float]) -> None:
+        """Count these."""
+        counts, bounds = self._counts, self._bounds
+        for duration in durations:
+            counts[bisect_left(bounds, duration)] += 1
+        self._sum += sum(durations)
+
+    def collect(self) -> Iterator[Metric]:
+        """The buckets, each with those below it."""
+        names = [_named(bound) for bound in (*self._bounds, float("inf"))]
+        buckets = [*zip(names, accumulate(self._counts), strict=True)]
+        yield HistogramMetricFamily(
+            self._name, self._help_text, buckets=buckets, sum_value=self._sum
+        )
+
+
+def _named(bound: float) -> str:
+    name: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
+    return name
