@@ -91,19 +91,33 @@ class Desk:
         deadline: float = DEADLINE,
     ) -> Run:
         """Runs a program of a client to its end, with nothing of our own environment but PATH."""
+        process = await self.start(client, program, *arguments, env=env)
+        return await self._ended(process, [program, *arguments], deadline)
+
+    async def start(
+        self,
+        client: str,
+        program: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        output: int = asyncio.subprocess.PIPE,
+    ) -> asyncio.subprocess.Process:
+        """Starts what `run` runs; the caller ends it with `end_group`.
+
+        `output`: a file for both its outputs, which otherwise have to be read.
+        """
         folder = await asyncio.to_thread(programs, client)
         own = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             folder / program,
             *arguments,
             cwd=self.work,
             env=own | self.outside.settings | (env or {}),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
-        return await self._ended(process, [program, *arguments], deadline)
 
     async def _ended(
         self, process: asyncio.subprocess.Process, command: list[str], deadline: float
@@ -116,13 +130,13 @@ class Desk:
                 f"{command} did not end in {deadline} s; {self.arriero.exchanges}"
             ) from None
         finally:
-            _end_group(process)
+            end_group(process)
             await process.wait()
         assert process.returncode is not None
         return Run(process.returncode, out.decode(), err.decode())
 
 
-def _end_group(process: asyncio.subprocess.Process) -> None:
+def end_group(process: asyncio.subprocess.Process) -> None:
     """Ends what a client left running, too: it is the leader of its own process group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

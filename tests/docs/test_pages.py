@@ -38,6 +38,17 @@ def test_architecture_tells_the_life_of_a_request_with_the_files_it_passes() -> 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_each_client_is_in_the_table_with_the_version_that_is_tested(name: str) -> None:
     [[first, *_]] = CLIENTS[name].values()
-    version = re.split("@|==", first)[-1]
+    assert is_in_the_table(name, re.split("@|==", first)[-1])
+
+
+@pytest.mark.parametrize("name", ["openai", "langchain-openai"])
+def test_so_is_each_library_that_make_test_runs(name: str) -> None:
+    [version] = re.findall(rf"^{name}==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert is_in_the_table(name, version)
+    assert not is_in_the_table(name, "0")
+
+
+def is_in_the_table(name: str, version: str) -> bool:
+    """Whether docs/clients.md has a row for the client, with this version."""
     rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if "|" in line]
-    assert any(f"| {version} |" in row and name in row.lower().replace(" ", "-") for row in rows)
+    return any(f"| {version} |" in row and name in row.lower().replace(" ", "-") for row in rows)
