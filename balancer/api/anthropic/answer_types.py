@@ -140,7 +140,7 @@ class OriginalCount(TypedDict):
     original_input_tokens: Count
 
 
-class CountedInput(TypedDict):
+class CountedMessage(TypedDict):
     """How many tokens a message's input would have."""
 
     input_tokens: Count

@@ -1,7 +1,7 @@
 """The Messages API as operations of an OpenAPI document."""
 
 from ..openapi.document import OF_MODELS, Errors, Operation, events_or, json_answer, parameter
-from . import answer_types
+from . import answer_types, event_types
 from .errors import anthropic_status, anthropic_type
 from .requests import COUNT_BODY, MESSAGES_BODY
 
@@ -18,7 +18,11 @@ OPERATIONS = (
         parameters=(_VERSION,),
         body=MESSAGES_BODY,
         answers={
-            200: events_or(answer_types.MessageAnswer, "`message_stop` or `error`"),
+            200: events_or(
+                answer_types.MessageAnswer,
+                "`message_stop` or `error`",
+                item=event_types.MessageStreamEvent,
+            ),
         },
         errors=OF_MODELS,
         told=ANTHROPIC_ERRORS,
@@ -30,7 +34,7 @@ OPERATIONS = (
         summary="Counts the tokens that a message's input would have.",
         parameters=(_VERSION,),
         body=COUNT_BODY,
-        answers={200: json_answer("The number of tokens.", answer_types.CountedInput)},
+        answers={200: json_answer("The number of tokens.", answer_types.CountedMessage)},
         errors=OF_MODELS,
         told=ANTHROPIC_ERRORS,
     ),

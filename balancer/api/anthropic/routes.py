@@ -25,7 +25,7 @@ from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
-from .answer_types import ContextManaged, CountedInput
+from .answer_types import ContextManaged, CountedMessage
 from .conversation.blocks import Json
 from .conversation.compaction import summarized
 from .editing import Edited, apply_edits
@@ -96,7 +96,7 @@ class _Handlers:
         num_tokens = edited.num_tokens
         if num_tokens is None:
             num_tokens = await self._count(request, edited.request)
-        body: CountedInput = {"input_tokens": num_tokens}
+        body: CountedMessage = {"input_tokens": num_tokens}
         if wanted.context_management is not None:
             original = num_tokens if edited.original_tokens is None else edited.original_tokens
             body["context_management"] = {"original_input_tokens": original}

@@ -34,3 +34,19 @@ async def test_it_is_served(client: TestClient) -> None:
     response = await client.get("/openapi.json")
     document = await response.json()
     assert document == inference_document(document["info"]["version"])
+
+
+@pytest.mark.parametrize(
+    ("path", "event"),
+    [("/v1/responses", "ResponseStreamEvent"), ("/v1/messages", "MessageStreamEvent")],
+)
+def test_streams_say_what_their_events_are(path: str, event: str) -> None:
+    answer = DOCUMENT["paths"][path]["post"]["responses"]["200"]["content"]
+    item = {"$ref": f"#/components/schemas/{event}"}
+    assert answer["text/event-stream"] == {"x-item-schema": item}
+    assert len(DOCUMENT["components"]["schemas"][event]["anyOf"]) >= 8
+
+
+def test_schemas_have_short_names() -> None:
+    """pydantic writes the module into the names of types that two modules call the same."""
+    assert not [name for name in DOCUMENT["components"]["schemas"] if "__" in name]

@@ -4,7 +4,7 @@ from .....shared.errors import InvalidRequest, NotFound
 from ...openapi.document import OF_MODELS, Operation, events_or, json_answer, parameter
 from ...openapi.schemas import one_of
 from ..operations import OPENAI_ERRORS
-from . import answer_types
+from . import answer_types, event_types
 from .requests import RESPONSE_BODY
 
 _ID = parameter("id", "path", required=True)
@@ -23,7 +23,9 @@ OPERATIONS = (
         body=RESPONSE_BODY,
         answers={
             200: events_or(
-                answer_types.Response, "`response.completed`, `…incomplete` or `…failed`"
+                answer_types.Response,
+                "`response.completed`, `…incomplete` or `…failed`",
+                item=event_types.ResponseStreamEvent,
             ),
         },
         errors=(*OF_MODELS, NotFound),
