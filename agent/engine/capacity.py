@@ -13,10 +13,10 @@ class Capacity:
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
     `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
     can be in host memory, and with `is_compact` should be, since every cell in use costs time. The
-    state of a cell has `cell_bytes`; 0 says that copying it costs nothing. At
-    most `max_draft` tokens are drafted for a sequence in a step: none where it cannot give up its
-    last cells. A step gives log-probabilities of at most `most_scored` prompt tokens, at
-    least one a slot.
+    state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a sequence has
+    `fixed_bytes` besides, where it cannot be had in pieces. At most `max_draft` tokens are drafted
+    for a sequence in a step: none where it cannot give up its last cells. A step gives
+    log-probabilities of at most `most_scored` prompt tokens, at least one a slot.
     """
 
     batch_size: int
@@ -30,3 +30,4 @@ class Capacity:
     max_draft: int = 0
     most_scored: int = 64
     cell_bytes: int = 0
+    fixed_bytes: int = 0

@@ -18,7 +18,11 @@ from .answer import Answer, noticed
 from .port import Listener, Ticket
 from .prepared import Prepared
 
-_NOT_SAVED = Notice("prompt_cache", "the engine failed before the prompt could be saved")
+_NOT_SAVED = Notice(
+    "prompt_cache",
+    "the prompt could not be saved: the engine failed, or copying this model's state would have "
+    "stalled other requests longer than --max-stall",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,7 @@ class Memory:
         """
         self.make_room(len(stored.prompt))
         self._edits.append(Load(slot, stored))
+        self.allowance.take(len(stored.prompt))
         self._cells.grow(slot, len(stored.prompt))
         if length < len(stored.prompt):
             self.truncate(slot, length)

@@ -17,7 +17,7 @@ from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
-from ..step import NotLoaded, Outcome, Step
+from ..step import NotLoaded, Outcome, Run, Step
 from .cell_edits import CellEdits
 from .context import MAX_BATCH, CannotGenerateError, Context
 from .embedding import LlamaEmbedding
@@ -62,7 +62,7 @@ class LlamaEngine:
             model, num_cells=kv_cells, slots=slots, threads=threads, num_rows=num_rows
         )
         self._cells = CellEdits(self._context, slots)
-        cell_bytes = States(self._context).size(0)  # of the warm-up's one cell
+        fixed_bytes, cell_bytes = self._state_bytes()
         self.capacity = Capacity(
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
@@ -70,8 +70,9 @@ class LlamaEngine:
             num_holders=llama_cpp.llama_max_parallel_sequences() - 1,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
-            most_parked=host_cache // cell_bytes,
+            most_parked=host_cache // cell_bytes if model.can_share else 0,
             cell_bytes=cell_bytes,
+            fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
             max_draft=max_draft,
             most_scored=most_scored,
@@ -99,6 +100,19 @@ class LlamaEngine:
             LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
         )
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
+
+    def _state_bytes(self) -> tuple[int, int]:
+        """Of a sequence's state: the part that is always there, and that of each cell.
+
+        Where it can be had in pieces, each has a little of the former: it is counted as the cell's.
+        """
+        states = States(self._context)
+        first = states.size(0)  # of the warm-up's one cell
+        if self._model.can_share:
+            return 0, first
+        self._context.decode((Run(SequenceId(0), 0, 1, (0,), False),))
+        cell_bytes = max(0, states.size(0) - first)
+        return first - cell_bytes, cell_bytes
 
     def open(self, sequence: NewSequence) -> None:
         """Make the sampler of `sequence`."""

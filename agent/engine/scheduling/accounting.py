@@ -165,11 +165,16 @@ class Accounting:
         reason: Literal["stop", "length"],
         tokens: tuple[int, ...] = (),
     ) -> SequenceOutput:
-        if one.save_as is None:
-            self.leave(slot)
-        else:
+        if one.save_as is not None and self._may_save(one):
             one.save()
+        else:
+            self.leave(slot)
         return SequenceOutput(one.id, tokens, one.end(reason))
+
+    def _may_save(self, one: Progress) -> bool:
+        """Not where its state, which cannot be had in pieces, would stall those who stream."""
+        num_others = sum(o.is_generating for o in self._queue.active.values() if o is not one)
+        return self._memory.can_share or self._budget.may_copy_whole(num_others, one.num_computed)
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:

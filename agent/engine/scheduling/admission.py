@@ -10,9 +10,12 @@ is not preempted again after one token.
 
 A parked prefix is copied back first, as many cells before a step as may be copied then. The
 sequence that begins with it waits for that; those behind it need not.
+
+Where a state can only be had whole, one is loaded before a step, and none that would take too long
+beside streams: then the prompt is computed.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..kv_cache.memory import Memory
@@ -62,15 +65,19 @@ class Fetch:
 
 
 def admit(
-    waiting: Sequence[Progress], running: Collection[Progress], memory: Memory
+    waiting: Sequence[Progress],
+    running: Collection[Progress],
+    memory: Memory,
+    may_load: Callable[[int], bool] = lambda _: True,
 ) -> Iterator[Begin | Await | Keep | Fetch]:
     """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
 
-    Lazy: the caller carries out each decision before it asks for the next.
+    Lazy: the caller carries out each decision before it asks for the next. `may_load` says whether
+    the whole state of so many tokens may be copied beside those who stream.
     """
     for one in waiting:
         found = memory.find(one.history.keys, one.most_reused)
-        num_loaded = _num_loadable(one, memory)
+        num_loaded = _num_loadable(one, memory, may_load)
         if num_loaded <= max(found.length, found.promised):
             num_loaded = 0
         ready = max(found.length, num_loaded)
@@ -78,6 +85,8 @@ def admit(
             yield Await(found.promised_by, found.promised)
         elif not _has_room(one, found, num_loaded, running, memory):
             return
+        elif num_loaded and not memory.can_share and memory.allowance.num_moved:
+            continue  # another whole state is copied before this step
         elif num_loaded and not memory.can_keep:
             yield Begin(one, found, num_loaded)
         else:
@@ -92,9 +101,11 @@ def admit(
                 yield Begin(one, found)
 
 
-def _num_loadable(one: Progress, memory: Memory) -> int:
+def _num_loadable(one: Progress, memory: Memory, may_load: Callable[[int], bool]) -> int:
     """How much of what is stored for `one` it can begin with."""
     if one.stored is None or not one.stored.pieces:
+        return 0
+    if not memory.can_share and not may_load(len(one.stored.prompt)):
         return 0
     if len(one.stored.prompt) > memory.num_available:
         return 0

@@ -8,6 +8,7 @@ no sequence needs.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from ..kv_cache.memory import Memory
@@ -91,25 +92,35 @@ class Planner:
             self._tally.preempted()
 
     def _save(self) -> tuple[Save, ...]:
-        """What to hand out of the cells of those who save. States of some models are whole."""
+        """What to hand out of the cells of those who save, in pieces or whole."""
         saves = []
-        allowance = self._memory.allowance
         for slot, one in self._queue.running.items():
             start = one.num_saved
             while one.is_saving and (left := one.num_computed - start):
-                count = allowance.take_some(left) if self._memory.can_share else left
-                if not count:
+                if not (count := self._num_saved_now(left)):
                     break
                 saves.append(Save(one.id, slot, start, count))
                 start += count
         return tuple(saves)
+
+    def _num_saved_now(self, num_left: int) -> int:
+        """How many cells of one who saves are copied now. Of whole states one before a step."""
+        allowance = self._memory.allowance
+        if self._memory.can_share:
+            return allowance.take_some(num_left)
+        if allowance.num_moved:
+            return 0
+        allowance.take(num_left)
+        return num_left
 
     def _admit(self) -> dict[int, int]:
         """Let newcomers begin; by slot, how many computed tokens others wait for."""
         awaited: dict[int, int] = {}
         if not self._queue.waiting:
             return awaited
-        for decision in admit(self._queue.candidates, self._queue.running.values(), self._memory):
+        running = self._queue.running.values()
+        may_load = partial(self._budget.may_copy_whole, self._num_streaming)
+        for decision in admit(self._queue.candidates, running, self._memory, may_load):
             match decision:
                 case Begin():
                     self._begin(decision)

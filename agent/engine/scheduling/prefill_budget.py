@@ -33,16 +33,26 @@ class PrefillBudget:
     """`batch_size` bounds a step's tokens, `max_stall` its seconds."""
 
     def __init__(
-        self, *, batch_size: int, max_stall: float, most_mixed: int = 0, cell_bytes: int = 0
+        self,
+        *,
+        batch_size: int,
+        max_stall: float,
+        most_mixed: int = 0,
+        cell_bytes: int = 0,
+        fixed_bytes: int = 0,
     ) -> None:
         self._batch_size = batch_size
         self._max_stall = max_stall
         self.cost = StepCost(most_mixed=most_mixed)
-        self.moves = MoveCost(cell_bytes=cell_bytes)
+        self.moves = MoveCost(cell_bytes=cell_bytes, fixed_bytes=fixed_bytes)
 
     def moved_cells(self, num_generating: int) -> float:
         """How many cells' states may be copied before a step; infinite where that costs nothing."""
         return self.moves.within(self._seconds(num_generating), is_alone=not num_generating)
+
+    def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
+        """Whether the state of a sequence may be copied before a step, where it cannot be cut."""
+        return not num_generating or self.moves.fits_whole(num_cells, self._seconds(num_generating))
 
     def prompt_tokens(
         self, num_generating: int, num_pending: int, *, depth: int = 0, num_moved: int = 0

@@ -63,6 +63,7 @@ class Scheduler:
             max_stall=max_stall,
             most_mixed=capacity.most_mixed,
             cell_bytes=capacity.cell_bytes,
+            fixed_bytes=capacity.fixed_bytes,
         )
         self._memory = Memory(
             slots=slots,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.agent.engine.cost.move_cost import MOST_BYTES, PART, MoveCost
+from arriero.agent.engine.cost.move_cost import MOST_BYTES, PART, SLOWEST, MoveCost
 
 
 def test_beside_streams_no_more_bytes_than_a_moment_takes() -> None:
@@ -28,3 +28,23 @@ def test_what_takes_no_memory_costs_nothing() -> None:
     cost = MoveCost(cell_bytes=0)
     assert cost.within(0.5, is_alone=False) == float("inf")
     assert cost.seconds(1000) == 0
+
+
+def test_a_whole_state_is_copied_where_it_surely_fits() -> None:
+    cost = MoveCost(cell_bytes=SLOWEST // 1000, fixed_bytes=SLOWEST // 10)
+    assert cost.fits_whole(400, 0.5)
+    assert not cost.fits_whole(401, 0.5), "a tenth of a second, and a thousandth for each cell"
+    cost.observe(100, 0.002)
+    assert cost.fits_whole(400, 0.5) and not cost.fits_whole(500, 0.5), "one fast copy says little"
+    for _ in range(100):
+        cost.observe(100, 0.002)
+    assert cost.fits_whole(10_000, 0.5)
+    cost.observe(100, 1.0)
+    assert not cost.fits_whole(100, 0.5), "a slow one is believed at once"
+
+
+def test_the_fixed_part_of_a_state_is_there_once() -> None:
+    cost = MoveCost(cell_bytes=0, fixed_bytes=1000)
+    cost.observe(7, 0.1)
+    assert cost.seconds(1) == cost.seconds(900) == pytest.approx(0.1)
+    assert cost.seconds(0) == 0

@@ -154,3 +154,23 @@ def test_cells_that_may_move_are_not_shared() -> None:
     )
     moving = Progress(sequence, arrival=2, ceiling=200, window=Window(200, 4, 50))
     assert list(admit([moving], [held], cells)) == [Begin(moving, Found(4, 0))]
+
+
+def test_a_whole_state_that_would_take_too_long_is_computed() -> None:
+    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    one = make(1, *range(1, 12), stored=whole(tuple(range(1, 10)), b"state"))
+    assert list(admit([one], [], cells, lambda count: count < 9)) == [Begin(one, Found())]
+    assert list(admit([one], [], cells, lambda count: count == 9)) == [Begin(one, Found(), 9)]
+
+
+def test_one_whole_state_is_loaded_before_a_step_and_others_need_not_wait() -> None:
+    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    stored = whole(tuple(range(1, 10)), b"state")
+    first, second = (make(number, *range(1, 12), stored=stored) for number in (1, 2))
+    other = make(3, 99)
+    decisions = admit([first, second, other], [], cells)
+    assert next(decisions) == Begin(first, Found(), 9)
+    cells.load(0, first.history.keys, stored, 9)
+    assert list(decisions) == [Begin(other, Found())]
+    cells.allowance.renew(0)
+    assert list(admit([second], [first], cells)) == [Begin(second, Found(), 9)]

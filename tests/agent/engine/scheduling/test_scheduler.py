@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.engine.capacity import Capacity
-from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.cost.move_cost import MOST_BYTES, SLOWEST
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
@@ -63,6 +63,7 @@ def make(
     most_parked: int = 1000,
     is_compact: bool = False,
     cell_bytes: int = 0,
+    fixed_bytes: int = 0,
 ) -> Scheduler:
     return Scheduler(
         slots=slots,
@@ -79,6 +80,7 @@ def make(
             most_parked=most_parked,
             is_compact=is_compact,
             cell_bytes=cell_bytes,
+            fixed_bytes=fixed_bytes,
         ),
     )
 
@@ -853,6 +855,40 @@ def test_a_save_takes_as_many_cells_a_step_as_may_be_copied_and_streams_go_on() 
     assert ended[0].saved is not None
     assert ended[0].saved.prompt == saving.prompt
     assert sum(piece.num_tokens for piece in ended[0].saved.pieces) == 300
+
+
+@pytest.mark.parametrize("has_stream", [False, True])
+def test_a_whole_state_that_would_stall_a_stream_is_not_saved(has_stream: bool) -> None:
+    engine = FakeEngine(slots=2, can_share=False, following=lambda _: 7)
+    scheduler = make(slots=2, can_share=False, fixed_bytes=SLOWEST)  # a second of copying
+    if has_stream:
+        scheduler.add(new(2, (5,), max_tokens=40))
+        step = planned(scheduler)
+        scheduler.commit(step, engine.execute(step), 0.01)
+    scheduler.add(replace(new(1, (9, 9), max_tokens=3), save_as="key"))
+    ends: list[SequenceEnd] = []
+    while not ends:
+        step = planned(scheduler)
+        assert not (has_stream and step.num_moved)
+        outputs = scheduler.commit(step, engine.execute(step), 0.01)
+        ends += [one.end for one in outputs if one.id == 1 and one.end is not None]
+        scheduler.check_integrity()
+    [end] = ends
+    assert end.reason == "length"
+    assert (end.saved is None) == has_stream
+
+
+def test_of_whole_states_one_is_saved_before_a_step() -> None:
+    engine = FakeEngine(slots=2, can_share=False, following=lambda _: 7)
+    scheduler = make(slots=2, can_share=False, fixed_bytes=1000)
+    for number in (1, 2):
+        scheduler.add(replace(new(number, (9, 9), max_tokens=2), save_as=f"key {number}"))
+    saved: list[SequenceId] = []
+    while (step := scheduler.plan()) is not None:
+        assert sum(isinstance(edit, Save) for edit in step.edits) <= 1
+        outputs = scheduler.commit(step, engine.execute(step), 0.01)
+        saved += [one.id for one in outputs if one.end is not None and one.end.saved is not None]
+    assert sorted(saved) == [1, 2]
 
 
 def test_what_cannot_be_saved_ends_all_the_same() -> None:
