@@ -1,0 +1,62 @@
+"""WebSocket messages that never end: their bytes are bounded, those of all sockets together."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import aiohttp
+from aiohttp import WSMsgType
+
+from integration_tests.daemons import Fleet, until
+from integration_tests.nobody_else_notices.bystander import bystander
+
+PART_BYTES = 31 * 2**20
+MOST_BYTES = 256 * 2**20
+NUM_SOCKETS = MOST_BYTES // PART_BYTES + 1
+OPCODE_TEXT = b"\x01"
+"""Of a frame that is not the last one of its message."""
+
+HELD = "arriero_request_body_bytes"
+
+
+async def held_bytes(fleet: Fleet) -> float:
+    async with fleet.http.get(f"{fleet.management}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{HELD} "))
+
+
+def send_part(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """The first part of a message, masked with zeros, which leave it as it is."""
+    header = OPCODE_TEXT + bytes([0x80 | 127]) + PART_BYTES.to_bytes(8, "big") + bytes(4)
+    transport = socket._writer.transport
+    assert transport is not None
+    transport.write(header + b" " * PART_BYTES)
+
+
+async def test_parts_of_messages_are_bounded(serving: Fleet) -> None:
+    url = f"{serving.inference}/api/v1/socket"
+    async with bystander(serving) as seen, AsyncExitStack() as stack:
+        sockets = [
+            await stack.enter_async_context(serving.http.ws_connect(url))
+            for _ in range(NUM_SOCKETS)
+        ]
+        for number, socket in enumerate(sockets[:-1], start=1):
+            send_part(socket)
+
+            async def is_counted(goal: int = number * PART_BYTES) -> bool:
+                return await held_bytes(serving) >= goal
+
+            await until(is_counted, deadline=10.0)
+        await seen.until_more()
+        send_part(sockets[-1])
+        closed = await sockets[-1].receive(timeout=5)
+        assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
+        assert await held_bytes(serving) <= MOST_BYTES
+        await stack.aclose()
+
+        async def are_let_go() -> bool:
+            return await held_bytes(serving) == 0
+
+        await until(are_let_go, deadline=10.0)
+        async with asyncio.timeout(5), serving.http.ws_connect(url) as socket:
+            await socket.send_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            assert (await socket.receive_json())["result"] == {"pong": True}
