@@ -1,8 +1,9 @@
-"""The cost of constrained output per token: computing the mask, and applying it.
+"""The cost of constrained output per token: computing the mask, applying it, and choosing.
 
 Matching texts are followed token by token. The mask after each token is computed on a thread of its
 own while the batch is decoded, so its time is compared with a decode step of one sequence,
-which is measured in the same run; applying it to the logits comes on top of the step.
+which is measured in the same run; applying it to the logits, and choosing among what is left with
+the default filters, comes on top of the step.
 """
 
 import argparse
@@ -23,6 +24,8 @@ from arriero.agent.engine.grammar.constraint import look
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.sampling.filters import candidates
+from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Run, Step
 from bench.arguments import at_least, model_file
@@ -52,6 +55,9 @@ DOCUMENT = {
     "weights": [0.25, 17, 3.5e-2, 1000],
     "author": {"name": "Ann Example, of the river's far side", "age": 47},
 }
+_SAMPLING = Sampling(seed=1)
+"""The defaults: top-k 40, top-p, min-p."""
+
 JSON_GBNF = r"""
 root   ::= object
 value  ::= object | array | string | number | ("true" | "false" | "null") ws
@@ -100,6 +106,8 @@ class Cost:
     worst_mask: float
     apply: float
     worst_apply: float
+    choose: float
+    worst_choose: float
     step: float
 
 
@@ -124,7 +132,7 @@ def main() -> int:
 
 def _table(costs: list[Cost]) -> Table:
     table = Table("", "tokens", "compile, ms", "mask, µs", "worst 1 %", "of a step")
-    for column in ("apply, µs", "worst 1 %", "of a step"):
+    for column in ("apply, µs", "worst 1 %", "of a step", "choose, µs", "worst 1 %", "of a step"):
         table.add_column(column)
     for cost in costs:
         table.add_row(
@@ -137,6 +145,9 @@ def _table(costs: list[Cost]) -> Table:
             f"{cost.apply * 1e6:.0f}",
             f"{cost.worst_apply * 1e6:.0f}",
             f"{cost.apply / cost.step:.2%}",
+            f"{cost.choose * 1e6:.0f}",
+            f"{cost.worst_choose * 1e6:.0f}",
+            f"{cost.choose / cost.step:.2%}",
         )
     return table
 
@@ -165,7 +176,8 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
     lark = Lark({})
     grammar = lark.grammar(case.write(lark))
     tokens = model.vocab.tokenize(case.text, add_special=False, parse_special=False)
-    compiling, masks, applications = [], [], []
+    compiling, masks, applications, choices = [], [], [], []
+    logits = np.random.default_rng(1).normal(0, 3, model.vocab.size).astype(np.float32)
     for _ in range(rounds):
         start = perf_counter()
         constraint = Grammars(model.grammar_tokens).compile(grammar)
@@ -177,10 +189,13 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
                 raise ValueError(f"{case.name}: {model.vocab.piece(token)!r} does not fit")
             mask = look(matcher, model.vocab.size)
             masks.append(perf_counter() - start)
-            row = np.zeros(model.vocab.size, np.float32)
+            row = logits.copy()
             start = perf_counter()
             mask.restrict(row)
             applications.append(perf_counter() - start)
+            start = perf_counter()
+            candidates(row, _SAMPLING)
+            choices.append(perf_counter() - start)
     return Cost(
         name=case.name,
         num_tokens=len(tokens),
@@ -189,6 +204,8 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
         worst_mask=quantiles(masks, n=100)[-1],
         apply=median(applications),
         worst_apply=quantiles(applications, n=100)[-1],
+        choose=median(choices),
+        worst_choose=quantiles(choices, n=100)[-1],
         step=step,
     )
 

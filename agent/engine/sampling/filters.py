@@ -108,15 +108,31 @@ def _contenders(row: Row, count: int) -> Ids:
     """
     width = row.size // COLUMN
     if count > width:
-        return np.flatnonzero(row >= np.partition(row, -count)[-count])
+        bound = np.partition(row, -count)[-count]
+        return np.flatnonzero(row >= bound) if bound > -np.inf else _allowed(row, count)
     size = COLUMN * width
     table = row[:size].reshape(COLUMN, width)
     tops = table.max(axis=0)
     bound = np.partition(tops, -count)[-count]
+    if bound == -np.inf:
+        return _allowed(row, count)
     columns = np.flatnonzero(tops >= bound)
     lines, places = np.nonzero(table[:, columns] >= bound)
     rest = np.flatnonzero(row[size:] >= bound)
     return np.concatenate((lines * width + columns[places], size + rest))
+
+
+def _allowed(row: Row, count: int) -> Ids:
+    """Ids that are not ruled out, or `count` where they are fewer.
+
+    A constraint can rule out nearly the whole vocabulary, and the bound then keeps nothing away.
+    """
+    allowed = np.flatnonzero(row > -np.inf)
+    missing = count - allowed.size
+    if missing <= 0:
+        return allowed
+    # Among the first `count` so many are ruled out at least.
+    return np.concatenate((allowed, np.flatnonzero(row[:count] == -np.inf)[:missing]))
 
 
 def _typical_candidates(row: Row, sampling: Sampling) -> Ids:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from arriero.agent.engine.sampling.filters import (
     GLANCES,
     Row,
+    _contenders,
     candidates,
     highest,
     most_typical,
@@ -67,6 +68,21 @@ def test_the_highest_wherever_they_are(size: int, place: str) -> None:
     }[place]
     row[ids] = np.arange(8)
     assert highest(row, 8).tolist() == ids[::-1].tolist()
+
+
+@pytest.mark.parametrize("size", [40, 1000, 32_001])
+@pytest.mark.parametrize("num_allowed", [1, 3, 7, 8, 9, 30])
+def test_what_is_ruled_out_is_not_put_in_order(size: int, num_allowed: int) -> None:
+    """A constraint leaves a few tokens; then no more than was asked for is looked at."""
+    draw = np.random.default_rng(num_allowed)
+    allowed = draw.choice(size, num_allowed, replace=False)
+    row = np.full(size, -np.inf, np.float32)
+    row[allowed] = np.arange(num_allowed)
+    assert 8 <= len(_contenders(row, 8)) <= max(8, num_allowed)
+    found = highest(row, 8).tolist()
+    best = allowed[::-1][:8].tolist()
+    assert found[: len(best)] == best
+    assert len(set(found)) == 8
 
 
 @pytest.mark.parametrize("size", [7, 40, 5000])
