@@ -18,7 +18,7 @@ from rich.table import Table
 
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
-from arriero.agent.chat.output.transcript import Transcript
+from arriero.agent.chat.output.transcript import Stops, Transcript
 from arriero.agent.generation.prepared import Reading
 from arriero.agent.generation.utterance import Utterance
 from arriero.shared.inference import RequestId
@@ -118,7 +118,7 @@ def _tokens(name: str) -> list[bytes]:
 
 
 def _seconds(pieces: Sequence[bytes], reading: Reading | None) -> float:
-    transcript = Transcript(pieces.__getitem__, ())
+    transcript = Transcript(pieces.__getitem__, Stops())
     utterance = Utterance(RequestId("r"), reading)
     start = perf_counter_ns()
     for token in range(len(pieces)):

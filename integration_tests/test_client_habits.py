@@ -105,3 +105,40 @@ async def test_an_answer_is_as_vllms_fields_say(
     body = {"model": "arriero-demo", "messages": [{"role": "user", "content": "Is it?"}], **fields}
     answer = await posted(shared_fleet, "/v1/chat/completions", body)
     assert answer["choices"][0]["message"]["content"] == "perhaps not"
+
+
+ASKED = {"messages": [{"role": "user", "content": "What is a slot?"}], "model": "arriero-demo"}
+
+
+async def test_an_answer_has_min_tokens(shared_fleet: Fleet) -> None:
+    async def said(path: str, **fields: Any) -> tuple[str, int]:
+        body = {**ASKED, "temperature": 0, "stream": False, **fields}
+        answer = await posted(shared_fleet, path, body)
+        if path == "/v1/chat/completions":
+            return answer["choices"][0]["message"]["content"], answer["usage"]["completion_tokens"]
+        return answer["text"], answer["usage"]["completion_tokens"]
+
+    for path in ("/v1/chat/completions", "/api/v1/generate"):
+        text, num_tokens = await said(path)
+        stop = text[3:6]
+        assert await said(path, stop=[stop], include_stop_str_in_output=True) == (
+            text[: text.index(stop) + 3],
+            (await said(path, stop=[stop]))[1],
+        )
+        longer, num_longer = await said(path, min_tokens=num_tokens + 20, stop=[stop])
+        assert longer.startswith(text)
+        assert num_longer >= num_tokens + 20
+        grammar = {"type": "regex", "pattern": "perhaps not"}
+        assert (await said(path, min_tokens=500, grammar=grammar))[0] == "perhaps not"
+
+
+async def test_an_answer_ends_before_a_stop_token(shared_fleet: Fleet) -> None:
+    asked = {"prompt": "A slot is", "model": "arriero-demo", "temperature": 0, "max_tokens": 20}
+    whole = (await posted(shared_fleet, "/v1/completions", asked))["choices"][0]["text"]
+    tokens = (await posted(shared_fleet, "/api/v1/tokenize", {"text": whole}))["tokens"]
+    for token in (each if isinstance(each, int) else each["id"] for each in tokens[2:3]):
+        answer = await posted(shared_fleet, "/v1/completions", {**asked, "stop_token_ids": [token]})
+        [choice] = answer["choices"]
+        assert whole.startswith(choice["text"])
+        assert len(choice["text"]) < len(whole)
+        assert choice["finish_reason"] == "stop"

@@ -11,6 +11,7 @@ from .strict import STRICT, ListOf, at_most
 MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIASES = 1024
 MAX_BREAKERS = 16
+MAX_STOP_TOKENS = 1024
 
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -31,6 +32,7 @@ RepeatPenalty = Annotated[float, Field(gt=0, le=10)]
 TokenPenalty = Annotated[float, Field(ge=-2, le=2)]
 NumTokens = Annotated[int, Field(ge=0, lt=2**31)]
 TopK = NumTokens
+StopTokens = Annotated[ListOf[NumTokens], Field(max_length=MAX_STOP_TOKENS)]
 LogitBias = Annotated[
     dict[
         Annotated[str, AfterValidator(_token_id)],
@@ -49,6 +51,10 @@ class SamplingChoices:
     `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
     JSON keys, so strings of digits) to a bias in logits, -100 to 100. A `mirostat` of 1 or 2 takes
     the place of all other filters and penalties.
+
+    An answer ends before a `stop` string and before a token of `stop_token_ids`, or right after it
+    with `include_stop_str_in_output`. Before it has `min_tokens` tokens neither they nor the
+    model's end tokens end it; a finished grammar does, and so does `max_tokens`.
     """
 
     __pydantic_config__ = STRICT
@@ -75,6 +81,9 @@ class SamplingChoices:
     mirostat_eta: Annotated[float, Field(ge=0, le=10)] | None = None
     logit_bias: LogitBias | None = None
     stop: StopStrings = ()
+    stop_token_ids: StopTokens = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: NumTokens = 0
     ignore_eos: bool = False
 
 

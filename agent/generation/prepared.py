@@ -7,6 +7,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import Notice
 from ..chat.calls.tools import Tools
 from ..chat.families.family import Family
+from ..chat.output.transcript import Stops
 from ..engine.grammar.constraint import Constraint
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
@@ -46,7 +47,7 @@ class Prepared:
     prompt: Prompt
     sampling: Sampling
     max_tokens: int | None
-    stop: tuple[str, ...]
+    stop: Stops
     shift: ContextShift | None = None
     stored: StoredPrompt | None = None
     notices: tuple[Notice, ...] = ()

@@ -18,6 +18,7 @@ from ..chat.families.family import Family
 from ..chat.families.recognition import family_of
 from ..chat.grammar.constrain import ConstrainedAnswer, constrain
 from ..chat.grammar.grammar import Voice, must_call
+from ..chat.output.transcript import Stops
 from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
 from ..engine.grammar.grammars import Grammars
@@ -90,7 +91,12 @@ class Preparer:
             prompt=prompt,
             sampling=sampling,
             max_tokens=request.max_tokens,
-            stop=request.stop,
+            stop=Stops(
+                request.stop,
+                tokens=frozenset(request.stop_token_ids),
+                min_tokens=request.min_tokens,
+                are_told=request.include_stop_str_in_output,
+            ),
             shift=self._shift(request, prompt),
             stored=None if isinstance(loaded, Ignored) else loaded,
             notices=self._notices(request, loaded, held),

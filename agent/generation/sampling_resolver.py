@@ -35,6 +35,8 @@ class SamplingResolver:
             dry=self._dry(request),
             logit_bias=self._logit_bias(request),
             ignore_eos=request.ignore_eos,
+            min_tokens=request.min_tokens,
+            stop_tokens=self._known("stop_token_ids", request.stop_token_ids),
             top_log_probs=(request.top_logprobs or 0) if request.logprobs else None,
         )
 
@@ -55,11 +57,16 @@ class SamplingResolver:
 
     def _logit_bias(self, request: GenerateRequest) -> tuple[tuple[int, float], ...]:
         biases = tuple((int(token), bias) for token, bias in (request.logit_bias or {}).items())
-        for token, _ in biases:
+        self._known("logit_bias", tuple(token for token, _ in biases))
+        return biases
+
+    def _known(self, field: str, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """`tokens`, if all are the model's. Raises `InvalidRequest`."""
+        for token in tokens:
             if token >= self._vocab.size:
                 raise InvalidRequest(
-                    f"`logit_bias`: there is no token {token}; this model's ids go up to "
+                    f"`{field}`: there is no token {token}; this model's ids go up to "
                     f"{self._vocab.size - 1}",
-                    field="logit_bias",
+                    field=field,
                 )
-        return biases
+        return tokens

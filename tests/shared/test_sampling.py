@@ -10,8 +10,9 @@ adapter = TypeAdapter(SamplingChoices)
 
 def test_what_is_left_out_is_left_to_its_default() -> None:
     values = sampling_fields(SamplingChoices())
-    assert values.pop("stop") == ()
-    assert values.pop("ignore_eos") is False
+    assert (values.pop("stop"), values.pop("stop_token_ids")) == ((), ())
+    assert (values.pop("ignore_eos"), values.pop("include_stop_str_in_output")) == (False, False)
+    assert values.pop("min_tokens") == 0
     assert set(values.values()) == {None}
 
 
@@ -36,6 +37,9 @@ def test_the_fields_are_those_of_the_choices_alone() -> None:
         ("repeat_penalty", (0.1, 10), (0, 11)),
         ("repeat_last_n", (0, 64), (-1,)),
         ("presence_penalty", (-2, 2), (-2.1, 2.1)),
+        ("min_tokens", (0, 64), (-1, 1.5, None)),
+        ("stop_token_ids", ([], [0, 7], [1] * 1024), ([-1], ["1"], [1] * 1025)),
+        ("include_stop_str_in_output", (True, False), (0,)),
         ("dry_multiplier", (0, 0.8), (-1, 101)),
         ("dry_base", (1, 1.75), (0.9, 101)),
         ("dry_allowed_length", (0, 2), (-1,)),

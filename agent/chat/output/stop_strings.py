@@ -11,21 +11,26 @@ from collections.abc import Sequence
 class StopStrings:
     """The matcher of one answer. A character costs a look-up and, while held, one a stop string."""
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, are_told: bool = False) -> None:
+        """With `are_told` the stop string that is found is a part of the text."""
+        self._are_told = are_told
         self._longest_first = sorted(stops, key=len, reverse=True)
         self._beginnings = {stop[:end] for stop in stops for end in range(len(stop))}
         self._held = ""
         self.found: str | None = None
 
-    def push(self, text: str) -> str:
-        """The text that can be sent now; always empty once a stop string was `found`."""
+    def push(self, text: str, *, may_end: bool = True) -> str:
+        """The text that can be sent now; always empty once a stop string was `found`.
+
+        Without `may_end` those that are complete in `text` are text like any other.
+        """
         if not self._longest_first:
             return text
         free: list[str] = []
         for character in text:
             if self.found is not None:
                 break
-            free.append(self._take(character))
+            free.append(self._take(character, may_end=may_end))
         return "".join(free)
 
     def flush(self) -> str:
@@ -33,12 +38,12 @@ class StopStrings:
         held, self._held = self._held, ""
         return held
 
-    def _take(self, character: str) -> str:
+    def _take(self, character: str, *, may_end: bool) -> str:
         held = self._held + character
-        for stop in self._longest_first:
+        for stop in self._longest_first if may_end else ():
             if held.endswith(stop):
                 self.found, self._held = stop, ""
-                return held[: -len(stop)]
+                return held if self._are_told else held[: -len(stop)]
         start = 0
         while held[start:] not in self._beginnings:
             start += 1

@@ -1,7 +1,7 @@
-"""Streams one answer: tokens in, text out, until a stop string ends it.
+"""Streams one answer: tokens in, text out, until a stop string or a stop token ends it.
 
 Invariants: over the whole answer every accepted token is in exactly one `Gain`; the texts joined
-are the answer without the stop string. Tokens after the stop string are not accepted.
+are the answer, without the stop string unless it is told. Tokens after it are not accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,20 +23,36 @@ class Gain:
     ends: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """What ends an answer, besides the model's end tokens: `strings` and `tokens`.
+
+    They are no part of the answer unless they `are_told`. An answer of fewer than `min_tokens`
+    tokens does not end with them.
+    """
+
+    strings: tuple[str, ...] = ()
+    tokens: frozenset[int] = frozenset()
+    min_tokens: int = 0
+    are_told: bool = False
+
+
 class Transcript:
     """The answer to one request."""
 
-    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
+    def __init__(self, piece: Callable[[int], bytes], stops: Stops) -> None:
         """`piece` gives a token's bytes."""
         self._detokenizer = Detokenizer(piece)
-        self._stop_strings = StopStrings(stops)
+        self._stops = stops
+        self._stop_strings = StopStrings(stops.strings, are_told=stops.are_told)
+        self._has_stop_token = False
         self._num_characters = 0
         self.num_tokens = 0
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a stop string ended the answer."""
-        return self.stop_string is not None
+        """Whether a stop string or a stop token ended the answer."""
+        return self._has_stop_token or self.stop_string is not None
 
     @property
     def stop_string(self) -> str | None:
@@ -44,20 +60,28 @@ class Transcript:
         return self._stop_strings.found
 
     def push(self, tokens: Sequence[int]) -> Gain:
-        """Accept tokens up to the one that completes a stop string."""
+        """Accept tokens up to the one that completes a stop string, or up to a stop token."""
         texts: list[str] = []
         ends: list[int] = []
         for token in tokens:
-            if self.is_stopped:
+            if self.is_stopped or self._is_left_out(token):
                 break
+            self.num_tokens += 1
+            may_end = self.num_tokens >= self._stops.min_tokens
             text = self._detokenizer.push((token,))
             self._num_characters += len(text)
             ends.append(self._num_characters)
-            texts.append(self._stop_strings.push(text))
-        self.num_tokens += len(texts)
+            texts.append(self._stop_strings.push(text, may_end=may_end))
         return Gain("".join(texts), tuple(tokens[: len(texts)]), tuple(ends))
+
+    def _is_left_out(self, token: int) -> bool:
+        """Whether `token` ends the answer and is no part of it."""
+        is_stop = token in self._stops.tokens and self.num_tokens >= self._stops.min_tokens
+        self._has_stop_token = is_stop
+        return is_stop and not self._stops.are_told
 
     def flush(self) -> Gain:
         """The text that was held back; the answer is over."""
-        text = self._stop_strings.push(self._detokenizer.flush())
+        may_end = self.num_tokens >= self._stops.min_tokens
+        text = self._stop_strings.push(self._detokenizer.flush(), may_end=may_end)
         return Gain(text + self._stop_strings.flush())

@@ -58,6 +58,8 @@ class Sampler:
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
+        self._num_chosen = 0
+        self._early = _ends(sequence.sampling, vocab)
         self._histories = _histories(sequence)
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)
@@ -97,11 +99,14 @@ class Sampler:
         with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
             if self._biased.size:
                 row[self._biased] += self._biases
+            if self._num_chosen < self._sampling.min_tokens:
+                row[self._early] = -np.inf
             for history in self._histories:
                 history.apply(row)
             if self._course is not None:
                 self._course.restrict(row)
             token = self._pick(row)
+            self._num_chosen += 1
             if self._course is not None:
                 self._course.accept(token)
             for history in self._histories:
@@ -132,6 +137,8 @@ class Sampler:
         if self._course is not None:
             return self._course.first
         ruled_out = {*self._biased[np.isneginf(self._biases)].tolist()}
+        if self._num_chosen < self._sampling.min_tokens:
+            ruled_out.update(self._early.tolist())
         return next((token for token in range(size) if token not in ruled_out), 0)
 
     def _candidates(self, row: Row) -> Ids | None:
@@ -183,3 +190,9 @@ def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
     if sampling.ignore_eos:
         never = never | vocab.end_tokens
     return biases | dict.fromkeys(never, -np.inf)
+
+
+def _ends(sampling: Sampling, vocab: Vocab) -> Ids:
+    """The tokens that an answer of fewer than `min_tokens` tokens must not end with."""
+    stops = {token for token in sampling.stop_tokens if 0 <= token < vocab.size}
+    return np.array(sorted(stops | vocab.end_tokens), np.intp)

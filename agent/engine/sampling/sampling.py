@@ -27,8 +27,10 @@ class Sampling:
     """Choices of one request; the defaults are llama.cpp's.
 
     `seed` is below 2**32. `logit_bias` holds (token id, bias in logits) pairs. `ignore_eos` keeps
-    end-of-generation tokens from ever being chosen. A `top_k` of 0, `top_p` of 1, `min_p` of 0,
-    `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter out.
+    end-of-generation tokens from ever being chosen. The first `min_tokens` tokens are none of them
+    and none of `stop_tokens`, unless a grammar leaves no other. A `top_k` of 0, `top_p` of 1,
+    `min_p` of 0, `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter
+    out.
     Penalties look at the last `penalty_last_n` tokens, the prompt's included, as llama-server's
     do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
 
@@ -55,6 +57,8 @@ class Sampling:
     mirostat_eta: float = 0.1
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
+    min_tokens: int = 0
+    stop_tokens: tuple[int, ...] = ()
     top_log_probs: int | None = None
 
     @property

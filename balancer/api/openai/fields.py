@@ -35,9 +35,6 @@ SERVERS: Mapping[str, Rule] = {
     "cache_prompt": Ignored("prefixes are always shared", nothing("true")),
     "id_slot": Ignored("the agent with most free slots is chosen", nothing("-1")),
     "skip_special_tokens": Ignored("control tokens are never told", nothing("true")),
-    "include_stop_str_in_output": Refused("answers end before it", nothing("false")),
-    "min_tokens": Refused("an answer ends where the model ends it", nothing("0")),
-    "stop_token_ids": Refused("`stop` takes texts"),
 }
 """Of vLLM and llama-server."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
@@ -26,7 +27,7 @@ PREPARED = Prepared(
     prompt=Prompt((1, 2, 3)),
     sampling=Sampling(seed=1),
     max_tokens=9,
-    stop=("!",),
+    stop=Stops(("!",)),
     shift=ContextShift(4, 5),
 )
 SAVED = whole((1, 2, 3), b"state")

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
@@ -38,10 +39,12 @@ PREPARED = Prepared(
     prompt=Prompt((1, 2)),
     sampling=Sampling(seed=1),
     max_tokens=None,
-    stop=(STOP,),
+    stop=Stops((STOP,)),
     notices=(Notice("prompt_cache", "torn"),),
 )
-BROKEN = Prepared(prompt=Prompt((1, 2)), sampling=Sampling(seed=1), max_tokens=None, stop=(None,))  # type: ignore[arg-type]
+BROKEN = Prepared(
+    prompt=Prompt((1, 2)), sampling=Sampling(seed=1), max_tokens=None, stop=Stops((None,))
+)  # type: ignore[arg-type]
 KEYS = ("k", "l")
 NOT_SAVED = Notice("prompt_cache", "disk full")
 SAVED = whole((1, 2), b"state")

@@ -4,6 +4,7 @@ import pytest
 
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -32,7 +33,10 @@ def stats(num_tokens: int) -> SequenceStats:
 
 def make(*stop: str) -> Answer:
     prepared = Prepared(
-        prompt=Prompt(tuple(range(30))), sampling=Sampling(seed=1), max_tokens=None, stop=stop
+        prompt=Prompt(tuple(range(30))),
+        sampling=Sampling(seed=1),
+        max_tokens=None,
+        stop=Stops(stop),
     )
     return Answer(R, prepared, PIECES.__getitem__)
 
@@ -171,7 +175,11 @@ SPOKEN = {1: b"hm", 2: b"</think>", 3: b'<tool_call>{"name": "now"}', 7: b"", 8:
 
 def reading_answer(*stop: str) -> Answer:
     prepared = Prepared(
-        prompt=Prompt((0,)), sampling=Sampling(seed=1), max_tokens=None, stop=stop, reading=QWEN
+        prompt=Prompt((0,)),
+        sampling=Sampling(seed=1),
+        max_tokens=None,
+        stop=Stops(stop),
+        reading=QWEN,
     )
     return Answer(R, prepared, SPOKEN.__getitem__)
 
@@ -204,7 +212,7 @@ def test_what_a_marker_might_have_been_comes_before_a_stop_strings_end() -> None
 
 def explaining(*stop: str) -> Answer:
     sampling = Sampling(seed=1, top_log_probs=0)
-    prepared = Prepared(prompt=Prompt((0,)), sampling=sampling, max_tokens=None, stop=stop)
+    prepared = Prepared(prompt=Prompt((0,)), sampling=sampling, max_tokens=None, stop=Stops(stop))
     return Answer(R, prepared, PIECES.__getitem__)
 
 
@@ -239,7 +247,9 @@ def test_log_probabilities_are_told_of_an_unfinished_character() -> None:
 
 
 def test_log_probabilities_that_nobody_asked_for_are_not_told() -> None:
-    prepared = Prepared(prompt=Prompt((0,)), sampling=Sampling(seed=1), max_tokens=None, stop=())
+    prepared = Prepared(
+        prompt=Prompt((0,)), sampling=Sampling(seed=1), max_tokens=None, stop=Stops()
+    )
     (piece,) = Answer(R, prepared, PIECES.__getitem__).take(explained(0))
     assert isinstance(piece, Piece)
     assert piece.log_probs is None
@@ -250,7 +260,7 @@ def test_a_prompt_that_is_explained_comes_first_and_its_answers_end_token_last()
         prompt=Prompt((0, 3)),
         sampling=Sampling(seed=1, top_log_probs=0),
         max_tokens=None,
-        stop=(),
+        stop=Stops(),
         echo=Echo("given"),
     )
     answer = Answer(R, prepared, PIECES.__getitem__)

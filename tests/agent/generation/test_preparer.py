@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt import Prompt
@@ -290,7 +291,7 @@ class TestSampling:
     def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
         prepared = make().prepare(GenerateRequest(prompt="x"))
         assert prepared == Prepared(
-            prompt=Prompt((BOS, *b"x")), sampling=Sampling(seed=99), max_tokens=None, stop=()
+            prompt=Prompt((BOS, *b"x")), sampling=Sampling(seed=99), max_tokens=None, stop=Stops()
         )
 
     def test_everything_that_was_asked_for(self) -> None:
@@ -308,10 +309,14 @@ class TestSampling:
                 seed=0,
                 logit_bias={"65": -100.0, "7": 1.5},
                 stop=("a", "b"),
+                stop_token_ids=(65, 7),
+                include_stop_str_in_output=True,
+                min_tokens=3,
                 ignore_eos=True,
             )
         )
-        assert (prepared.max_tokens, prepared.stop) == (7, ("a", "b"))
+        stops = Stops(("a", "b"), tokens=frozenset({7, 65}), min_tokens=3, are_told=True)
+        assert (prepared.max_tokens, prepared.stop) == (7, stops)
         assert prepared.sampling == Sampling(
             temperature=0.0,
             top_k=1,
@@ -323,6 +328,8 @@ class TestSampling:
             seed=0,
             logit_bias=((65, -100.0), (7, 1.5)),
             ignore_eos=True,
+            min_tokens=3,
+            stop_tokens=(65, 7),
         )
 
     def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:

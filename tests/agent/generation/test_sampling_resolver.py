@@ -68,6 +68,15 @@ def test_how_many_log_probabilities_are_reported(fields: Any, num: int | None) -
     assert sampling(**fields).top_log_probs == num
 
 
+def test_a_stop_token_that_is_not_there_is_refused() -> None:
+    assert sampling(stop_token_ids=(0, 257), min_tokens=3) == Sampling(
+        seed=99, min_tokens=3, stop_tokens=(0, 257)
+    )
+    with pytest.raises(InvalidRequest, match="`stop_token_ids`: there is no token 258") as caught:
+        sampling(stop_token_ids=(1, 258))
+    assert caught.value.field == "stop_token_ids"
+
+
 def test_a_bias_on_a_token_that_is_not_there_is_refused() -> None:
     with pytest.raises(InvalidRequest) as caught:
         sampling(logit_bias={"258": 1.0})

@@ -4,7 +4,7 @@ from itertools import accumulate
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.attribution import Attribution
-from arriero.agent.chat.output.transcript import Gain, Transcript
+from arriero.agent.chat.output.transcript import Gain, Stops, Transcript
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.generation.prepared import Reading
 from arriero.agent.generation.utterance import Utterance
@@ -122,7 +122,7 @@ def explained(*tokens: int, reading: bool = True) -> list[Item]:
     attribution = Attribution(SPOKEN.__getitem__)
     qwen = Reading(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
     utterance = Utterance(R, qwen if reading else None, attribution)
-    transcript = Transcript(SPOKEN.__getitem__, ())
+    transcript = Transcript(SPOKEN.__getitem__, Stops())
     items: list[Item] = []
     for token in tokens:
         gain = transcript.push((token,))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from arriero.agent.chat.output.attribution import Attribution
 from arriero.agent.chat.output.detokenizer import Detokenizer
-from arriero.agent.chat.output.transcript import Transcript
+from arriero.agent.chat.output.transcript import Stops, Transcript
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.shared.inference import LogProb, TokenLogProbs
 
@@ -17,7 +17,7 @@ class Written(Attribution):
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         super().__init__(pieces.__getitem__)
-        self._transcript = Transcript(pieces.__getitem__, ())
+        self._transcript = Transcript(pieces.__getitem__, Stops())
 
     def take(self, *tokens: int) -> None:
         gain = self._transcript.push(tokens)

@@ -68,3 +68,33 @@ def test_what_was_held_leaves_at_the_end_once() -> None:
     matcher = StopStrings(["</answer>"])
     assert matcher.push("1 </ans") == "1 "
     assert (matcher.flush(), matcher.flush()) == ("</ans", "")
+
+
+@given(PIECES, STOPS)
+def test_a_stop_string_that_is_told_is_the_end_of_the_text(
+    pieces: list[str], stops: list[str]
+) -> None:
+    matcher = StopStrings(stops, are_told=True)
+    text = "".join([matcher.push(piece) for piece in pieces]) + matcher.flush()
+    before, found = whole("".join(pieces), stops)
+    assert (text, matcher.found) == (before + (found or ""), found)
+
+
+@given(PIECES, PIECES, STOPS)
+def test_early_text_ends_nothing_but_may_begin_what_does(
+    early: list[str], pieces: list[str], stops: list[str]
+) -> None:
+    matcher = StopStrings(stops)
+    first = "".join([matcher.push(piece, may_end=False) for piece in early])
+    assert matcher.found is None
+    text = first + "".join([matcher.push(piece) for piece in pieces]) + matcher.flush()
+    start = "".join(early)
+    both = start + "".join(pieces)
+    ends = [
+        (end, stop)
+        for end in range(len(start) + 1, len(both) + 1)
+        for stop in sorted(stops, key=len, reverse=True)
+        if both[:end].endswith(stop)
+    ]
+    end, stop = ends[0] if ends else (len(both), "")
+    assert (text, matcher.found or "") == (both[: end - len(stop)], stop)

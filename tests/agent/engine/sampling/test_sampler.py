@@ -99,6 +99,29 @@ def test_ignored_end_tokens_are_never_chosen(temperature: float) -> None:
     assert choose(ROW, ignore_eos=True, **wanted) not in (2, 5)
 
 
+@pytest.mark.parametrize("temperature", [0, 0.8])
+@pytest.mark.parametrize("end", [2, 5, 9])
+def test_the_first_tokens_do_not_end_the_answer(temperature: float, end: int) -> None:
+    wanted = {"logit_bias": ((end, 100.0),), "temperature": temperature, "stop_tokens": (9, 10**9)}
+    sampler = Sampler(new(min_tokens=3, **wanted), BareVocab(ROW.size))
+    chosen = [sampler.choose(ROW.copy()) for _ in range(4)]
+    assert not {2, 5, 9} & {*chosen[:3]}
+    assert chosen[3] == end
+
+
+def test_a_model_that_only_wants_to_end_says_something_first() -> None:
+    row = np.full(12, -np.inf, np.float32)
+    row[5] = 1
+    sampler = Sampler(new(min_tokens=1), BareVocab(row.size))
+    assert [sampler.choose(row.copy()) for _ in range(2)] == [0, 5]
+
+
+def test_a_finished_grammar_ends_an_answer_of_too_few_tokens() -> None:
+    for allowed, chosen in (([5], 5), ([5, 8], 8), ([2, 5], 2)):
+        sampler = Sampler(new(min_tokens=9), BareVocab(ROW.size), course_of(allowed))
+        assert sampler.choose(ROW.copy()) == chosen
+
+
 def test_what_the_model_suppresses_is_never_chosen() -> None:
     assert choose(ROW, logit_bias=((7, 100.0),)) == BEST
 
