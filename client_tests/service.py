@@ -10,7 +10,7 @@ import aiohttp
 from client_tests.program import Desk, end_group
 from integration_tests.daemons import until
 
-START_DEADLINE = 180.0
+START_DEADLINE = 90.0
 """Seconds. The slowest takes 25 on a quiet machine."""
 
 
