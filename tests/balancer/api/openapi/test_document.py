@@ -66,8 +66,8 @@ def test_an_operation() -> None:
             "204": {"description": "Nothing."},
             "403": {
                 "description": "`forbidden`: A web page of another origin tried to use this port "
-                "through a browser.\n`forbidden_host`: The `Host` is no address, not "
-                "`localhost`, and no name that the balancer was given.",
+                "through a browser.\n`forbidden_host`: `Host` is not an address, `localhost`, or a "
+                "name of the balancer (`--allowed-host`).",
                 "content": error,
             },
             "404": {
