@@ -188,6 +188,7 @@ PURE = (
     "balancer.fleet.requests.routing",
     "balancer.fleet.fleet",
     "balancer.fleet.queries.query_queue",
+    "balancer.fleet.lifecycle",
     "balancer.fleet.limits",
     "balancer.fleet.requests.matching",
     "balancer.fleet.priority_queue",

@@ -7,7 +7,6 @@ Invariant: a result for each part, or one error; and one end.
 """
 
 from dataclasses import dataclass
-from math import inf
 from typing import Literal
 
 from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
@@ -29,6 +28,7 @@ from ....shared.queries import (
 )
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Finish, Settle
+from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..recorder import Ending
 from ..view import RequestView
@@ -50,22 +50,10 @@ class QueryRequest:
         return None if self.kind == "text" else self.kind
 
 
-class QueryLifecycle:
-    """A query from its acceptance to its end. `agent` is the name of the last that got a part."""
+class QueryLifecycle(Lifecycle):
+    """A query from its acceptance to its end. `agent` is the last agent that got a part."""
 
-    __slots__ = (
-        "_limits",
-        "_queued_at",
-        "_waited",
-        "accepted_at",
-        "agent",
-        "caller",
-        "expires_at",
-        "id",
-        "num_agents_lost",
-        "query_request",
-        "results",
-    )
+    __slots__ = ("query_request", "results")
 
     def __init__(
         self,
@@ -76,17 +64,9 @@ class QueryLifecycle:
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        self.id = id
-        self.caller = caller
+        super().__init__(id, limits, now, caller=caller)
         self.query_request = query_request
-        self.accepted_at = now
-        self.expires_at = now + limits.request_timeout
-        self.agent: str | None = None
-        self.num_agents_lost = 0
         self.results: dict[int, Result] = {}
-        self._limits = limits
-        self._waited = 0.0
-        self._queued_at: float | None = now
 
     @property
     def deadline(self) -> float:
@@ -100,17 +80,11 @@ class QueryLifecycle:
 
     def begins(self, agent: str, now: float) -> None:
         """A part was sent to this agent."""
-        self.agent = agent
-        self._waited = self.waited(now)
-        self._queued_at = None
+        self._leave_queue(agent, now)
 
     def waits(self, now: float) -> None:
         """No agent has a part of it any more, so it waits in the queue for the rest of its time."""
-        self._queued_at = now
-
-    def waited(self, now: float) -> float:
-        """Seconds without an agent so far."""
-        return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
+        self._join_queue(now)
 
     def overdue(self, now: float) -> RequestError | None:
         """The error it has to end with at `now`, if its deadline has passed."""
@@ -136,7 +110,7 @@ class QueryLifecycle:
                 timings=Timings(
                     queue_ms=self.waited(now) * 1000,
                     first_token_ms=None,
-                    total_ms=(now - self.accepted_at) * 1000,
+                    total_ms=self.total_ms(now),
                 ),
                 error=error,
                 kind=self.query_request.kind,
@@ -156,12 +130,6 @@ class QueryLifecycle:
             num_tokens=0,
             priority=0,
         )
-
-    @property
-    def _queue_deadline(self) -> float:
-        if self._queued_at is None:
-            return inf
-        return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
 
 
 def fits(query: Query, result: Result) -> bool:

@@ -36,6 +36,7 @@ from ....shared.inference import (
 from ....shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId
+from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..recorder import Ending
 from ..view import RequestState, RequestView
@@ -49,7 +50,7 @@ Told = CallStarted | Called | Noticed | PromptRead
 """What an agent sends of an answer or about it, besides its pieces and its end."""
 
 
-class RequestLifecycle:
+class RequestLifecycle(Lifecycle):
     """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's."""
 
     __slots__ = (
@@ -57,21 +58,12 @@ class RequestLifecycle:
         "_first_token_at",
         "_has_begun",
         "_last_token_at",
-        "_limits",
         "_notices",
         "_num_notices",
         "_num_notices_left_out",
-        "_queued_at",
-        "_waited",
-        "accepted_at",
-        "agent",
-        "caller",
-        "expires_at",
-        "id",
         "is_cancelling",
         "is_ended",
         "link",
-        "num_agents_lost",
         "num_tokens",
         "request",
     )
@@ -85,20 +77,12 @@ class RequestLifecycle:
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        self.id = id
-        self.caller = caller
+        super().__init__(id, limits, now, caller=caller)
         self.request = request
-        self.accepted_at = now
-        self.expires_at = now + limits.request_timeout
         self.link: LinkId | None = None
-        self.agent: str | None = None
         self.is_cancelling = False
         self.is_ended = False
-        self.num_agents_lost = 0
         self.num_tokens = 0
-        self._limits = limits
-        self._queued_at = now
-        self._waited = 0.0
         self._assigned_at = now
         self._first_token_at: float | None = None
         self._last_token_at = now
@@ -124,10 +108,6 @@ class RequestLifecycle:
         """When `overdue` will return an error, unless something happens before."""
         return min(self._stage_deadline, self.expires_at)
 
-    def waited(self, now: float) -> float:
-        """Seconds without an agent so far."""
-        return self._waited + (now - self._queued_at if self.state == "queued" else 0.0)
-
     def view(self, agent: AgentId | None, now: float) -> RequestView:
         """As others see it; `agent` is the id of the one it is with."""
         return RequestView(
@@ -146,15 +126,15 @@ class RequestLifecycle:
     def assigned(self, link: LinkId, agent: str, now: float) -> None:
         """It was given to an agent."""
         self._require("queued")
-        self._waited = self.waited(now)
+        self._leave_queue(agent, now)
         self._assigned_at = now
-        self.link, self.agent = link, agent
+        self.link = link
 
     def came_back(self, now: float) -> None:
         """The agent did not start it, or was lost before anything was delivered."""
         self._require("assigned")
         self.link = None
-        self._queued_at = now
+        self._join_queue(now)
 
     def piece(self, piece: Piece, now: float) -> float | FirstToken:
         """The agent sent a piece, to be delivered: the seconds since the one before.
@@ -256,7 +236,7 @@ class RequestLifecycle:
         limits = self._limits
         match self.state:
             case "queued":
-                return self._queued_at + (limits.buffered_request_timeout - self._waited)
+                return self._queue_deadline
             case "assigned":
                 return self._assigned_at + limits.first_token_timeout
             case "streaming":
@@ -292,7 +272,7 @@ class RequestLifecycle:
         return Timings(
             queue_ms=self.waited(now) * 1000,
             first_token_ms=None if first is None else (first - self.accepted_at) * 1000,
-            total_ms=(now - self.accepted_at) * 1000,
+            total_ms=self.total_ms(now),
             prefill_tokens_per_second=rates.prefill_tokens_per_second,
             decode_tokens_per_second=rates.decode_tokens_per_second,
         )
@@ -309,5 +289,7 @@ class RequestLifecycle:
         """For tests: raise if an invariant does not hold."""
         if self.state == "streaming" and self.link is None:
             raise RuntimeError(f"{self.id} streams from nobody")
-        if self._waited < 0 or self.num_tokens < 0 or self.accepted_at > self._queued_at:
+        if (self._queued_at is None) != (self.link is not None):
+            raise RuntimeError(f"{self.id} counts its waiting wrongly")
+        if self._waited < 0 or self.num_tokens < 0:
             raise RuntimeError(f"{self.id} counts backwards")

@@ -1,0 +1,62 @@
+"""What the lives of requests and queries have in common: the time without an agent, and deadlines.
+
+Invariants: `expires_at` never moves; the time in the queue adds up over all stays there.
+"""
+
+from math import inf
+
+from ...shared.inference import RequestId
+from .caller import Caller
+from .limits import Limits
+
+
+class Lifecycle:
+    """`agent` is the name of the agent that it is with, or of the last one."""
+
+    __slots__ = (
+        "_limits",
+        "_queued_at",
+        "_waited",
+        "accepted_at",
+        "agent",
+        "caller",
+        "expires_at",
+        "id",
+        "num_agents_lost",
+    )
+
+    def __init__(self, id: RequestId, limits: Limits, now: float, *, caller: Caller) -> None:
+        self.id = id
+        self.caller = caller
+        self.accepted_at = now
+        self.expires_at = now + limits.request_timeout
+        self.agent: str | None = None
+        self.num_agents_lost = 0
+        self._limits = limits
+        self._waited = 0.0
+        self._queued_at: float | None = now
+
+    def waited(self, now: float) -> float:
+        """Seconds without an agent so far."""
+        return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
+
+    def total_ms(self, now: float) -> float:
+        """Milliseconds since it was accepted."""
+        return (now - self.accepted_at) * 1000
+
+    def _join_queue(self, now: float) -> None:
+        """It has no agent; what is left of its time in the queue goes on."""
+        self._queued_at = now
+
+    def _leave_queue(self, agent: str, now: float) -> None:
+        """`agent` got it, or a part of it."""
+        self.agent = agent
+        self._waited = self.waited(now)
+        self._queued_at = None
+
+    @property
+    def _queue_deadline(self) -> float:
+        """When its time in the queue is over; never while it has an agent."""
+        if self._queued_at is None:
+            return inf
+        return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
