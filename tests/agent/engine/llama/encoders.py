@@ -22,7 +22,7 @@ def write_encoder(path: Path, *, pooling: gguf.PoolingType) -> Path:
     writer.add_layer_norm_eps(1e-6)
     writer.add_causal_attention(False)
     writer.add_pooling_type(pooling)
-    _add_vocabulary(writer)
+    add_vocabulary(writer)
     _add_tensors(writer, ranks=pooling == gguf.PoolingType.RANK)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -31,7 +31,7 @@ def write_encoder(path: Path, *, pooling: gguf.PoolingType) -> Path:
     return path
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+def add_vocabulary(writer: gguf.GGUFWriter) -> None:
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
     writer.add_tokenizer_model("bert")
     writer.add_tokenizer_pre("default")

@@ -1,8 +1,11 @@
 """States of cells, saved and loaded on the demo model."""
 
+from pathlib import Path
+
 import pytest
 
-from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.encoder import EncoderEngine
+from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -18,12 +21,13 @@ from arriero.agent.engine.step import (
     Save,
     Step,
 )
+from tests.agent.engine.llama.recurrent import write_recurrent
 from tests.agent.engine.llama.running import GREEDY, prompt, wipe
 
 TEXT = "What is a slot?"
 
 
-def saved(engine: LlamaEngine, tokens: tuple[int, ...], size: int) -> StoredPrompt:
+def saved(engine: LlamaEngine | EncoderEngine, tokens: tuple[int, ...], size: int) -> StoredPrompt:
     """What slot 0 holds of `tokens`, in pieces of at most `size`."""
     parts = [range(len(tokens))[start : start + size] for start in range(0, len(tokens), size)]
     saves = tuple(Save(SequenceId(1), 0, part.start, len(part)) for part in parts)
@@ -107,3 +111,18 @@ def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: Llam
     assert engine.execute(Step(edits, (last,), 1, 0)) == outcome
     engine.close(sequence.id)
     wipe(engine)
+
+
+def test_the_state_of_a_recurrent_model_has_one_size_and_is_loaded_whole(tmp_path: Path) -> None:
+    path = write_recurrent(tmp_path / "recurrent.gguf")
+    engine = load_engine(path, slots=2, context_size=256, threads=1, gpu_layers=0, host_cache=2**20)
+    tokens = (4, 5, 6, 7, 5, 4)
+    engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
+    [piece] = saved(engine, tokens, 1000).pieces
+    capacity = engine.capacity
+    assert not capacity.can_share
+    assert (capacity.fixed_bytes, capacity.cell_bytes) == (len(piece.state), 0)
+    load = Load(1, StoredPrompt(Prompt(tokens), (piece,)))
+    further = Run(SequenceId(2), 1, len(tokens), (5,), False)
+    assert engine.execute(Step((load,), (further,), 0, 1)) == Decoded(())
+    engine.free()
