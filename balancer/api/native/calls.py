@@ -1,9 +1,7 @@
-"""Long-running WebSocket calls: events are sent as they arrive, then one answer.
+"""Long-running WebSocket calls: events are sent as they arrive, then one answer."""
 
-`emit` takes one frame and may wait for a slow reader.
-"""
-
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from ....shared.errors import RequestError
 from ....shared.inference import Done, Event, Failed, GenerateRequest
@@ -11,26 +9,39 @@ from ...fleet.queries.query_handle import QueryHandle
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged
+from ..transport.streaming import Events
 from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 from .events import RPC_NOTIFICATIONS, EventWriter, answer_fields, done_fields, end_fields
 from .queries import QueryCall
 from .requests import Batch
 from .rpc import RpcId, request_error, result, written_result
 
-Emit = Callable[[bytes], Awaitable[None]]
+
+class Frames(Protocol):
+    """Where frames go: `frame_writer.FrameWriter`."""
+
+    def write(self, frame: bytes, /) -> bool:
+        """Write one frame; says whether there is room for another."""
+
+    async def drained(self) -> None:
+        """Wait until there is room."""
 
 
 async def answer_generate(
-    id: RpcId, wanted: GenerateRequest, stream: AsyncIterable[Event], emit: Emit
+    id: RpcId, wanted: GenerateRequest, stream: Events, frames: Frames
 ) -> bytes:
-    """The answer to `generate`; its events are emitted before, if it streams."""
+    """The answer to `generate`; its events are pushed before, if it streams."""
     writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
     accumulator = Accumulator()
-    async for event in stream:
+
+    def take(event: Event) -> bool:
         if not wanted.stream or isinstance(event, Done | Failed):
             accumulator.add(event)
-        else:
-            await _emit(emit, writer.render(event))
+            return True
+        frame = writer.render(event)
+        return not frame or frames.write(frame)
+
+    await stream.push(take, frames.drained)
     if isinstance(accumulator.end, Failed):
         return request_error(id, accumulator.end.error)
     fields = done_fields(accumulator.end) if wanted.stream else answer_fields(accumulator)
@@ -46,12 +57,14 @@ async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> byt
         return request_error(id, error)
 
 
-async def answer_batch(id: RpcId, batch: Batch, streams: list[EventStream], emit: Emit) -> bytes:
+async def answer_batch(
+    id: RpcId, batch: Batch, streams: list[EventStream], frames: Frames
+) -> bytes:
     """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
     outcomes: Sequence[DoneFields | AnswerFields | ErrorAnswer]
     async with Merged(streams) as merged:
         if batch.stream:
-            outcomes = await _emit_batch(id, batch, merged, emit)
+            outcomes = await _emit_batch(id, batch, merged, frames)
         else:
             outcomes = [answer_fields(accumulator) for accumulator in await merged.collect()]
     pairs = zip(batch.ids, outcomes, strict=True)
@@ -59,18 +72,15 @@ async def answer_batch(id: RpcId, batch: Batch, streams: list[EventStream], emit
 
 
 async def _emit_batch(
-    id: RpcId, batch: Batch, merged: Merged, emit: Emit
+    id: RpcId, batch: Batch, merged: Merged, frames: Frames
 ) -> list[DoneFields | ErrorAnswer]:
     writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
     ends: dict[int, DoneFields | ErrorAnswer] = {}
     async for events in merged:
         for number, event in events:
-            await _emit(emit, writers[number].render(event))
+            frame = writers[number].render(event)
+            if frame and not frames.write(frame):
+                await frames.drained()
             if isinstance(event, Done | Failed):
                 ends[number] = end_fields(event)
     return [ends[number] for number in range(len(writers))]
-
-
-async def _emit(emit: Emit, frame: bytes) -> None:
-    if frame:
-        await emit(frame)

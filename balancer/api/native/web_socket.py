@@ -46,6 +46,7 @@ from ..transport.callers import caller_of
 from ..transport.connections import count_messages
 from ..transport.door_reports import report_refusal
 from .calls import answer_batch, answer_generate, answer_query
+from .frame_writer import FrameWriter
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
 from .rpc import (
@@ -64,9 +65,6 @@ from .rpc import (
 MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 MAX_LIVE_REQUESTS = 1024
 """Maximum queued and running requests per socket; each entry of a batch counts as one."""
-
-MAX_WAITING_FRAMES = 64
-"""Maximum frames queued for a slow reader; beyond it the streams wait and merge their events."""
 
 HEARTBEAT_SECONDS = 30.0
 """A peer that does not answer a ping for half this long is gone."""
@@ -110,10 +108,13 @@ class NativeSocket:
         if not socket.can_prepare(request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         bodies = request.app[BODIES]
+        tasks = asyncio.TaskGroup()
         with bodies.held() as held:
             session = _Session(
                 self._runtime,
                 socket,
+                FrameWriter(request, socket, tasks),
+                tasks,
                 bodies,
                 held,
                 caller=caller_of(request),
@@ -162,15 +163,17 @@ class _LiveCall:
 
 
 class _Session:
-    """One socket: a reader that never waits for answers, a task per call, one writer.
+    """One socket: a reader that never waits for answers, and a task per call.
 
-    A call is in `_live` from before its first event until its answer is in the outbox.
+    A call is in `_live` from before its first event until its answer is written.
     """
 
     def __init__(
         self,
         runtime: FleetRuntime,
         socket: web.WebSocketResponse,
+        frames: FrameWriter,
+        tasks: asyncio.TaskGroup,
         bodies: Bodies,
         held: Held,
         *,
@@ -187,8 +190,8 @@ class _Session:
         self.counts_parts = False
         """Whether `count` is told of messages as their parts arrive, and not only of whole ones."""
         self._live: dict[RpcId, _LiveCall] = {}
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING_FRAMES)
-        self._tasks = asyncio.TaskGroup()
+        self._frames = frames
+        self._tasks = tasks
 
     def count(self, num_bytes: int) -> bool:
         """Further bytes of messages are here; whether they may be."""
@@ -203,12 +206,11 @@ class _Session:
     async def run(self) -> None:
         """Serves the socket until either side closes it."""
         async with self._tasks:
-            writer = self._tasks.create_task(self._write())
             closer = self._tasks.create_task(self._close_when_overloaded())
             try:
                 await self._read()
             finally:
-                writer.cancel()
+                self._frames.stop()
                 if not self._is_overloaded.is_set():
                     closer.cancel()
                 for call in self._live.values():
@@ -220,15 +222,12 @@ class _Session:
             async with asyncio.timeout(FLUSH_SECONDS):
                 if tasks := [call.task for call in self._live.values()]:
                     await asyncio.wait(tasks)
-                await self._outbox.join()
+                await self._frames.drained()
         await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")
 
-    async def _write(self) -> None:
-        # If the connection is lost, the reader notices and ends the session.
-        with suppress(ConnectionError):
-            while True:
-                await self._socket.send_frame(await self._outbox.get(), WSMsgType.TEXT)
-                self._outbox.task_done()
+    async def _send(self, frame: bytes) -> None:
+        await self._frames.drained()
+        self._frames.write(frame)
 
     async def _close_when_overloaded(self) -> None:
         await self._is_overloaded.wait()
@@ -245,7 +244,7 @@ class _Session:
             answer = await self._take(message.data)
             self._held.give_back(num_bytes)
             if answer is not None:
-                await self._outbox.put(answer)
+                await self._send(answer)
 
     async def _take(self, frame: bytes) -> bytes | None:
         """An immediate answer; `None` if the answer comes later or none is wanted."""
@@ -305,14 +304,14 @@ class _Session:
     def _generate(self, call: Call, wanted: GenerateRequest) -> None:
         self._check_room(1)
         stream = self._runtime.open(wanted, caller=self._caller)
-        answer = partial(answer_generate, call.id, wanted, stream, self._outbox.put)
+        answer = partial(answer_generate, call.id, wanted, stream, self._frames)
         self._start(call.id, [stream], answer)
 
     def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
         open_one = partial(self._runtime.open, caller=self._caller)
         streams = open_all(or_refusal(open_one), batch.requests)
-        answer = partial(answer_batch, call.id, batch, streams, self._outbox.put)
+        answer = partial(answer_batch, call.id, batch, streams, self._frames)
         self._start(call.id, streams, answer, batch.ids)
 
     def _check_room(self, num_requests: int) -> None:
@@ -338,7 +337,7 @@ class _Session:
         finally:
             for stream in streams:
                 stream.close()
-        await self._outbox.put(frame)
+        await self._send(frame)
         del self._live[id]
 
     def _named(self, call: Call) -> list[RequestId]:

@@ -14,9 +14,15 @@ class Emitted:
 
     def __init__(self) -> None:
         self.params: list[Any] = []
+        self.num_waits = 0
 
-    async def __call__(self, frame: bytes) -> None:
+    def write(self, frame: bytes) -> bool:
         self.params.append(json.loads(frame)["params"])
+        self.num_waits -= 1
+        return False
+
+    async def drained(self) -> None:
+        self.num_waits += 1
 
     def texts(self, item: str | None = None) -> str:
         return "".join(p.get("text", "") for p in self.params if p.get("item") == item)
@@ -31,6 +37,7 @@ async def test_events_go_out_before_the_answer() -> None:
     emitted = Emitted()
     answer = await generate(FakeFleetRuntime(echo), emitted)
     assert emitted.texts() == "you said: x"
+    assert emitted.num_waits == 0, "after each frame it waits for room, since there is none"
     assert answer["result"]["finish_reason"] == "stop"
     assert "text" not in answer["result"]
 

@@ -342,8 +342,8 @@ async def test_a_slow_reader_holds_its_streams_back(
         (stream,) = await runtime.opened()
         piece = Token("x" * 100_000)
         stream.say(*[piece] * 300)
-        # The frames of nobody who reads fill the sockets' buffers and the outbox, not more.
-        await runtime.until(lambda: stream.num_delivered >= web_socket.MAX_WAITING_FRAMES)
+        # The frames of nobody who reads fill the sockets' buffers, not more.
+        await runtime.until(lambda: stream.num_delivered >= 1)
         for _ in range(100):
             await asyncio.sleep(0)
         assert stream.num_delivered < 300
@@ -387,7 +387,7 @@ async def test_shutdown_waits_for_a_reader_that_is_behind(
     await socket.send_json(call("r", "generate", prompt="x"))
     (stream,) = await runtime.opened()
     stream.say(*[Token("x" * 1_000_000)] * 30, done())
-    await runtime.until(lambda: stream.num_delivered == 31)
+    await runtime.until(lambda: stream.num_delivered >= 1)
     closing = asyncio.create_task(client.server.close())
     assert "result" in await until_answer(socket, "r")
     await socket.close()
