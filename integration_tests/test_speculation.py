@@ -69,10 +69,11 @@ async def test_what_was_said_before_takes_fewer_steps_and_is_counted(fleet: Flee
     assert answer.text == case.answer
     usage = answer.end["usage"]
     drafted, accepted = await drafts(fleet, usage["completion_tokens"])
-    # How much is drafted follows from measured times; what it saves is exact: a step each.
+    # How much is drafted follows from measured times (`tests/agent/engine/test_worker.py` sets
+    # them); what it saves is exact: a step each. A step more gives the end, which is no text.
     assert 0 < accepted <= drafted
     num_events = sum(event["event"] == "token" for event in answer.events)
-    assert num_events <= usage["completion_tokens"] - accepted
+    assert num_events <= usage["completion_tokens"] + 1 - accepted
     async with fleet.http.get(f"{fleet.management}/metrics") as response:
         samples = await response.text()
     counter = 'arriero_agent_drafted_tokens_total{agent="box",outcome="%s"} %d.0'

@@ -80,6 +80,7 @@ class Worker:
         speculate: int = 0,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._load = partial(
             load,
@@ -97,6 +98,7 @@ class Worker:
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
         )
         self._make_drafter = make_drafter
+        self._clock = clock
         self.lock = FairLock()
         """Others that compute with the model's weights take turns with the steps."""
         self._on_step = on_step
@@ -170,6 +172,7 @@ class Worker:
                 inbox=self._inbox,
                 on_step=self._on_step,
                 publish=self._publish,
+                clock=self._clock,
             ).run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
@@ -199,6 +202,7 @@ class _Service:
         inbox: SimpleQueue[_Command],
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         publish: Callable[[EngineStatistics], None],
+        clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._scheduler = scheduler
@@ -207,6 +211,7 @@ class _Service:
         self._inbox = inbox
         self._on_step = on_step
         self._publish = publish
+        self._clock = clock
         self._last_end: float | None = None
         self._is_stopped = False
 
@@ -245,9 +250,9 @@ class _Service:
         if step is None:
             return
         with self._lock:
-            started = time.perf_counter()
+            started = self._clock()
             outcome = self._engine.execute(step)
-            ended = time.perf_counter()
+            ended = self._clock()
         _report(outcome)
         outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
         self._drafting.observe(outputs)

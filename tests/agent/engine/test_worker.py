@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -468,3 +469,48 @@ def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
     crowd = generate([100 + number for number in range(6)])
     worker.stop()
     assert crowd == alone
+
+
+def answered(prompt: str, *, speculate: int) -> tuple[bytes, int, int, int]:
+    """The demo model's answer, its tokens, the steps that gave them, and the accepted drafts.
+
+    Every step takes as long by the clock, so a draft costs nothing.
+    """
+    outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
+    milliseconds = count()
+    worker = Worker(
+        DEMO_MODEL,
+        slots=1,
+        context_size=512,
+        threads=1,
+        max_stall=0.5,
+        gpu_layers=0,
+        speculate=speculate,
+        on_step=outputs.put,
+        on_crash=lambda error: None,
+        clock=lambda: next(milliseconds) / 1000,
+    )
+    vocab = worker.start().vocab
+    try:
+        tokens = vocab.tokenize(prompt, add_special=True, parse_special=True)
+        worker.submit(new(1, *tokens, max_tokens=120))
+        steps = [outputs.get(timeout=LONG)[0]]
+        while steps[-1].end is None:
+            steps.append(outputs.get(timeout=LONG)[0])
+    finally:
+        worker.stop()
+    given = [token for step in steps for token in step.tokens]
+    text = b"".join(map(vocab.piece, given))
+    return text, len(given), len(steps), worker.statistics().num_accepted
+
+
+def test_most_of_an_answer_that_was_given_before_is_drafted() -> None:
+    turn = "<|im_start|>user\nWhat is a slot?<|im_end|>\n<|im_start|>assistant\n"
+    first, *_ = answered(turn, speculate=0)
+    again = f"{turn}{first.decode()}<|im_end|>\n{turn}"
+    alone, num_tokens, _, none = answered(again, speculate=0)
+    text, _, num_steps, accepted = answered(again, speculate=6)
+    assert none == 0
+    assert text == alone
+    assert num_tokens / 2 < accepted
+    assert num_steps < num_tokens / 2
