@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import ENDLESS
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, until
 from tests.agent.engine.llama.encoders import write_encoder
 
 MODEL = "arriero-demo"
@@ -246,29 +246,39 @@ class TestRerank:
 
 async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.AsyncOpenAI) -> None:
     """With every slot taken, streams go on while vectors and tokens are asked for."""
-    ends: list[float] = []
+    num_pieces = [0] * 4
 
-    async def read() -> int:
+    async def read(number: int) -> None:
         stream = await client.chat.completions.create(
             model=MODEL,
             messages=ENDLESS["messages"],
             temperature=0,
-            max_tokens=400,
             stream=True,
-            extra_body={"ignore_eos": True},
+            extra_body={"ignore_eos": True, "n_discard": 64},  # goes on beyond the ceiling
         )
-        pieces = [chunk async for chunk in stream]
-        ends.append(asyncio.get_running_loop().time())
-        return len(pieces)
+        async for _ in stream:
+            num_pieces[number] += 1
 
-    readers = [asyncio.create_task(read()) for _ in range(4)]
-    await mixed.until_num_requests(4, "streaming")
-    assert len(await vectors(client, TEXTS * 8)) == 24
-    status, _ = await post(mixed, "/api/v1/tokenize", model=MODEL, text="once")
-    answered_at = asyncio.get_running_loop().time()
-    assert status == 200
-    assert min(await asyncio.gather(*readers)) > 100
-    assert answered_at < min(ends)
+    readers = [asyncio.create_task(read(number)) for number in range(4)]
+    try:
+        await mixed.until_num_requests(4, "streaming")
+        before = list(num_pieces)
+        assert len(await vectors(client, TEXTS * 8)) == 24
+        status, _ = await post(mixed, "/api/v1/tokenize", model=MODEL, text="once")
+        assert status == 200
+        after = list(num_pieces)
+
+        async def all_go_on() -> bool:
+            return all(now > then + 100 for now, then in zip(num_pieces, after, strict=True))
+
+        await until(all_go_on, deadline=10.0)
+        assert all(there > here for there, here in zip(after, before, strict=True))
+        assert not [reader for reader in readers if reader.done()]
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    await mixed.until_idle()
 
 
 async def test_a_batch_is_shared_and_outlives_an_agent() -> None:

@@ -6,6 +6,7 @@ going, that no error reached it, and that its longest pause stayed below `most_g
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -57,6 +58,10 @@ class Bystander:
             while len(self.arrivals) < goal and self.last is None:
                 self._more.clear()
                 await self._more.wait()
+
+    async def until_ended(self) -> None:
+        """Waits until the stream has ended, which tests of the bystander itself bring about."""
+        await self.until_more(sys.maxsize)
 
 
 @asynccontextmanager

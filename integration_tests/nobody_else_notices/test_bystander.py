@@ -16,8 +16,9 @@ async def test_a_stream_that_nobody_disturbs(serving: Fleet) -> None:
 
 async def test_a_stream_that_ends_is_seen(serving: Fleet) -> None:
     with pytest.raises(AssertionError, match="the bystander's stream ended"):
-        async with bystander(serving):
+        async with bystander(serving) as seen:
             serving.agents[0].signal_all(signal.SIGKILL)
+            await seen.until_ended()  # events may be on their way still
 
 
 async def test_a_stream_that_stalls_is_seen(serving: Fleet) -> None:
