@@ -279,8 +279,7 @@ class _Session:
             case "ping":
                 return result(call.id, {"pong": True})
             case "cancel":
-                num_cancelled = self._runtime.cancel(self._named(call))
-                return result(call.id, {"cancelled": num_cancelled})
+                return result(call.id, {"cancelled": self._cancel(call)})
             case "generate":
                 self._generate(call, await self._parsed(parse_generate, call, num_bytes))
             case "generate_batch":
@@ -288,6 +287,15 @@ class _Session:
             case name:
                 self._ask(call, await self._parsed(CALLS[name], call, num_bytes))
         return None
+
+    def _cancel(self, call: Call) -> int:
+        """How many requests were cancelled."""
+        try:
+            named = self._named(call)
+        except RequestError as error:
+            self._refused(error)
+            raise
+        return self._runtime.cancel(named)
 
     async def _parsed(self, parse: Callable[[bytes], T], call: Call, num_bytes: int) -> T:
         try:
@@ -317,9 +325,11 @@ class _Session:
     def _check_room(self, num_requests: int) -> None:
         num_live = sum(len(call.streams) for call in self._live.values())
         if num_live + num_requests > MAX_LIVE_REQUESTS:
-            raise RateLimited(
+            error = RateLimited(
                 f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
             )
+            self._refused(error)
+            raise error
 
     def _start(
         self, id: RpcId, streams: Sequence[Opened], answer: Answer, items: Sequence[str] = ()

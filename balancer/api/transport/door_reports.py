@@ -6,7 +6,8 @@ client and field, and bounded in number over all clients.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from aiohttp import web
@@ -98,3 +99,13 @@ def report_refusal(request: web.Request, error: RequestError) -> None:
     reports = request.app.get(DOOR_REPORTS)
     if reports is not None:
         reports.refused(request, error)
+
+
+@contextmanager
+def refusals_reported(request: web.Request) -> Iterator[None]:
+    """Reports what is raised in it: a refusal of `request` after its body was parsed."""
+    try:
+        yield
+    except RequestError as error:
+        report_refusal(request, error)
+        raise

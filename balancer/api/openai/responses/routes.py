@@ -16,6 +16,7 @@ from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
+from ...transport.door_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
 from .answer_types import CountedInput, DeletedResponse, Response
@@ -48,8 +49,9 @@ class _Handlers:
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = await obeyed(request, parse_response)
-        previous = _previous(self._store, wanted.previous_response_id)
-        neutral = await _neutral(request, wanted, previous)
+        with refusals_reported(request):
+            previous = _previous(self._store, wanted.previous_response_id)
+            neutral = await _neutral(request, wanted, previous)
         with self._runtime.open(neutral, caller=caller_of(request)) as stream:
             request[request_id_key] = stream.id
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
@@ -64,8 +66,9 @@ class _Handlers:
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)
-        previous = _previous(self._store, wanted.previous_response_id)
-        neutral = await _neutral(request, wanted, previous)
+        with refusals_reported(request):
+            previous = _previous(self._store, wanted.previous_response_id)
+            neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(
             self._runtime, neutral, FIELD_NAMES, caller=caller_of(request)
         )
@@ -73,29 +76,34 @@ class _Handlers:
         return json_response(body)
 
     async def retrieve(self, request: web.Request) -> web.Response:
-        if request.query.get("stream") == "true":
-            raise InvalidRequest(
-                "`stream`: a stored response cannot be streamed again", field="stream"
-            )
-        kept = _kept(self._store, request.match_info["id"])
+        with refusals_reported(request):
+            if request.query.get("stream") == "true":
+                raise InvalidRequest(
+                    "`stream`: a stored response cannot be streamed again", field="stream"
+                )
+            kept = _kept(self._store, request.match_info["id"])
         return web.Response(body=kept.response, content_type="application/json")
 
     async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        if not self._store.forget(id, Stored, time.monotonic()):
-            raise _unknown(id)
+        with refusals_reported(request):
+            if not self._store.forget(id, Stored, time.monotonic()):
+                raise _unknown(id)
         body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
         return json_response(body)
 
     async def input_items(self, request: web.Request) -> web.Response:
-        kept = _kept(self._store, request.match_info["id"])
-        return json_response(input_list(kept.input, parse_page(request.query)))
+        with refusals_reported(request):
+            kept = _kept(self._store, request.match_info["id"])
+            page = parse_page(request.query)
+        return json_response(input_list(kept.input, page))
 
     async def cancel(self, request: web.Request) -> web.Response:
-        _kept(self._store, request.match_info["id"])
-        raise InvalidRequest(
-            "the response has ended; to cancel one that runs, close its connection"
-        )
+        with refusals_reported(request):
+            _kept(self._store, request.match_info["id"])
+            raise InvalidRequest(
+                "the response has ended; to cancel one that runs, close its connection"
+            )
 
 
 class _Answer(ResponseEvents):

@@ -30,11 +30,14 @@ class FunctionTool:
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
-    def neutral(self, name: str) -> Json:
-        """As the neutral request has it, under the `name` that the model knows."""
+    def neutral(self, name: str, about: str | None = None) -> Json:
+        """As the neutral request has it, under the `name` that the model knows.
+
+        `about` is the description of its namespace.
+        """
         function: Json = {"name": name}
-        if self.description is not None:
-            function["description"] = self.description
+        if described := [each for each in (about, self.description) if each is not None]:
+            function["description"] = "\n\n".join(described)
         if self.parameters is not None:
             function["parameters"] = self.parameters
         if self.strict:
@@ -54,7 +57,7 @@ class FunctionTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceTool:
-    """Functions under one name. The model does not see the `description`."""
+    """Functions under one name. The model sees its `description` before each function's."""
 
     __pydantic_config__ = STRICT
 
@@ -78,20 +81,23 @@ Tool = Annotated[FunctionTool | NamespaceTool, Field(discriminator="type")]
 
 def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]:
     """All functions as neutral tools."""
-    return tuple(tool.neutral(name) for name, tool, _ in _unfolded(tools))
+    return tuple(
+        tool.neutral(name, space.description if space else None)
+        for name, tool, space in _unfolded(tools)
+    )
 
 
 def namespaces(tools: Iterable[FunctionTool | NamespaceTool]) -> Mapping[str, tuple[str, str]]:
     """Namespace and name in it, by what the model calls the function."""
-    return {name: (space, tool.name) for name, tool, space in _unfolded(tools) if space}
+    return {name: (space.name, tool.name) for name, tool, space in _unfolded(tools) if space}
 
 
 def _unfolded(
     tools: Iterable[FunctionTool | NamespaceTool],
-) -> Iterator[tuple[str, FunctionTool, str | None]]:
+) -> Iterator[tuple[str, FunctionTool, NamespaceTool | None]]:
     for tool in tools:
         if isinstance(tool, FunctionTool):
             yield tool.name, tool, None
         else:
             for each in tool.tools:
-                yield qualified(each.name, tool.name), each, tool.name
+                yield qualified(each.name, tool.name), each, tool

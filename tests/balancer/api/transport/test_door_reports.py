@@ -7,6 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.native.web_socket import MAX_LIVE_REQUESTS
 from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
 from arriero.balancer.api.transport.door_reports import DoorReports, client_of
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
@@ -81,6 +82,28 @@ async def test_every_refusal_is_counted(client: TestClient, counts: Counts) -> N
     ]
 
 
+async def test_refusals_after_parsing_are_counted(client: TestClient, counts: Counts) -> None:
+    responses = "/v1/responses"
+    await client.post(responses, json={"input": "a", "previous_response_id": "resp_none"})
+    await client.post(responses, json={})
+    await client.post(f"{responses}/input_tokens", json={"previous_response_id": "resp_none"})
+    await client.get(f"{responses}/resp_none")
+    await client.get(f"{responses}/resp_none?stream=true")
+    await client.delete(f"{responses}/resp_none")
+    await client.get(f"{responses}/resp_none/input_items")
+    await client.post(f"{responses}/resp_none/cancel")
+    assert counts.refusals == [
+        (responses, "not_found"),
+        (responses, "invalid_request"),
+        (f"{responses}/input_tokens", "not_found"),
+        (f"{responses}/{{id}}", "not_found"),
+        (f"{responses}/{{id}}", "invalid_request"),
+        (f"{responses}/{{id}}", "not_found"),
+        (f"{responses}/{{id}}/input_items", "not_found"),
+        (f"{responses}/{{id}}/cancel", "not_found"),
+    ]
+
+
 async def test_refusals_are_logged_once_a_minute(
     client: TestClient, counts: Counts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,4 +124,13 @@ async def test_refusals_over_a_socket(client: TestClient, counts: Counts) -> Non
             {"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"x": 1}}
         )
         await socket.receive_json(timeout=5)
-    assert counts.refusals == [("/api/v1/socket", "invalid_request")] * 2
+        await socket.send_json({"jsonrpc": "2.0", "id": 2, "method": "cancel", "params": {"x": 1}})
+        await socket.receive_json(timeout=5)
+        batch = {"requests": [{"prompt": "a"}] * 256}
+        for number in range(MAX_LIVE_REQUESTS // 256 + 1):
+            await socket.send_json(
+                {"jsonrpc": "2.0", "id": f"b{number}", "method": "generate_batch", "params": batch}
+            )
+        answer = await socket.receive_json(timeout=5)
+    codes = ["invalid_request"] * 3 + ["rate_limited"]
+    assert counts.refusals == [("/api/v1/socket", code) for code in codes], answer

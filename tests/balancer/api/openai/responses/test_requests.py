@@ -281,7 +281,9 @@ class TestNamespaces:
         codex = {**NAMESPACE, "name": "mcp__files__"}
         names = [tool["function"]["name"] for tool in request(tools=[TOOL, NAMESPACE, codex]).tools]
         assert names == ["f", "crm__f", "mcp__files__f"]
-        assert request(tools=[NAMESPACE]).tools[0]["function"]["description"] == "does f"
+        assert (
+            request(tools=[NAMESPACE]).tools[0]["function"]["description"] == "customers\n\ndoes f"
+        )
 
     def test_a_function_of_one_is_told_by_namespace_and_name(self) -> None:
         wanted = parse(tools=[TOOL, NAMESPACE])

@@ -32,3 +32,11 @@ def test_functions_in_neutral_words() -> None:
 def test_a_namespace_may_bring_its_own_separator(space: str, name: str) -> None:
     tool = NamespaceTool(type="namespace", name=space, tools=(FIND,))
     assert namespaces([BARE, tool]) == {name: (space, "find")}
+
+
+def test_a_namespaces_description_comes_before_that_of_each_function() -> None:
+    space = NamespaceTool(type="namespace", name="s", description="A shop.", tools=(FIND, BARE))
+    assert [each["function"].get("description") for each in functions([space])] == [
+        "A shop.\n\nfinds",
+        "A shop.",
+    ]
