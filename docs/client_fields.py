@@ -1,0 +1,61 @@
+"""The page of what the balancer does with each field of OpenAI's and Anthropic's requests."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from arriero.balancer.api.anthropic.requests import MESSAGES_FIELDS
+from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, Rule
+from arriero.balancer.api.openai.embeddings import EMBEDDINGS_FIELDS
+from arriero.balancer.api.openai.requests import CHAT_FIELDS, COMPLETION_FIELDS
+from arriero.balancer.api.openai.rerank import RERANK_FIELDS
+from arriero.balancer.api.openai.responses.fields import NEVER_SENT
+from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS
+
+TABLES: Mapping[str, FieldTable] = {
+    "/v1/chat/completions": CHAT_FIELDS,
+    "/v1/completions": COMPLETION_FIELDS,
+    "/v1/responses": RESPONSE_FIELDS,
+    "/v1/embeddings": EMBEDDINGS_FIELDS,
+    "/v1/rerank": RERANK_FIELDS,
+    "/v1/messages": MESSAGES_FIELDS,
+}
+
+ABOUT = """\
+A field is obeyed, ignored and told in the header `X-Arriero-Ignored`, or refused by name; [the
+API](api.md#what-clients-send) says when which. A field that is in no list is ignored and told. With
+`--strict-fields` what would be ignored is refused.
+
+`messages[].content` stands for the `content` of any message. `tools[].type=web_search` stands for
+the tools of that type, which are left out of the list if they are ignored; `tools[].type=*` for all
+types that have no line of their own."""
+
+
+def sections() -> Iterator[str]:
+    """The page, block by block."""
+    yield ABOUT
+    for path, table in TABLES.items():
+        yield f"## {path}"
+        yield f"Obeyed: {', '.join(f'`{each}`' for each in sorted({*table.shape.paths()}))}."
+        for kind, cls in (("Ignored and told", Ignored), ("Refused by name", Refused)):
+            if found := {name: rule for name, rule in table.rules.items() if isinstance(rule, cls)}:
+                yield _rules(kind, found)
+        if table is RESPONSE_FIELDS:
+            yield _never_sent(NEVER_SENT)
+
+
+def _rules(kind: str, rules: Mapping[str, Rule]) -> str:
+    rows = [(f"`{name}`", rule.why, _values(rule.nothing)) for name, rule in sorted(rules.items())]
+    return _table((kind, "why", "but for"), rows)
+
+
+def _values(nothing: Iterable[bytes]) -> str:
+    return ", ".join(f"`{value.decode()}`" for value in sorted(nothing))
+
+
+def _never_sent(reasons: Mapping[str, str]) -> str:
+    rows = [(f"`{event}`", why) for event, why in sorted(reasons.items())]
+    return _table(("event that is never sent", "why"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
