@@ -1,8 +1,9 @@
 """Fields of vLLM and llama-server beyond OpenAI's, as far as the balancer supports them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -49,13 +50,11 @@ class StructuredOutputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerExtras(SamplingChoices):
-    """`guided_…` are vLLM's older names; an `n_predict` of -1 has no bound, as in llama-server."""
+class Guided(SamplingChoices):
+    """vLLM's constraints; `guided_…` are their older names."""
 
     __pydantic_config__ = STRICT
 
-    repetition_penalty: RepeatPenalty | None = None
-    n_predict: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     guided_json: JsonSchema | None = None
     guided_regex: GrammarText | None = None
     guided_grammar: GrammarText | None = None
@@ -75,6 +74,16 @@ class ServerExtras(SamplingChoices):
                 yield f"{name}json_object", schema
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerExtras(Guided):
+    """Of chats and completions. An `n_predict` of -1 has no bound, as in llama-server."""
+
+    __pydantic_config__ = STRICT
+
+    repetition_penalty: RepeatPenalty | None = None
+    n_predict: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+
+
 def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
     """The only grammar of the answer. Raises `InvalidRequest` if there are several."""
     if len(found) > 1:
@@ -83,12 +92,17 @@ def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
     return found[0][1] if found else None
 
 
-def names_of(found: list[tuple[str, Grammar]], otherwise: FieldNames) -> FieldNames:
+def names_of(
+    found: list[tuple[str, Grammar]],
+    otherwise: FieldNames,
+    *,
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> FieldNames:
     """What fields of the neutral grammar are called, if a field of `ServerExtras` gave it."""
     name = found[0][0] if found else ""
     if not name.startswith(("guided_", "structured_outputs.")):
         return otherwise
-    return FieldNames({"grammar.schema": name, "grammar": name})
+    return FieldNames({**also, "grammar.schema": name, "grammar": name})
 
 
 def either(first: str, one: Any, second: str, other: Any) -> Any:

@@ -2,7 +2,8 @@
 
 The types here define the supported fields; `fields` lists those that are ignored and reported, or
 refused with the field as `param`. `null` is the same as an absent field. Extensions are `seed`,
-`stop`, `ignore_eos` and llama.cpp's samplers, such as `top_k`.
+`stop`, `ignore_eos`, llama.cpp's samplers, such as `top_k`, and vLLM's `guided_json` and
+`structured_outputs` and the like, before which `text.format` goes.
 
 A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
 knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
@@ -20,13 +21,14 @@ from .....shared.inference import (
     MAX_MESSAGES,
     MAX_TOOLS,
     GenerateRequest,
+    Grammar,
     JsonSchemaGrammar,
     MaxTokens,
     NamedTool,
     ToolChoice,
     TopLogprobs,
 )
-from .....shared.sampling import SamplingChoices, sampling_fields
+from .....shared.sampling import sampling_fields
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.field_names import FieldNames
@@ -34,6 +36,7 @@ from ...common.readable import check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from ...openapi.bodies import Body
+from ..extras import Guided, names_of, the_only
 from ..formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..reasoning import Effort, Verbosity, reasoning_fields
 from ..requests import ONE_STOP
@@ -45,13 +48,8 @@ from .tools import Name, Tool, functions, namespaces
 MAX_METADATA = 16
 MAX_INCLUDED = 64
 
-FIELD_NAMES = FieldNames(
-    {
-        "messages": "input",
-        "tools[].function.parameters": "tools[].parameters",
-        "grammar": "text.format",
-    }
-)
+_NAMES = {"messages": "input", "tools[].function.parameters": "tools[].parameters"}
+FIELD_NAMES = FieldNames({**_NAMES, "grammar": "text.format"})
 """Neutral field names mapped to the names in this API."""
 
 _LOG_PROBS = "message.output_text.logprobs"
@@ -154,7 +152,7 @@ Metadata = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(SamplingChoices):
+class _Body(Guided):
     __pydantic_config__ = STRICT
 
     input: Annotated[ListOf[Item], Field(max_length=MAX_MESSAGES)] = ()
@@ -174,6 +172,14 @@ class _Body(SamplingChoices):
     user: str | None = None
     max_output_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+
+    def constraints(self) -> list[tuple[str, Grammar]]:
+        """The grammar of the answer by its field, or several; `text.format` goes before others.
+
+        Raises `InvalidRequest`.
+        """
+        grammar = self.text.wanted.grammar()
+        return list(self.grammars()) if grammar is None else [("text.format", grammar)]
 
 
 _body = TypeAdapter(_Body)
@@ -197,6 +203,10 @@ class Wanted:
         """`num_bytes` is the body's length."""
         self._body = body
         self.num_bytes = num_bytes
+        found = body.constraints()
+        self._grammar = the_only(found)
+        self.field_names = names_of(found, FIELD_NAMES, also=_NAMES)
+        """What neutral fields are called in this body."""
         self.input = body.input
         self.previous_response_id = body.previous_response_id
         self.model = body.model
@@ -229,7 +239,7 @@ class Wanted:
             tools=tools or None,
             tool_choice=_tool_choice(body) if tools else None,
             parallel_tool_calls=body.parallel_tool_calls,
-            grammar=body.text.wanted.grammar(),
+            grammar=self._grammar,
             logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
             top_logprobs=body.top_logprobs or None,
             **reasoning_fields(body.reasoning.effort, verbosity=body.text.verbosity),
@@ -282,10 +292,11 @@ def _check(body: _Body) -> None:
     """Raises `InvalidRequest` for fields that contradict each other."""
     if body.tool_choice not in ("auto", "none") and not body.tools:
         raise InvalidRequest("`tool_choice` needs `tools`", field="tool_choice")
-    if body.ignore_eos and body.text.wanted.grammar() is not None:
+    if body.ignore_eos and (found := body.constraints()):
+        field = found[0][0]
         raise InvalidRequest(
-            "`text.format` cannot be used with `ignore_eos`: it decides where an answer ends",
-            field="text.format",
+            f"`{field}` cannot be used with `ignore_eos`: it decides where an answer ends",
+            field=field,
         )
 
 

@@ -23,7 +23,7 @@ from .answer_types import CountedInput, DeletedResponse, Response
 from .events import ResponseEvents
 from .items import Json, with_ids
 from .listing import input_list, parse_page
-from .requests import FIELD_NAMES, Wanted, parse_response
+from .requests import Wanted, parse_response
 from .stored import Stored, stored
 
 
@@ -57,11 +57,11 @@ class _Handlers:
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
-                render = ServerSentEvents(answer, FIELD_NAMES)
+                render = ServerSentEvents(answer, wanted.field_names)
                 return await send_events(
                     request, stream, render, content_type=EVENT_STREAM, headers=headers
                 )
-            await read_to_end(stream, answer, FIELD_NAMES)
+            await read_to_end(stream, answer, wanted.field_names)
             return json_response(answer.response, headers=headers)
 
     async def count(self, request: web.Request) -> web.Response:
@@ -70,7 +70,7 @@ class _Handlers:
             previous = _previous(self._store, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(
-            self._runtime, neutral, FIELD_NAMES, caller=caller_of(request)
+            self._runtime, neutral, wanted.field_names, caller=caller_of(request)
         )
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return json_response(body)

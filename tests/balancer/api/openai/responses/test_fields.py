@@ -18,7 +18,16 @@ from arriero.balancer.api.openai.responses.events import ResponseEvents
 from arriero.balancer.api.openai.responses.fields import NEVER_SENT
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS, parse_response
 from arriero.shared.errors import EngineFailed, InvalidRequest
-from arriero.shared.inference import Done, Event, Failed, Token, ToolCall, ToolCallStarted, Usage
+from arriero.shared.inference import (
+    Done,
+    Event,
+    Failed,
+    JsonSchemaGrammar,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
 from tests.balancer.api.fake_runtime import TIMINGS
 from tests.balancer.api.sdk_fields import unlisted
 from tests.balancer.api.sdk_types import undecided
@@ -79,3 +88,41 @@ def test_items_of_other_tools_are_refused_by_name() -> None:
         read(input=[item])
     _, notes = read(input=[{"type": "web_search_call", "id": "1"}, {"role": "user", "content": ""}])
     assert notes.labels == ("input[].type=web_search_call",)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_json": {"type": "null"}},
+        {"structured_outputs": {"json": {"type": "null"}}},
+        {
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "null"}}},
+            "guided_regex": "a",
+        },
+    ],
+)
+def test_vllms_constraints_are_obeyed_and_the_format_goes_before_them(fields: Any) -> None:
+    grammar = parse_response(json.dumps({"input": "hi", **fields}).encode()).request(()).grammar
+    assert grammar == JsonSchemaGrammar(type="json_schema", schema={"type": "null"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),
+        ({"guided_regex": "a", "ignore_eos": True}, "guided_regex"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"structured_outputs": {"regex": 1}}, "structured_outputs.regex"),
+    ],
+)
+def test_wrong_constraints_are_named(fields: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(**fields)
+    assert caught.value.field == field
+
+
+def test_an_agents_refusal_of_a_constraint_names_its_field() -> None:
+    wanted = parse_response(b'{"input": "hi", "guided_json": {"type": "?"}}')
+    for field, own in (("grammar.schema", "guided_json"), ("messages", "input")):
+        told = wanted.field_names.told(InvalidRequest(f"`{field}` is wrong", field=field))
+        assert told.field == own
