@@ -1,10 +1,12 @@
-"""LangChain's OpenAI chat model as an agent uses it: tools, their results, and the answer."""
+"""LangChain's OpenAI bindings: an agent with tools, embeddings, a prompt that is too long."""
 
 import json
 
 import pytest
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from openai import DefaultAsyncHttpxClient
 
 from integration_tests.corpus import Case, cases
 from integration_tests.daemons import Fleet
@@ -75,3 +77,23 @@ async def test_the_same_call_streamed(shared_fleet: Fleet) -> None:
     assert isinstance(whole, AIMessage)
     wanted = called["tool_calls"][0]["function"]
     assert calls_of(whole) == [(wanted["name"], json.loads(wanted["arguments"]))]
+
+
+async def test_documents_are_embedded(shared_fleet: Fleet) -> None:
+    async with DefaultAsyncHttpxClient() as http:
+        embeddings = OpenAIEmbeddings(
+            model="arriero-demo",
+            base_url=f"{shared_fleet.inference}/v1",
+            api_key="none",
+            check_embedding_ctx_length=False,
+            http_async_client=http,
+        )
+        slots, llamas = await embeddings.aembed_documents(["What is a slot?", "A llama."])
+        assert slots != llamas
+        asked = await embeddings.aembed_query("What is a slot?")
+        assert asked == pytest.approx(slots, abs=1e-3)
+
+
+async def test_a_prompt_that_is_too_long_is_known_as_such(shared_fleet: Fleet) -> None:
+    with pytest.raises(ContextOverflowError):
+        await model_of(shared_fleet).ainvoke("llama " * 20_000)
