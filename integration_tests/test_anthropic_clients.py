@@ -11,7 +11,8 @@ import anthropic
 import httpx
 import pytest
 import pytest_asyncio
-from pydantic import BaseModel
+from anthropic.types.beta import BetaMemoryTool20250818Command
+from pydantic import BaseModel, TypeAdapter
 
 from integration_tests.corpus import cases, plain_cases
 from integration_tests.daemons import Daemon, Fleet, until
@@ -32,6 +33,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(600),  # the first test may have to install Node
 ]
+
+_command: TypeAdapter[Any] = TypeAdapter(BetaMemoryTool20250818Command)
 
 
 class Verdict(BaseModel):
@@ -212,3 +215,31 @@ async def test_refusals_are_not_tried_again(told: dict[str, Any]) -> None:
     assert "`messages[0].content[0].type`: 'image' is not supported" in image["message"]
     for each in (missing, image):
         assert (each["attempts"], each["hasId"]) == (1, True)
+
+
+async def test_a_tool_runner_goes_on_from_a_summary(shared_fleet: Fleet) -> None:
+    body = calling_body()
+    (definition,) = body.pop("tools")
+    tool = anthropic.beta_async_tool(_answered, **definition)
+    told = []
+    async with connected(shared_fleet) as client:
+        runner = client.beta.messages.tool_runner(**body, tools=[tool], max_iterations=3)
+        async for message in runner:
+            told.append((message.stop_reason, [block.type for block in message.content]))
+            if len(told) == 1:
+                runner.compact_before_next_turn()
+    assert told[:2] == [("tool_use", ["tool_use"]), ("compaction", ["compaction"])]
+    assert len(told) == 3
+
+
+async def test_the_memory_tools_commands_are_whole(shared_fleet: Fleet) -> None:
+    """The model knows the tool's input from us alone; the library reads it into its own types."""
+    async with connected(shared_fleet) as client:
+        message = await client.beta.messages.create(
+            **asked(PLAIN),
+            tools=[{"type": "memory_20250818", "name": "memory"}],
+            tool_choice={"type": "tool", "name": "memory"},
+        )
+    (call,) = message.content
+    assert (call.type, message.stop_reason) == ("tool_use", "tool_use")
+    assert _command.validate_python(call.input)

@@ -158,6 +158,8 @@ class MessageEvents(EventRenderer):
 
     def _stop_reason(self, done: Done) -> StopReason:
         match done.finish_reason:
+            case "stop" if self._max_tokens == 0:
+                return "max_tokens"
             case "stop" if self._summarizes is not None:
                 return "compaction"
             case "stop":

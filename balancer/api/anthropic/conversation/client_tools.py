@@ -13,16 +13,26 @@ def _schema(properties: Json, *required: str) -> Json:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
+def _commands(properties: Json, **required: tuple[str, ...]) -> Json:
+    """An object with a `command`, and for each the fields that it needs.
+
+    All fields stand side by side as well, since templates show models only those.
+    """
+    command = {"type": "string", "enum": list(required), "description": "What to do."}
+    schema = _schema({"command": command, **properties}, "command")
+    schema["anyOf"] = [
+        {"properties": {"command": {"const": name}}, "required": list(fields)}
+        for name, fields in required.items()
+    ]
+    return schema
+
+
 def _text(description: str) -> Json:
     return {"type": "string", "description": description}
 
 
 def _number(description: str) -> Json:
     return {"type": "integer", "description": description}
-
-
-def _command(*names: str) -> Json:
-    return {"type": "string", "enum": list(names), "description": "What to do."}
 
 
 _BASH: Json = {
@@ -56,30 +66,33 @@ _EDITED: Json = {
 }
 
 
-def _editor(name: str, commands: tuple[str, ...], inserted: Json) -> Json:
+def _editor(name: str, insertion: str, others: Json, **more: tuple[str, ...]) -> Json:
     return {
         "name": name,
         "description": "Shows, creates and edits text files.",
-        "parameters": _schema(
-            {"command": _command(*commands), **_EDITED, **inserted}, "command", "path"
+        "parameters": _commands(
+            {**_EDITED, **others},
+            view=("path",),
+            create=("path", "file_text"),
+            str_replace=("path", "old_str"),
+            insert=("path", "insert_line", insertion),
+            **more,
         ),
     }
 
 
-_EDITING = ("view", "create", "str_replace", "insert")
-
 _FIRST_EDITOR = _editor(
     "str_replace_editor",
-    (*_EDITING, "undo_edit"),
+    "new_str",
     {"new_str": _text("For `str_replace`: the replacement. For `insert`: the text to insert.")},
+    undo_edit=("path",),
 )
+_REPLACEMENT = _text("For `str_replace`: the replacement.")
+_INSERTION = _text("For `insert`: the text to insert.")
 _EDITOR = _editor(
     "str_replace_based_edit_tool",
-    _EDITING,
-    {
-        "new_str": _text("For `str_replace`: the replacement."),
-        "insert_text": _text("For `insert`: the text to insert."),
-    },
+    "insert_text",
+    {"new_str": _REPLACEMENT, "insert_text": _INSERTION},
 )
 
 _MEMORY: Json = {
@@ -88,20 +101,24 @@ _MEMORY: Json = {
         "Reads and writes files that outlast this conversation, below the directory `/memories`. "
         "View it before you begin a task, and note there what will be needed later."
     ),
-    "parameters": _schema(
+    "parameters": _commands(
         {
-            "command": _command(*_EDITING, "delete", "rename"),
             "path": _text("The path of a file or directory, for all commands but `rename`."),
             "view_range": _RANGE,
             "file_text": _text("For `create`: the text of the new file."),
             "old_str": _text("For `str_replace`: the text to replace."),
-            "new_str": _text("For `str_replace`: the replacement."),
+            "new_str": _REPLACEMENT,
             "insert_line": _number("For `insert`: the line after which to insert."),
-            "insert_text": _text("For `insert`: the text to insert."),
+            "insert_text": _INSERTION,
             "old_path": _text("For `rename`: the path as it is."),
             "new_path": _text("For `rename`: the path as it will be."),
         },
-        "command",
+        view=("path",),
+        create=("path", "file_text"),
+        str_replace=("path", "old_str", "new_str"),
+        insert=("path", "insert_line", "insert_text"),
+        delete=("path",),
+        rename=("old_path", "new_path"),
     ),
 }
 

@@ -192,6 +192,11 @@ def test_a_full_context_is_not_max_tokens() -> None:
     assert machine.message["stop_reason"] == "model_context_window_exceeded"
 
 
+def test_nothing_was_to_be_generated() -> None:
+    _, machine = run(done(), max_tokens=0)
+    assert (machine.message["content"], machine.message["stop_reason"]) == ([], "max_tokens")
+
+
 @pytest.mark.parametrize(
     ("arguments", "input"),
     [('{"a": 1, "b": [2', {"a": 1, "b": [2]}), ("[1]", {}), ("{what", {}), ('{"a"', {})],

@@ -38,6 +38,19 @@ def test_the_memory_tools_input_is_that_of_its_commands() -> None:
                 assert KINDS[schemas[name]["type"]] == expected
 
 
+def test_each_command_of_the_memory_tool_needs_its_fields() -> None:
+    needed = {
+        each["properties"]["command"]["const"]: set(each["required"])
+        for each in FUNCTIONS["memory_20250818"]["parameters"]["anyOf"]
+    }
+    for command in COMMANDS:
+        fields = command.model_fields.items()
+        required = {name for name, field in fields if field.is_required()} - {"command"}
+        (name,) = get_args(command.model_fields["command"].annotation)
+        assert needed.pop(name) == required
+    assert not needed
+
+
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [
