@@ -23,6 +23,9 @@ MOST_GAP = 3.0
 
 START_DEADLINE = 20.0
 
+_MORE_THAN_UNDERWAY = 40
+"""Events. The first few after an attack may have been sent before it."""
+
 
 @dataclass
 class Bystander:
@@ -72,7 +75,7 @@ async def bystander(fleet: Fleet, *, most_gap: float = MOST_GAP) -> AsyncIterato
         reading = tasks.create_task(_read(fleet, seen))
         await seen.until_more()
         yield seen
-        await seen.until_more()
+        await seen.until_more(_MORE_THAN_UNDERWAY)
         gap = seen.longest_gap
         reading.cancel()
     seen.check(most_gap, gap)
