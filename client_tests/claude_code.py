@@ -7,7 +7,7 @@ SETTINGS = {
     "ANTHROPIC_MODEL": "arriero-demo",
     "ANTHROPIC_SMALL_FAST_MODEL": "arriero-demo",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "128",
 }
 """The last bounds answers of the demo model, which may not end by themselves."""
 

@@ -8,12 +8,20 @@ import pytest
 import pytest_asyncio
 
 from client_tests.outside import Outside
-from client_tests.program import Desk
+from client_tests.program import DEADLINE, Desk
 from client_tests.recorder import Recorder
 from integration_tests.daemons import Fleet
 
 CONTEXT_SIZE = 32_768
 """Tokens. Claude Code's first prompt has 20,000 of the demo model's, Codex's 15,000."""
+
+LONGEST_TEST = 2 * DEADLINE
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONGEST_TEST))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
