@@ -1,0 +1,50 @@
+"""Requests whose texts take long to tokenise, and when an agent is busy with them."""
+
+import asyncio
+import json
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.daemons import Daemon, Fleet, until
+
+MUCH = 0.2
+"""Seconds of computing time that nothing but a long text costs a new thread."""
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def ask_long(fleet: Fleet, num_words: int, **fields: Any) -> asyncio.Task[bytes]:
+    """A prompt of so many words. With a window that moves on it is not refused for its length."""
+    body = {"prompt": "a slot " * num_words, "n_discard": LONG_CONTEXT // 2, "max_tokens": 1}
+    return asyncio.create_task(_post(fleet, body | fields))
+
+
+async def _post(fleet: Fleet, body: dict[str, Any]) -> bytes:
+    data, headers = BytesIO(json.dumps(body).encode()), {"Content-Type": "application/json"}
+    url = f"{fleet.inference}/api/v1/generate"
+    async with fleet.http.post(url, data=data, headers=headers) as response:
+        return await response.read()
+
+
+def thread_seconds(agent: Daemon) -> dict[str, float]:
+    """The computing time so far of each thread of an agent's engine process."""
+    tasks = Path(f"/proc/{agent.engine_pids[-1]}/task")
+    return {task.name: _seconds((task / "stat").read_text()) for task in tasks.iterdir()}
+
+
+def _seconds(stat: str) -> float:
+    """User time; its field is counted from the end of the thread's name, which may have spaces."""
+    return int(stat.rpartition(")")[2].split()[11]) / TICKS
+
+
+async def until_preparing(agent: Daemon, before: dict[str, float]) -> None:
+    """Waits until a thread that is not among those of `before` computes."""
+
+    async def is_preparing() -> bool:
+        now = thread_seconds(agent)
+        return any(now[thread] > MUCH for thread in now.keys() - before.keys())
+
+    await until(is_preparing, deadline=10.0)

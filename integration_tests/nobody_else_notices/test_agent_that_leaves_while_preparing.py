@@ -1,0 +1,33 @@
+"""An agent that ends while a thread of it tokenises a long text."""
+
+import shutil
+from pathlib import Path
+
+from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.daemons import MODEL, Fleet
+from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.preparing import (
+    ask_long,
+    thread_seconds,
+    until_preparing,
+)
+
+NAME = "leaving"
+
+
+async def test_it_frees_the_model_after_the_thread_has_ended(
+    serving: Fleet, tmp_path: Path
+) -> None:
+    path = tmp_path / f"{NAME}.gguf"
+    shutil.copyfile(MODEL, path)
+    async with bystander(serving):
+        agent = await serving.start_agent(
+            name=NAME, model=path, context_size=LONG_CONTEXT, drain_timeout="10ms"
+        )
+        before = thread_seconds(agent)
+        long = ask_long(serving, 500_000, model=NAME)
+        await until_preparing(agent, before)
+
+        assert await agent.terminate() == 0
+        await serving.until_num_requests(1, "queued")
+        long.cancel()
