@@ -10,7 +10,7 @@ from typing import Protocol
 
 from aiohttp import hdrs, web
 
-from ....shared.inference import Event
+from ....shared.inference import Done, Event, Failed
 
 NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
@@ -67,8 +67,10 @@ async def send_events(
     else:
         raise RuntimeError("a request ended without an answer")
     response = await _begun(request, first, content_type, headers)
-    await stream.push(_writing(request, response, render), request.writer.drain)
-    await response.write_eof()
+    ending = bytearray()
+    take = _writing(request, response, render, ending)
+    await stream.push(take, request.writer.drain)
+    await response.write_eof(bytes(ending))
     return response
 
 
@@ -86,9 +88,12 @@ async def _begun(
 
 
 def _writing(
-    request: web.Request, response: web.StreamResponse, render: Render
+    request: web.Request, response: web.StreamResponse, render: Render, ending: bytearray
 ) -> Callable[[Event], bool]:
-    """Writes an event's bytes past aiohttp's writer, which can only be awaited."""
+    """Writes an event's bytes past aiohttp's writer, which can only be awaited.
+
+    Those of the last event go to `ending`, to be written together with the response's end.
+    """
     protocol, transport = request.protocol, request.transport
     if transport is None:
         raise ConnectionResetError("the client has disconnected")
@@ -96,7 +101,10 @@ def _writing(
     is_chunked = hdrs.TRANSFER_ENCODING in response.headers
 
     def take(event: Event) -> bool:
-        if data := render(event):
+        data = render(event)
+        if isinstance(event, Done | Failed):
+            ending.extend(data)
+        elif data:
             write(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data)
         return not protocol.writing_paused
 
