@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from typing import cast
 
 import uvloop
 
@@ -52,8 +53,8 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self.transport = transport
+        # uvloop's transports are none of asyncio's classes.
+        self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._running.pop(self, None)
@@ -78,7 +79,9 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, head: bytes, body: bytes) -> None:
         if b"/chat/completions" in head.partition(b"\r\n")[0]:
-            self._running[self] = json.loads(body)["max_tokens"]
+            wanted = json.loads(body)
+            num_tokens = wanted.get("max_tokens") or wanted["max_completion_tokens"]
+            self._running[self] = num_tokens
             self.write(_HEAD + _chunked(_FIRST))
             self._on_work()
             return

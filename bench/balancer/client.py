@@ -25,6 +25,8 @@ from bench.balancer.tally import Arrival, fault, faults_of_calls, latencies
 _LAST_CHUNK = b"0\r\n\r\n"
 _READ_BYTES = 2**18
 _CONNECTS_AT_ONCE = 32
+_SAMPLE = 2000
+"""Answers of which the latencies are computed."""
 _END_DEADLINE = 60.0
 """Seconds for all streams to end, once no more are started."""
 
@@ -275,10 +277,10 @@ def run(given: argparse.Namespace) -> Figures:
 
 
 def percentiles(kept: list[list[Arrival]], since: float, until: float) -> dict[str, float]:
-    """Of the tokens of whole answers, or of a sample of them, while the load was steady."""
-    whole = [each for each in kept if since <= each[0][0] and each[-1][0] <= until] or kept
-    sample = random.Random(1).sample(whole, min(len(whole), 1000))
-    delays = [delay for arrivals in sample for delay in latencies(arrivals)]
+    """Of the tokens that came while the load was steady, or of a sample of them."""
+    within = [each for each in kept if since <= each[-1][0] and each[0][0] <= until]
+    sample = random.Random(1).sample(within, min(len(within), _SAMPLE))
+    delays = [delay for arrivals in sample for delay in latencies(arrivals, since, until)]
     cuts = quantiles(delays, n=1000, method="inclusive")
     return {"p50": cuts[499], "p99": cuts[989], "p99.9": cuts[998]}
 

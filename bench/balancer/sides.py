@@ -76,6 +76,21 @@ class Starter:
                 return dict(word.split("=", 1) for word in line.split() if "=" in word)
         raise RuntimeError(f"{process.args} ended: {self._log.read_text()[-1000:]}")
 
+    def answering(
+        self, process: "subprocess.Popen[str]", address: str, command: tuple[str, ...]
+    ) -> Running:
+        """Waits until a model is served. Raises `RuntimeError`."""
+        until = time.monotonic() + _START_DEADLINE
+        while time.monotonic() < until and process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://{address}/v1/models", timeout=1) as answer:
+                    if b"simulated" in answer.read():
+                        return Running(process.pid, address, " ".join(command))
+            except (URLError, OSError):
+                time.sleep(0.2)
+        log = self._log.read_text()[-1000:]
+        raise RuntimeError(f"{command[0]} does not serve at {address}: {log}")
+
 
 def _ended(process: "subprocess.Popen[str]") -> None:
     process.terminate()
@@ -132,7 +147,7 @@ def _sglang_router(starter: Starter, cores: Cores, hosts: Hosts, python: str) ->
         *("--log-level", "warn"),
     )
     router = starter.start(cores.balancer, *command)
-    return _answering(router, f"127.0.0.1:{port}", command)
+    return starter.answering(router, f"127.0.0.1:{port}", command)
 
 
 def _litellm(starter: Starter, cores: Cores, hosts: Hosts, python: str) -> Running:
@@ -149,20 +164,7 @@ def _litellm(starter: Starter, cores: Cores, hosts: Hosts, python: str) -> Runni
         *("--config", str(config), "--host", "127.0.0.1", "--port", str(port)),
     )
     proxy = starter.start(cores.balancer, *command)
-    return _answering(proxy, f"127.0.0.1:{port}", command)
-
-
-def _answering(process: "subprocess.Popen[str]", address: str, command: tuple[str, ...]) -> Running:
-    """Waits until a model is served. Raises `RuntimeError`."""
-    until = time.monotonic() + _START_DEADLINE
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://{address}/v1/models", timeout=1) as answer:
-                if b"simulated" in answer.read():
-                    return Running(process.pid, address, " ".join(command))
-        except (URLError, OSError):
-            time.sleep(0.2)
-    raise RuntimeError(f"{command[0]} does not serve at {address}")
+    return starter.answering(proxy, f"127.0.0.1:{port}", command)
 
 
 SIDES: dict[str, Callable[[Starter, Cores, Hosts, str], Running]] = {

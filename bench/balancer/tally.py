@@ -41,11 +41,9 @@ def faults_of_calls(raw: bytes, num_calls: int, num_tokens: int) -> list[str]:
     ]
 
 
-def latencies(arrivals: Sequence[Arrival]) -> list[float]:
-    """Of each token: the seconds from its stamp to the arrival of its last byte."""
+def latencies(arrivals: Sequence[Arrival], since: float, until: float) -> list[float]:
+    """Of each token that came in that time: the seconds from its stamp to its last byte."""
     ends = list(accumulate(len(data) for _, data in arrivals))
     raw = b"".join(data for _, data in arrivals)
-    return [
-        seconds_since(sent, arrivals[bisect_left(ends, position)][0])
-        for position, sent in stamps(raw)
-    ]
+    times = ((sent, arrivals[bisect_left(ends, position)][0]) for position, sent in stamps(raw))
+    return [seconds_since(sent, at) for sent, at in times if since <= at <= until]

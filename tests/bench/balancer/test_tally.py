@@ -56,4 +56,6 @@ def test_calls_that_miss_tokens_or_end_twice_or_never() -> None:
 def test_a_token_is_as_late_as_the_bytes_that_complete_it() -> None:
     arrivals = [(2.0, b'"~0001000000" "~00005'), (3.0, b'00000"')]
 
-    assert latencies(arrivals) == [1.0, 2.5]
+    assert latencies(arrivals, 0.0, 9.0) == [1.0, 2.5]
+    assert latencies(arrivals, 2.5, 9.0) == [2.5]
+    assert latencies(arrivals, 0.0, 2.5) == [1.0]
