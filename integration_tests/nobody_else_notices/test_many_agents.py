@@ -1,0 +1,164 @@
+"""What clients are told of a large fleet costs what changes, not what is there."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from arriero.balancer.fleet.runtime.agent_socket import PATH
+from arriero.shared.inference import AgentId
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Heartbeat,
+    Hello,
+    ModelInfo,
+    Output,
+    Piece,
+    encode_from_agent,
+)
+from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.daemons import LONGEST_LINE, Fleet, until
+from integration_tests.nobody_else_notices.bystander import bystander
+
+MODEL = "simulated"
+NUM_REQUESTS = 300
+WITHIN = 15.0
+HEARTBEAT = encode_from_agent(Heartbeat())
+
+
+@dataclass
+class Seen:
+    """What a reader of the events and of the list of models got."""
+
+    num_agents: int
+    changed: set[str]
+    """Names of the agents that the first delta with any told of."""
+    delta: int
+    """Its bytes."""
+    models: int
+    """Bytes of `GET /v1/models`."""
+
+
+def _hello(number: int, slots: int) -> bytes:
+    model = ModelInfo(
+        name=MODEL, architecture="none", parameters=0, size_bytes=0, context_size=LONG_CONTEXT
+    )
+    hello = Hello(
+        protocol=PROTOCOL_VERSION,
+        agent_id=AgentId(f"simulated-{number}"),
+        name=f"simulated-{number}",
+        version="test",
+        slots=slots,
+        model=model,
+    )
+    return encode_from_agent(hello)
+
+
+async def _serve(socket: ClientConnection) -> None:
+    """One piece of text for each request, which then goes on in silence."""
+    async for frame in socket:
+        message = json.loads(frame)
+        if message["type"] == "start":
+            piece = Piece(id=message["id"], text="a", tokens=(7,))
+            await socket.send(encode_from_agent(Output(items=(piece,))), text=True)
+
+
+async def _live(sockets: list[ClientConnection]) -> None:
+    """Tells the balancer that they are there, as agents without news do."""
+    while True:
+        for socket in sockets:
+            await socket.send(HEARTBEAT, text=True)
+        await asyncio.sleep(1)
+
+
+@asynccontextmanager
+async def simulated(fleet: Fleet, num_agents: int) -> AsyncIterator[None]:
+    """So many agents that have `NUM_REQUESTS` requests between them."""
+    url = f"ws://{fleet.balancer.ready['management']}{PATH}"
+    slots = NUM_REQUESTS // num_agents + 1
+    async with asyncio.TaskGroup() as group:
+        sockets = []
+        for number in range(num_agents):
+            socket = await connect(url, compression=None, proxy=None, ping_interval=None)
+            await socket.send(_hello(number, slots), text=True)
+            sockets.append(socket)
+        tasks = [group.create_task(_serve(socket)) for socket in sockets]
+        tasks.append(group.create_task(_live(sockets)))
+        tasks += [group.create_task(_ask(fleet)) for _ in range(NUM_REQUESTS)]
+        await until_all_run(fleet)
+        yield
+        for task in tasks:
+            task.cancel()
+        for socket in sockets:
+            socket.transport.abort()
+
+
+async def until_all_run(fleet: Fleet) -> None:
+    """Waits until all requests, the bystander's too, have had text."""
+    url = f"{fleet.management}/api/v1/requests?state=streaming&limit=1000"
+
+    async def run() -> bool:
+        async with fleet.http.get(url) as response:
+            return len((await response.json())["requests"]) == NUM_REQUESTS + 1
+
+    await until(run, deadline=10.0)
+
+
+async def _ask(fleet: Fleet) -> None:
+    body = {"model": MODEL, "prompt": "a"}
+    async with fleet.http.post(f"{fleet.inference}/api/v1/generate", json=body) as response:
+        await response.read()
+
+
+async def see(fleet: Fleet) -> Seen:
+    """Reads until an agent has changed."""
+    async with asyncio.timeout(WITHIN), fleet.http.get(f"{fleet.inference}/v1/models") as response:
+        models = len(await response.read())
+    url = f"{fleet.management}/api/v1/events"
+    async with asyncio.timeout(WITHIN), fleet.http.get(url) as response:
+        events = _events(response.content)
+        snapshot = json.loads((await anext(events))[1])
+        names = {agent["id"]: agent["name"] for agent in snapshot["agents"]}
+        async for kind, data in events:
+            if kind == b"delta" and (agents := json.loads(data).get("agents")):
+                break
+    changed = {names[agent["id"]] for agent in agents}
+    return Seen(len(names), changed, len(data), models)
+
+
+async def _events(lines: Any) -> AsyncIterator[tuple[bytes, bytes]]:
+    """The kind and the data of each event."""
+    kind, data = b"", b""
+    while line := await lines.readuntil(b"\n", max_size=LONGEST_LINE):
+        name, _, value = line.rstrip(b"\n").partition(b": ")
+        kind, data = (value if name == b"event" else kind), (value if name == b"data" else data)
+        if not name and data:
+            yield kind, data
+            kind, data = b"", b""
+
+
+async def until_left(fleet: Fleet) -> None:
+    """Waits until only the agent of the bystander is there."""
+
+    async def have_left() -> bool:
+        return len(await fleet.view("agents")) == 1
+
+    await until(have_left, deadline=5.0)
+
+
+async def test_a_change_costs_the_same_in_a_large_fleet(serving: Fleet) -> None:
+    async with bystander(serving):
+        seen = []
+        for num_agents in (20, 200):
+            async with simulated(serving, num_agents):
+                seen.append(await see(serving))
+            await until_left(serving)
+    small, large = seen
+    assert (small.num_agents, large.num_agents) == (21, 201)
+    assert small.changed == large.changed == {"agent-1"}
+    assert large.delta < 1.2 * small.delta
+    assert large.models == small.models
