@@ -27,7 +27,7 @@ from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.metrics import Metrics
-from .management.routes import management_app
+from .management.routes import management_app, metrics_route
 from .settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,14 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         apps = {
             "inference": (
                 settings.inference_addr,
-                inference_app(runtime, conversations, bodies=bodies, hosts=hosts, reports=reports),
+                inference_app(
+                    runtime,
+                    conversations,
+                    bodies=bodies,
+                    hosts=hosts,
+                    reports=reports,
+                    more_routes=[metrics_route(metrics)] if settings.metrics_for_clients else [],
+                ),
             ),
             "management": (
                 settings.management_addr,

@@ -54,6 +54,10 @@ class BalancerSettings(DaemonSettings):
         default=WRITE_TIMEOUT,
         description="how long a client may read nothing of its answer before its connection is cut",
     )
+    metrics_for_clients: bool = Field(
+        default=False,
+        description="serve /metrics where clients connect, too; it names agents and models",
+    )
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=MAX_CONNECTIONS, description="most connections to each of the two ports"
     )

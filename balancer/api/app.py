@@ -1,5 +1,6 @@
 """The inference port: all APIs over one fleet runtime."""
 
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 
@@ -34,13 +35,14 @@ def inference_app(
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
     reports: DoorReports | None = None,
+    more_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
     bodies, `hosts` lists the host names that are allowed besides addresses, and `reports` records
-    faulty requests for operators; each has a default. The app's shutdown closes the open
-    WebSockets; requests should have been drained before.
+    faulty requests for operators; each has a default. `more_routes` are served besides. The
+    app's shutdown closes the open WebSockets; requests should have been drained before.
     """
     socket = NativeSocket(runtime)
 
@@ -61,6 +63,7 @@ def inference_app(
     kept = ConversationStore() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, kept))
     app.add_routes(anthropic_routes.routes(runtime, kept))
+    app.add_routes(more_routes)
     app.on_shutdown.append(close_sockets)
     return app
 

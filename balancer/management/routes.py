@@ -96,14 +96,17 @@ def _watching_routes(hub: EventHub, metrics: Metrics) -> list[web.RouteDef]:
     async def events(request: web.Request) -> web.StreamResponse:
         return await stream_events(hub, request)
 
+    return [web.get("/api/v1/events", events, allow_head=False), metrics_route(metrics)]
+
+
+def metrics_route(metrics: Metrics) -> web.RouteDef:
+    """`/metrics`; the inference port serves it as well where operators want that."""
+
     async def scrape(request: web.Request) -> web.Response:
         body, content_type = metrics.render(request.headers.get(hdrs.ACCEPT, ""))
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
 
-    return [
-        web.get("/api/v1/events", events, allow_head=False),
-        web.get("/metrics", scrape),
-    ]
+    return web.get("/metrics", scrape)
 
 
 def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:

@@ -62,6 +62,19 @@ async def test_both_ports_answer(capsys: pytest.CaptureFixture[str]) -> None:
             assert "arriero_queue_limit 256.0" in await response.text()
 
 
+@pytest.mark.parametrize(("setting", "status"), [({}, 404), ({"metrics_for_clients": "true"}, 200)])
+async def test_metrics_are_for_clients_if_operators_say_so(
+    capsys: pytest.CaptureFixture[str], setting: dict[str, str], status: int
+) -> None:
+    async with balancer(capsys, **setting) as addresses, aiohttp.ClientSession() as http:
+        async with http.get(f"http://{addresses['inference']}/metrics") as response:
+            assert response.status == status
+            shown = await response.text()
+        assert ("arriero_queue_limit 256.0" in shown) == (status == 200)
+        async with http.get(f"http://{addresses['management']}/metrics") as response:
+            assert response.status == 200
+
+
 async def test_open_events_do_not_hold_up_the_stop(capsys: pytest.CaptureFixture[str]) -> None:
     async with aiohttp.ClientSession() as http:
         async with balancer(capsys, drain_timeout="1h") as addresses:

@@ -21,6 +21,7 @@ def test_defaults() -> None:
         "allowed_host": (),
         "header_timeout": 10.0,
         "write_timeout": 30.0,
+        "metrics_for_clients": False,
         "max_connections": 4096,
         "state": "memory://",
         "max_buffered_requests": 256,
