@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import MODEL, Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
@@ -13,11 +15,14 @@ from integration_tests.nobody_else_notices.preparing import (
 )
 
 NAME = "leaving"
+OVERWRITTEN_WITH = "165"
+"""The C library fills freed memory with this byte, so that no use of it goes unnoticed."""
 
 
 async def test_it_frees_the_model_after_the_thread_has_ended(
-    serving: Fleet, tmp_path: Path
+    serving: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MALLOC_PERTURB_", OVERWRITTEN_WITH)
     path = tmp_path / f"{NAME}.gguf"
     shutil.copyfile(MODEL, path)
     async with bystander(serving):
