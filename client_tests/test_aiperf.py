@@ -37,4 +37,5 @@ async def test_a_benchmark(desk: Desk) -> None:
     assert report["request_count"]["avg"] == NUM_REQUESTS
     told, counted = report["usage_completion_tokens"], report["output_sequence_length"]
     assert (told["min"], told["max"]) == (NUM_TOKENS, NUM_TOKENS)
-    assert counted["avg"] == NUM_TOKENS  # by the client's own tokenizer
+    # The client tokenises the text anew, which can come out a token longer or shorter.
+    assert abs(counted["avg"] - NUM_TOKENS) <= 1
