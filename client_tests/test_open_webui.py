@@ -83,7 +83,8 @@ async def test_a_question_about_a_document(desk: Desk, page: Page) -> None:
         await expect(page.locator(".chat-assistant").last).to_contain_text(said, timeout=PATIENCE)
     embedded = [each.json["input"] for each in desk.arriero.of("/v1/embeddings")]
     assert any("A llama carries loads" in str(each) for each in embedded)
-    assert {each.status for each in desk.arriero.exchanges} == {200}
+    # Requests for a title and tags may still wait when the page is closed; they have no status.
+    assert {each.status for each in desk.arriero.exchanges if each.status} == {200}
     prompt = str(asked.json["messages"])
     assert '<source id="1" name="slots.md"' in prompt
     assert "A slot is a place for one running sequence" in prompt
