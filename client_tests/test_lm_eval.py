@@ -85,6 +85,20 @@ async def test_likelihoods_and_generation(desk: Desk) -> None:
     assert desk.outside.asked == []
 
 
+async def test_likelihoods_with_the_servers_tokenizer(desk: Desk) -> None:
+    """Found by lm-eval itself; the scores are those of the model's own tokenizer."""
+    path = "/v1/completions"
+    arguments = f"base_url={desk.arriero.url}{path},num_concurrent=4,max_retries=1"
+    evaluation = Evaluation(desk, choice=CHOICE, rolling=ROLLING, generated=GENERATED)
+    results = await evaluation.run("local-completions", arguments, "--batch_size", "4")
+    assert results["choice"]["acc,none"] == 1.0
+    assert 0 < results["rolling"]["bits_per_byte,none"] < 8
+    for each in (path, "/tokenizer_info", "/tokenize"):
+        exchanges = desk.arriero.of(each)
+        assert {exchange.status for exchange in exchanges} == {200}, each
+    assert desk.outside.asked == []
+
+
 async def test_generation_in_chats(desk: Desk) -> None:
     path = "/v1/chat/completions"
     arguments = f"base_url={desk.arriero.url}{path},num_concurrent=4,max_retries=1"

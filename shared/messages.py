@@ -29,7 +29,7 @@ from .inference import (
 from .queries import Query, Result
 from .strict import STRICT, ListOf, at_most
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]

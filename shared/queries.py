@@ -91,7 +91,18 @@ class CountTokens:
     request: GenerateRequest
 
 
-Query = Annotated[Embed | Rank | Tokenize | Detokenize | CountTokens, Field(discriminator="type")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTokenizer:
+    """Tell which texts begin and end this model's prompts, and its chat template."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["describe_tokenizer"] = "describe_tokenizer"
+
+
+TextQuery = Tokenize | Detokenize | CountTokens | DescribeTokenizer
+"""Those that need only vocabulary and template."""
+
+Query = Annotated[Embed | Rank | TextQuery, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +172,17 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerDescription:
+    """`None` for what the model does not have. A template longer than `MAX_TEXT` is not told."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["tokenizer_description"] = "tokenizer_description"
+    bos_text: PlainText | None = None
+    eos_text: PlainText | None = None
+    chat_template: PlainText | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
     """The query failed."""
 
@@ -170,5 +192,6 @@ class Declined:
 
 
 Result = Annotated[
-    Embedded | Ranked | Tokenized | Detokenized | Counted | Declined, Field(discriminator="type")
+    Embedded | Ranked | Tokenized | Detokenized | Counted | TokenizerDescription | Declined,
+    Field(discriminator="type"),
 ]

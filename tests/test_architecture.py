@@ -165,6 +165,8 @@ PURE = (
     "balancer.api.openai.responses.stored",
     "balancer.api.openai.responses.tools",
     "balancer.api.openai.rerank",
+    "balancer.api.vllm.operations",
+    "balancer.api.vllm.tokens",
     "balancer.api.openapi.answers",
     "balancer.api.openapi.bodies",
     "balancer.api.openapi.document",
@@ -256,7 +258,7 @@ FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
 APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
-    *("balancer.api.openai", "balancer.api.openai.responses"),
+    *("balancer.api.openai", "balancer.api.openai.responses", "balancer.api.vllm"),
 )
 RUNTIME = ("balancer.fleet", "balancer.fleet.queries", "balancer.fleet.runtime")
 
@@ -343,6 +345,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.api.openai": (*API, *RUNTIME, "balancer.api.anthropic", "balancer.api.fields"),
     "balancer.api.openai.responses": (*API, *RUNTIME, "balancer.api.openai", *FOR_CLIENTS),
+    "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai"),
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),

@@ -12,6 +12,7 @@ from arriero.balancer.api.openai.embeddings import EMBEDDINGS_BODY
 from arriero.balancer.api.openai.requests import CHAT_BODY, COMPLETION_BODY
 from arriero.balancer.api.openai.rerank import RERANK_BODY
 from arriero.balancer.api.openai.responses.requests import RESPONSE_BODY
+from arriero.balancer.api.vllm.tokens import DETOKENIZE_BODY, TOKENIZE_BODY
 from arriero.shared.messages import FromAgent, FromBalancer
 
 FROM_OUTSIDE = {
@@ -20,6 +21,7 @@ FROM_OUTSIDE = {
         for body in (
             *(COUNT_BODY, MESSAGES_BODY, *BODIES.values(), BATCH_BODY, GENERATE_BODY),
             *(EMBEDDINGS_BODY, CHAT_BODY, COMPLETION_BODY, RERANK_BODY, RESPONSE_BODY),
+            *(TOKENIZE_BODY, DETOKENIZE_BODY),
         )
     },
     "FromAgent": TypeAdapter(FromAgent),

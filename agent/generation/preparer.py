@@ -74,6 +74,11 @@ class Preparer:
         """Why conversations cannot be prepared, where they cannot."""
         return self._templates.issue
 
+    @property
+    def template_text(self) -> str | None:
+        """The source of the template for conversations without tools, if there is one."""
+        return self._templates.general_text
+
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
         if request.cache_key is not None and self._store is None:

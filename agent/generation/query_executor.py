@@ -16,11 +16,11 @@ from ...shared.errors import InternalError, NotSupported, RequestError, to_wire
 from ...shared.queries import (
     CountTokens,
     Declined,
-    Detokenize,
     Embed,
     Query,
     Rank,
     Result,
+    TextQuery,
     Tokenize,
 )
 from ..engine.embedding.embedder import Withdrawn
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 class TextQueries(Protocol):
     """See `text_queries.TextQueries`."""
 
-    def answer(self, query: Tokenize | Detokenize | CountTokens, /) -> Result: ...
+    def answer(self, query: TextQuery, /) -> Result: ...
 
 
 class Embedder(Protocol):
@@ -87,10 +87,10 @@ class QueryExecutor:
                 return self._long_text_thread
             case Tokenize(text=text) if len(text) > LONG_TEXT:
                 return self._long_text_thread
-            case Tokenize() | Detokenize() | CountTokens():
-                return self._text_thread
-            case _:
+            case Embed() | Rank():
                 return self._embedding_thread
+            case _:
+                return self._text_thread
 
     def _result(self, query: Query, is_wanted: Callable[[], bool]) -> Result | None:
         """Runs on a thread. `None` if the query was withdrawn."""
@@ -106,7 +106,7 @@ class QueryExecutor:
             return _failed()
 
     def _answer(self, query: Query, is_wanted: Callable[[], bool]) -> Result:
-        if isinstance(query, Tokenize | Detokenize | CountTokens):
+        if not isinstance(query, Embed | Rank):
             return self._texts.answer(query)
         if self._embedder is None:
             raise NotSupported("this agent's model makes no embeddings")

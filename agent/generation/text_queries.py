@@ -1,11 +1,25 @@
-"""Tokenise, detokenise, count: queries that need only vocabulary and template. Thread-safe."""
+"""Queries that need only vocabulary and template: tokenise, detokenise, count, describe.
+
+Thread-safe.
+"""
 
 import base64
 from collections.abc import Sequence
 from typing import assert_never
 
 from ...shared.errors import InvalidRequest
-from ...shared.queries import Counted, CountTokens, Detokenize, Detokenized, Tokenize, Tokenized
+from ...shared.queries import (
+    MAX_TEXT,
+    Counted,
+    CountTokens,
+    DescribeTokenizer,
+    Detokenize,
+    Detokenized,
+    TextQuery,
+    Tokenize,
+    Tokenized,
+    TokenizerDescription,
+)
 from ..engine.loaded_model import Vocab
 from .preparer import Preparer
 
@@ -17,9 +31,7 @@ class TextQueries:
         self._vocab = vocab
         self._preparer = preparer
 
-    def answer(
-        self, query: Tokenize | Detokenize | CountTokens
-    ) -> Tokenized | Detokenized | Counted:
+    def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
         """Raises `RequestError` that names the field and says what would be right."""
         match query:
             case Tokenize():
@@ -28,8 +40,17 @@ class TextQueries:
                 return self._detokenize(tokens)
             case CountTokens(request=request):
                 return Counted(num_tokens=self._preparer.num_tokens(request))
+            case DescribeTokenizer():
+                return self._description()
             case _:
                 assert_never(query)
+
+    def _description(self) -> TokenizerDescription:
+        return TokenizerDescription(
+            bos_text=_told(self._vocab.bos_text),
+            eos_text=_told(self._vocab.eos_text),
+            chat_template=_told(self._preparer.template_text),
+        )
 
     def _tokenize(self, query: Tokenize) -> tuple[int, ...]:
         return self._vocab.tokenize(
@@ -50,3 +71,7 @@ class TextQueries:
         except UnicodeDecodeError:
             text = data.decode(errors="replace")
             return Detokenized(text=text, bytes_base64=base64.b64encode(data).decode())
+
+
+def _told(text: str | None) -> str | None:
+    return text if text and len(text) <= MAX_TEXT else None

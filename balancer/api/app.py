@@ -26,6 +26,7 @@ from .transport.bodies import BODIES, Bodies
 from .transport.door_reports import DOOR_REPORTS, DoorReports
 from .transport.hosts import AllowedHosts
 from .transport.http import ErrorAnswer, error_response, middlewares
+from .vllm import routes as vllm_routes
 
 
 def inference_app(
@@ -60,6 +61,7 @@ def inference_app(
     app.add_routes(models.routes(runtime))
     app.add_routes(openai_routes.routes(runtime))
     app.add_routes(query_routes.routes(runtime))
+    app.add_routes(vllm_routes.routes(runtime))
     kept = ConversationStore() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, kept))
     app.add_routes(anthropic_routes.routes(runtime, kept))
@@ -73,7 +75,8 @@ def _error_answer(request: web.Request) -> ErrorAnswer:
     is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
     if is_anthropics or _is_under(path, "/v1/messages"):
         return anthropic_routes.error_answer
-    return _openai_error_answer if _is_under(path, "/v1") else error_response
+    has_openais = _is_under(path, "/v1") or path in vllm_routes.PATHS
+    return _openai_error_answer if has_openais else error_response
 
 
 def _openai_error_answer(error: RequestError) -> web.Response:

@@ -7,8 +7,9 @@ from .native import operations as native_api
 from .openai import operations as openai_api
 from .openai.responses import operations as responses_api
 from .openapi.document import Json, document
+from .vllm import operations as vllm_api
 
-_APIS = (native_api, openai_api, responses_api, anthropic_api)
+_APIS = (native_api, openai_api, responses_api, vllm_api, anthropic_api)
 
 
 def inference_document(version: str) -> Json:

@@ -19,6 +19,7 @@ from arriero.shared.queries import (
     Counted,
     CountTokens,
     Declined,
+    DescribeTokenizer,
     Detokenize,
     Detokenized,
     Embed,
@@ -30,6 +31,7 @@ from arriero.shared.queries import (
     Score,
     Tokenize,
     Tokenized,
+    TokenizerDescription,
     Vector,
 )
 
@@ -40,6 +42,7 @@ QUERIES: list[Query] = [
     Tokenize(text="", add_special=True),
     Detokenize(tokens=(1,)),
     CountTokens(request=GenerateRequest(prompt="x")),
+    DescribeTokenizer(),
 ]
 RESULTS: list[Result] = [
     Embedded(vectors=(Vector(vector="AAAA", num_tokens=1), Vector(error=ERROR))),
@@ -47,6 +50,8 @@ RESULTS: list[Result] = [
     Tokenized(tokens=()),
     Detokenized(text="x", bytes_base64="eA=="),
     Counted(num_tokens=7),
+    TokenizerDescription(),
+    TokenizerDescription(bos_text="<s>", eos_text="</s>", chat_template="{{ messages }}"),
     Declined(error=ERROR),
 ]
 

@@ -55,6 +55,8 @@ class ChatTemplates:
         self._for_tools: ChatTemplate | None = None
         self.issue: str | None = None
         """Why conversations cannot be served; `None` if they can."""
+        self.general_text = model.chat_template if given is None else given.text
+        """The source of the template for conversations without tools, if there is one."""
         if given is not None:
             self.text = given.text
             self._general = self._for_tools = self._compiled(given)

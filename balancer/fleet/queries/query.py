@@ -15,6 +15,7 @@ from ....shared.messages import Task
 from ....shared.queries import (
     Counted,
     CountTokens,
+    DescribeTokenizer,
     Detokenize,
     Detokenized,
     Embed,
@@ -25,6 +26,7 @@ from ....shared.queries import (
     Result,
     Tokenize,
     Tokenized,
+    TokenizerDescription,
 )
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Finish, Settle
@@ -140,6 +142,8 @@ def fits(query: Query, result: Result) -> bool:
         case Rank(), Ranked():
             return len(query.documents) == len(result.scores)
         case (Tokenize(), Tokenized()) | (Detokenize(), Detokenized()) | (CountTokens(), Counted()):
+            return True
+        case DescribeTokenizer(), TokenizerDescription():
             return True
         case _:
             return False

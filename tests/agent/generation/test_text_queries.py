@@ -1,16 +1,20 @@
 import pytest
 
+from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.text_queries import TextQueries
 from arriero.shared.errors import InvalidRequest, NotSupported
 from arriero.shared.inference import ChatMessage, GenerateRequest
 from arriero.shared.queries import (
+    MAX_TEXT,
     Counted,
     CountTokens,
+    DescribeTokenizer,
     Detokenize,
     Detokenized,
     Tokenize,
     Tokenized,
+    TokenizerDescription,
 )
 from tests.agent.fakes import BOS, byte_model
 
@@ -57,3 +61,20 @@ def test_without_a_template_messages_cannot_be_counted() -> None:
     messages = (ChatMessage(role="user", content="hello"),)
     with pytest.raises(NotSupported):
         text_queries(None).answer(CountTokens(request=GenerateRequest(messages=messages)))
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [("{{ 1 }}", "{{ 1 }}"), (None, None), ("{{ 1 }}" + "x" * MAX_TEXT, None)],
+)
+def test_a_tokenizer_is_described(template: str | None, told: str | None) -> None:
+    description = TokenizerDescription(bos_text="<s>", eos_text="</s>", chat_template=told)
+    assert text_queries(template).answer(DescribeTokenizer()) == description
+
+
+def test_the_operators_template_is_told() -> None:
+    model = byte_model("{{ 1 }}")
+    texts = TextQueries(model.vocab, Preparer(model, 16, template=TemplateSource("{{ 2 }}")))
+    description = texts.answer(DescribeTokenizer())
+    assert isinstance(description, TokenizerDescription)
+    assert description.chat_template == "{{ 2 }}"

@@ -6,6 +6,7 @@ from arriero.balancer.fleet.queries.query import QueryLifecycle, QueryRequest, f
 from arriero.shared.errors import QueueTimeout, RequestTimeout
 from arriero.shared.inference import RequestId
 from arriero.shared.queries import (
+    DescribeTokenizer,
     Embed,
     Embedded,
     Query,
@@ -15,6 +16,7 @@ from arriero.shared.queries import (
     Score,
     Tokenize,
     Tokenized,
+    TokenizerDescription,
     Vector,
 )
 
@@ -87,6 +89,8 @@ def test_as_others_see_it() -> None:
         (Rank(query="q", documents=("a",)), Ranked(scores=(Score(),)), True),
         (Rank(query="q", documents=("a",)), Ranked(scores=()), False),
         (Tokenize(text="a"), Tokenized(tokens=()), True),
+        (DescribeTokenizer(), TokenizerDescription(), True),
+        (DescribeTokenizer(), Tokenized(tokens=()), False),
     ],
 )
 def test_what_is_an_answer_at_all(query: Query, result: Result, is_one: bool) -> None:

@@ -1,0 +1,4 @@
+"""vLLM's calls about tokens, which stand beside its OpenAI API.
+
+May import: `common`, `transport`, `openapi`, `fields`, `openai`, `fleet`. Comes in: `api/app`.
+"""

@@ -1,0 +1,172 @@
+"""Converts vLLM's calls about tokens to queries, and results to answers.
+
+| call | fields | answer |
+| --- | --- | --- |
+| POST `/tokenize` | `prompt`, `add_special_tokens` | `tokens`, `count`, `max_model_len` |
+| POST `/detokenize` | `tokens` | `prompt` |
+| GET `/tokenizer_info` | | `bos_token`, `eos_token`, `chat_template` |
+
+As in vLLM, the text of a control token becomes that token. Each call takes a `model`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from ....shared.errors import InvalidRequest, ModelNotFound
+from ....shared.inference import Count
+from ....shared.queries import (
+    DescribeTokenizer,
+    Detokenizable,
+    Detokenize,
+    Detokenized,
+    PlainText,
+    Query,
+    Result,
+    Tokenize,
+    Tokenized,
+    TokenizerDescription,
+)
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ...fleet.queries.query import QueryRequest
+from ...fleet.view import ModelView
+from ..common.parts import only
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable, Refused, Rule, nothing
+from ..openapi.bodies import Body
+
+_MOST_NAMED = 5
+"""Most models that an error lists."""
+
+_RULES: Mapping[str, Rule] = {
+    "messages": Refused("only a `prompt` is turned into tokens"),
+    "return_token_strs": Refused("tokens are told by their ids alone", nothing("false")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TokenizeBody:
+    __pydantic_config__ = STRICT
+
+    prompt: PlainText
+    model: str | None = None
+    add_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DetokenizeBody:
+    __pydantic_config__ = STRICT
+
+    tokens: Detokenizable
+    model: str | None = None
+
+
+class VllmTokens(TypedDict):
+    """The tokens of a text. `max_model_len` is the context size."""
+
+    count: Count
+    max_model_len: Count
+    tokens: tuple[Count, ...]
+    token_strs: None
+
+
+class VllmText(TypedDict):
+    """The text of tokens, with replacement characters where they are no valid UTF-8."""
+
+    prompt: str
+
+
+class VllmTokenizer(TypedDict):
+    """What the model's prompts begin and end with, and its template; null for what it lacks."""
+
+    model: str
+    bos_token: str | None
+    eos_token: str | None
+    chat_template: str | None
+
+
+_tokenize = TypeAdapter(_TokenizeBody)
+_detokenize = TypeAdapter(_DetokenizeBody)
+_TOKENIZE_FIELDS = FieldTable(_tokenize, _RULES)
+_DETOKENIZE_FIELDS = FieldTable(_detokenize, {})
+
+TOKENIZE_BODY = Body(
+    name="VllmTokenizeBody",
+    adapter=_tokenize,
+    refused=_TOKENIZE_FIELDS.refused,
+    takes_unknown=True,
+)
+DETOKENIZE_BODY = Body(name="VllmDetokenizeBody", adapter=_detokenize, takes_unknown=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCall:
+    """A query, and the model that the client named."""
+
+    query: Query
+    model: str | None
+
+    def query_request(self, model: ModelView) -> QueryRequest:
+        """The query for that model."""
+        return QueryRequest(kind="text", parts=(self.query,), model=model.info.name)
+
+
+def parse_tokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
+    """The body of `/tokenize`. Raises `InvalidRequest`, as `parse_detokenize` does."""
+    parsed = parse_json(_tokenize, to_json(_TOKENIZE_FIELDS.given(body, notes)))
+    query = Tokenize(text=parsed.prompt, add_special=parsed.add_special_tokens, parse_special=True)
+    return TokenCall(query, parsed.model)
+
+
+def parse_detokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
+    """The body of `/detokenize`."""
+    parsed = parse_json(_detokenize, to_json(_DETOKENIZE_FIELDS.given(body, notes)))
+    return TokenCall(Detokenize(tokens=parsed.tokens), parsed.model)
+
+
+def tokenizer_call(model: str | None) -> TokenCall:
+    """The query of `/tokenizer_info`."""
+    return TokenCall(DescribeTokenizer(), model)
+
+
+def tokens_answer(model: ModelView, results: Sequence[Result]) -> VllmTokens:
+    """The answer of `/tokenize`."""
+    tokens = only(results, Tokenized).tokens
+    size = model.info.context_size
+    return {"count": len(tokens), "max_model_len": size, "tokens": tokens, "token_strs": None}
+
+
+def text_answer(_model: ModelView, results: Sequence[Result]) -> VllmText:
+    """The answer of `/detokenize`."""
+    return {"prompt": only(results, Detokenized).text}
+
+
+def tokenizer_answer(model: ModelView, results: Sequence[Result]) -> VllmTokenizer:
+    """The answer of `/tokenizer_info`."""
+    description = only(results, TokenizerDescription)
+    return {
+        "model": model.info.name,
+        "bos_token": description.bos_text,
+        "eos_token": description.eos_text,
+        "chat_template": description.chat_template,
+    }
+
+
+def sole_model(models: Sequence[ModelView]) -> ModelView:
+    """The model of a call that names none: the only one, or the only one that generates.
+
+    Tokens of one model mean nothing to another, so several are refused. Raises `RequestError`.
+    """
+    found = [each for each in models if "generate" in each.info.tasks] or list(models)
+    if not found:
+        raise ModelNotFound("no model is served", field="model")
+    if len(found) > 1:
+        names = ", ".join(each.info.name for each in found[:_MOST_NAMED])
+        raise InvalidRequest(
+            f"`model`: several models are served, name one of them: {names}", field="model"
+        )
+    return found[0]
