@@ -127,6 +127,8 @@ BODIES: Mapping[str, dict[str, Json]] = {
     "/api/v1/embed": EMBED,
     "/api/v1/tokenize": {"text": "a b", "add_special": True, "parse_special": True},
     "/api/v1/detokenize": {"tokens": [300, 301]},
+    "/tokenize": {"prompt": "a b", "add_special_tokens": True, "model": "arriero-demo"},
+    "/detokenize": {"tokens": [300, 301], "model": "arriero-demo"},
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETION,
     "/v1/responses": RESPONSES,
