@@ -25,6 +25,8 @@ DOORS: dict[str, dict[str, Any]] = {
     "/api/v1/tokenize": {"text": "x"},
     "/api/v1/detokenize": {"tokens": [1]},
     "/api/v1/count_tokens": CHAT,
+    "/tokenize": {"prompt": "x"},
+    "/detokenize": {"tokens": [1]},
     "/v1/completions": PROMPT,
     "/v1/chat/completions": CHAT,
     "/v1/embeddings": {"input": "x"},
