@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from arriero.balancer.api.anthropic.requests import MESSAGES_FIELDS
 from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, Rule
-from arriero.balancer.api.openai.embeddings import EMBEDDINGS_FIELDS
-from arriero.balancer.api.openai.requests import CHAT_FIELDS, COMPLETION_FIELDS
-from arriero.balancer.api.openai.rerank import RERANK_FIELDS
+from arriero.balancer.api.openai.completions.requests import CHAT_FIELDS, COMPLETION_FIELDS
+from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_FIELDS
+from arriero.balancer.api.openai.queries.rerank import RERANK_FIELDS
 from arriero.balancer.api.openai.responses.fields import NEVER_SENT
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS
 

@@ -145,16 +145,16 @@ PURE = (
     "balancer.api.native.queries",
     "balancer.api.native.requests",
     "balancer.api.openai.answer_types",
-    "balancer.api.openai.answers",
+    "balancer.api.openai.completions.answers",
     "balancer.api.openai.operations",
-    "balancer.api.openai.embeddings",
+    "balancer.api.openai.queries.embeddings",
     "balancer.api.openai.errors",
-    "balancer.api.openai.extras",
-    "balancer.api.openai.formats",
-    "balancer.api.openai.log_probs",
-    "balancer.api.openai.reasoning",
-    "balancer.api.openai.requests",
-    "balancer.api.openai.running_usage",
+    "balancer.api.openai.completions.extras",
+    "balancer.api.openai.completions.formats",
+    "balancer.api.openai.completions.log_probs",
+    "balancer.api.openai.completions.reasoning",
+    "balancer.api.openai.completions.requests",
+    "balancer.api.openai.completions.running_usage",
     "balancer.api.openai.responses.answer_types",
     "balancer.api.openai.responses.event_types",
     "balancer.api.openai.responses.operations",
@@ -164,7 +164,7 @@ PURE = (
     "balancer.api.openai.responses.requests",
     "balancer.api.openai.responses.stored",
     "balancer.api.openai.responses.tools",
-    "balancer.api.openai.rerank",
+    "balancer.api.openai.queries.rerank",
     "balancer.api.vllm.operations",
     "balancer.api.vllm.tokens",
     "balancer.api.openapi.answers",
@@ -256,9 +256,11 @@ ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
 FLEET = ("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.queries")
 FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
+OPENAI = ("balancer.api.openai.completions", "balancer.api.openai.queries")
 APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
-    *("balancer.api.openai", "balancer.api.openai.responses", "balancer.api.vllm"),
+    *("balancer.api.openai", *OPENAI, "balancer.api.openai.operations"),
+    *("balancer.api.openai.responses", "balancer.api.vllm"),
 )
 RUNTIME = ("balancer.fleet", "balancer.fleet.queries", "balancer.fleet.runtime")
 
@@ -343,9 +345,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.anthropic": (
         *("balancer.api.anthropic.conversation", *API, *RUNTIME, *FOR_CLIENTS),
     ),
-    "balancer.api.openai": (*API, *RUNTIME, "balancer.api.anthropic", "balancer.api.fields"),
-    "balancer.api.openai.responses": (*API, *RUNTIME, "balancer.api.openai", *FOR_CLIENTS),
-    "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai"),
+    "balancer.api.openai": (*API, "balancer.api.fields"),
+    "balancer.api.openai.completions": (*API, *RUNTIME, "balancer.api.openai", *FOR_CLIENTS[:1]),
+    "balancer.api.openai.queries": (*API, *RUNTIME, "balancer.api.openai", *FOR_CLIENTS[:1]),
+    "balancer.api.openai.operations": (
+        *(*API, *OPENAI, "balancer.api.openai", "balancer.api.anthropic"),
+    ),
+    "balancer.api.openai.responses": (
+        *(*API, *RUNTIME, "balancer.api.openai", "balancer.api.openai.completions"),
+        *("balancer.api.openai.operations", *FOR_CLIENTS),
+    ),
+    "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.operations"),
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
@@ -369,9 +379,7 @@ own: it stands above or below the others in its folder.
 """
 
 MOST_FILES = 14
-LARGER_ROOMS: dict[str, str] = {
-    "balancer.api.openai": "chat and completions share nearly all of it; one more makes two rooms",
-}
+LARGER_ROOMS: dict[str, str] = {}
 """Rooms with more files, and why."""
 
 

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 from arriero.balancer.api.anthropic.requests import COUNT_BODY, MESSAGES_BODY
 from arriero.balancer.api.native.queries import BODIES
 from arriero.balancer.api.native.requests import BATCH_BODY, GENERATE_BODY
-from arriero.balancer.api.openai.embeddings import EMBEDDINGS_BODY
-from arriero.balancer.api.openai.requests import CHAT_BODY, COMPLETION_BODY
-from arriero.balancer.api.openai.rerank import RERANK_BODY
+from arriero.balancer.api.openai.completions.requests import CHAT_BODY, COMPLETION_BODY
+from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_BODY
+from arriero.balancer.api.openai.queries.rerank import RERANK_BODY
 from arriero.balancer.api.openai.responses.requests import RESPONSE_BODY
 from arriero.balancer.api.vllm.tokens import DETOKENIZE_BODY, TOKENIZE_BODY
 from arriero.shared.messages import FromAgent, FromBalancer

@@ -17,9 +17,9 @@ from .fields.reading import tell_ignored
 from .native import routes
 from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
-from .openai import query_routes
-from .openai import routes as openai_routes
+from .openai.completions import routes as completion_routes
 from .openai.errors import openai_error
+from .openai.queries import routes as query_routes
 from .openai.responses import routes as responses_routes
 from .openapi.serve import openapi_routes
 from .transport.bodies import BODIES, Bodies
@@ -59,7 +59,7 @@ def inference_app(
     app.add_routes(routes.routes(runtime))
     app.add_routes(socket.routes())
     app.add_routes(models.routes(runtime))
-    app.add_routes(openai_routes.routes(runtime))
+    app.add_routes(completion_routes.routes(runtime))
     app.add_routes(query_routes.routes(runtime))
     app.add_routes(vllm_routes.routes(runtime))
     kept = ConversationStore() if conversations is None else conversations

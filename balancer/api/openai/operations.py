@@ -17,10 +17,10 @@ from ..openapi.document import (
     parameter,
 )
 from . import answer_types
-from .embeddings import EMBEDDINGS_BODY
+from .completions.requests import CHAT_BODY, COMPLETION_BODY
 from .errors import error_fields
-from .requests import CHAT_BODY, COMPLETION_BODY
-from .rerank import RERANK_BODY
+from .queries.embeddings import EMBEDDINGS_BODY
+from .queries.rerank import RERANK_BODY
 
 
 def _code(error: RequestError) -> str | None:

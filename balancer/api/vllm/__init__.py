@@ -1,4 +1,5 @@
 """vLLM's calls about tokens, which stand beside its OpenAI API.
 
-May import: `common`, `transport`, `openapi`, `fields`, `openai`, `fleet`. Comes in: `api/app`.
+May import: `common`, `transport`, `openapi`, `fields`, `openai.operations`, `fleet`.
+Comes in: `api/app`.
 """

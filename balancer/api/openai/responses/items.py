@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_PARTS, ChatMessage
 from .....shared.strict import STRICT, ListOf
-from ..formats import qualified
+from ..completions.formats import qualified
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Json = dict[str, Any]

@@ -36,10 +36,10 @@ from ...common.readable import check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from ...openapi.bodies import Body
-from ..extras import Guided, names_of, the_only
-from ..formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
-from ..reasoning import Effort, Verbosity, reasoning_fields
-from ..requests import ONE_STOP
+from ..completions.extras import Guided, names_of, the_only
+from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
+from ..completions.reasoning import Effort, Verbosity, reasoning_fields
+from ..completions.requests import ONE_STOP
 from .answer_types import ResponseEcho, TextEcho
 from .fields import BODY
 from .items import Item, Json, plain_items, to_messages

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints
 
 from .....shared.inference import MAX_TOOLS
 from .....shared.strict import STRICT, ListOf
-from ..formats import qualified
+from ..completions.formats import qualified
 from .items import Json
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]

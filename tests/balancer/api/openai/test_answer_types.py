@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai import answer_types
-from arriero.balancer.api.openai.answers import (
+from arriero.balancer.api.openai.completions.answers import (
     Chat,
     ChunkWriter,
     Completion,
@@ -19,8 +19,8 @@ from arriero.balancer.api.openai.answers import (
     error_chunk,
     whole_answer,
 )
-from arriero.balancer.api.openai.embeddings import parse_embeddings
-from arriero.balancer.api.openai.rerank import parse_rerank
+from arriero.balancer.api.openai.queries.embeddings import parse_embeddings
+from arriero.balancer.api.openai.queries.rerank import parse_rerank
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import (
     Event,

@@ -9,8 +9,8 @@ from openai.types.chat import completion_create_params as chat_create_params
 
 from arriero.balancer.api.fields.field_notes import FieldNotes
 from arriero.balancer.api.fields.field_table import FieldTable
-from arriero.balancer.api.openai.embeddings import EMBEDDINGS_FIELDS
-from arriero.balancer.api.openai.requests import CHAT_FIELDS, COMPLETION_FIELDS
+from arriero.balancer.api.openai.completions.requests import CHAT_FIELDS, COMPLETION_FIELDS
+from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_FIELDS
 from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.sdk_fields import unlisted
 

@@ -6,9 +6,9 @@ import jsonschema
 import pytest
 
 from arriero.balancer.api.document import inference_document
+from arriero.balancer.api.openai.completions.requests import parse_chat, parse_completion
 from arriero.balancer.api.openai.errors import openai_error
 from arriero.balancer.api.openai.operations import OPENAI_ERRORS
-from arriero.balancer.api.openai.requests import parse_chat, parse_completion
 from arriero.shared.errors import InvalidRequest, PromptTooLong
 
 DOCUMENT = inference_document("0")

@@ -1,7 +1,7 @@
 from openai.types.chat.chat_completion import ChoiceLogprobs
 from openai.types.completion_choice import Logprobs
 
-from arriero.balancer.api.openai.log_probs import LogProbsWriter, chat_log_probs
+from arriero.balancer.api.openai.completions.log_probs import LogProbsWriter, chat_log_probs
 from arriero.shared.inference import LogProb, TokenLogProbs
 
 SNOWMAN = "☃".encode()

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from openai.types import CreateEmbeddingResponse
 
-from arriero.balancer.api.openai.embeddings import EmbeddingsCall, parse_embeddings
+from arriero.balancer.api.openai.queries.embeddings import EmbeddingsCall, parse_embeddings
 from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
 from arriero.shared.queries import Embed, Embedded, Vector
 

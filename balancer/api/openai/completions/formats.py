@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from ....shared.errors import InvalidRequest
-from ....shared.inference import MAX_TOOLS, JsonSchemaGrammar, NamedTool, ToolChoice
-from ....shared.strict import STRICT, ListOf
-from ..common.field_names import FieldNames
+from .....shared.errors import InvalidRequest
+from .....shared.inference import MAX_TOOLS, JsonSchemaGrammar, NamedTool, ToolChoice
+from .....shared.strict import STRICT, ListOf
+from ...common.field_names import FieldNames
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

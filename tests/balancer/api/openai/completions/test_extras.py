@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.openai.extras import MAX_ALTERNATIVES
-from arriero.balancer.api.openai.requests import parse_chat, parse_completion
+from arriero.balancer.api.openai.completions.extras import MAX_ALTERNATIVES
+from arriero.balancer.api.openai.completions.requests import parse_chat, parse_completion
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GbnfGrammar, GenerateRequest, JsonSchemaGrammar, RegexGrammar
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.errors import InvalidRequest
-from ....shared.inference import (
+from .....shared.errors import InvalidRequest
+from .....shared.inference import (
     TO_GO_ON,
     GenerateRequest,
     Grammar,
@@ -31,17 +31,17 @@ from ....shared.inference import (
     TopLogprobs,
     can_go_on,
 )
-from ....shared.sampling import StopString, sampling_fields
-from ....shared.strict import ListOf
-from ....shared.template_variables import TemplateVariables
-from ....shared.validation import parse_json
-from ..common.body_fields import listed
-from ..common.field_names import SAME_NAMES, FieldNames
-from ..common.readable import check_copies, check_readable
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
-from ..openapi.bodies import Body
-from . import fields
+from .....shared.sampling import StopString, sampling_fields
+from .....shared.strict import ListOf
+from .....shared.template_variables import TemplateVariables
+from .....shared.validation import parse_json
+from ...common.body_fields import listed
+from ...common.field_names import SAME_NAMES, FieldNames
+from ...common.readable import check_copies, check_readable
+from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldTable
+from ...openapi.bodies import Body
+from .. import fields
 from .extras import ServerExtras, either, names_of, the_only
 from .formats import (
     FORMAT_NAMES,

@@ -6,16 +6,16 @@ from functools import partial
 
 from aiohttp import web
 
-from ....shared.errors import RequestError
-from ....shared.inference import Done, Event, Failed
-from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ..common.answering import json_response
-from ..common.field_names import FieldNames
-from ..common.merge import Merged, open_all
-from ..fields.reading import obeyed
-from ..transport.callers import caller_of
-from ..transport.http import request_id_key
-from ..transport.streaming import EVENT_STREAM, REQUEST_ID, Render, send_events, send_stream
+from .....shared.errors import RequestError
+from .....shared.inference import Done, Event, Failed
+from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ...common.answering import json_response
+from ...common.field_names import FieldNames
+from ...common.merge import Merged, open_all
+from ...fields.reading import obeyed
+from ...transport.callers import caller_of
+from ...transport.http import request_id_key
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, Render, send_events, send_stream
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
 

@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
-from ...fleet.queries.query import QueryRequest
-from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ..common.answering import answer
-from ..fields.reading import obeyed
+from ....fleet.queries.query import QueryRequest
+from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ...common.answering import answer
+from ...fields.reading import obeyed
 from .embeddings import parse_embeddings
 from .rerank import parse_rerank
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.queries import Result
-from ....shared.validation import parse_json
-from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import listed
-from ..common.embed_inputs import EmbedFields, embed_body, named
-from ..common.parts import first_fault, vectors_of
-from ..common.vectors import Encoding, encoded
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
-from . import fields
-from .answer_types import Embeddings
+from .....shared.queries import Result
+from .....shared.validation import parse_json
+from ....fleet.queries.query import QueryRequest
+from ...common.body_fields import listed
+from ...common.embed_inputs import EmbedFields, embed_body, named
+from ...common.parts import first_fault, vectors_of
+from ...common.vectors import Encoding, encoded
+from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldTable
+from .. import fields
+from ..answer_types import Embeddings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

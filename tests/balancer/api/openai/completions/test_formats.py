@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.api.openai.formats import (
+from arriero.balancer.api.openai.completions.formats import (
     Choice,
     FunctionChoice,
     JsonObjectFormat,

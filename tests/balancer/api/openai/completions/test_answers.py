@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
 
 from arriero.balancer.api.common.accumulator import Accumulator
-from arriero.balancer.api.openai.answers import (
+from arriero.balancer.api.openai.completions.answers import (
     Chat,
     ChunkWriter,
     Completion,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from ....shared.errors import InvalidRequest
-from ....shared.inference import (
+from .....shared.errors import InvalidRequest
+from .....shared.inference import (
     MAX_GRAMMAR,
     GbnfGrammar,
     Grammar,
@@ -17,9 +17,9 @@ from ....shared.inference import (
     JsonSchemaGrammar,
     RegexGrammar,
 )
-from ....shared.sampling import RepeatPenalty, SamplingChoices
-from ....shared.strict import STRICT, ListOf
-from ..common.field_names import FieldNames
+from .....shared.sampling import RepeatPenalty, SamplingChoices
+from .....shared.strict import STRICT, ListOf
+from ...common.field_names import FieldNames
 from .formats import ANY_OBJECT
 
 MAX_ALTERNATIVES = 1024

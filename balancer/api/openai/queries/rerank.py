@@ -10,18 +10,18 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
-from ....shared.strict import STRICT, ListOf
-from ....shared.validation import parse_json
-from ...fleet.queries.query import QueryRequest
-from ..common.embed_inputs import named
-from ..common.parts import first_fault, in_parts, scores_of
-from ..common.readable import check_copies
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
-from ..openapi.bodies import Body
-from . import fields
-from .answer_types import Ranked, Ranking
+from .....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
+from .....shared.strict import STRICT, ListOf
+from .....shared.validation import parse_json
+from ....fleet.queries.query import QueryRequest
+from ...common.embed_inputs import named
+from ...common.parts import first_fault, in_parts, scores_of
+from ...common.readable import check_copies
+from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldTable
+from ...openapi.bodies import Body
+from .. import fields
+from ..answer_types import Ranked, Ranking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

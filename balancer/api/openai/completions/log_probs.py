@@ -3,9 +3,9 @@
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 
-from ....shared.inference import TokenLogProbs
-from ..common.log_probs import entries, text_of
-from .answer_types import ChatLogProbs, CompletionLogProbs
+from .....shared.inference import TokenLogProbs
+from ...common.log_probs import entries, text_of
+from ..answer_types import ChatLogProbs, CompletionLogProbs
 
 _Utf8Decoder = getincrementaldecoder("utf-8")
 

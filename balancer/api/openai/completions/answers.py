@@ -14,8 +14,8 @@ from typing import Literal, Protocol, assert_never
 
 from pydantic_core import to_json
 
-from ....shared.errors import RequestError
-from ....shared.inference import (
+from .....shared.errors import RequestError
+from .....shared.inference import (
     Begun,
     Done,
     Event,
@@ -28,8 +28,8 @@ from ....shared.inference import (
     ToolCall,
     ToolCallStarted,
 )
-from ..common.accumulator import Accumulator
-from .answer_types import (
+from ...common.accumulator import Accumulator
+from ..answer_types import (
     ChatCall,
     ChatChoice,
     ChatFinish,
@@ -39,7 +39,7 @@ from .answer_types import (
     CompletionLogProbs,
     OpenAIUsage,
 )
-from .errors import openai_error
+from ..errors import openai_error
 from .log_probs import LogProbsWriter, chat_log_probs
 from .running_usage import RunningUsage, total_usage
 

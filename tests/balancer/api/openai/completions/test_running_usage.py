@@ -1,6 +1,6 @@
 """Counts while answers are streamed."""
 
-from arriero.balancer.api.openai.running_usage import RunningUsage
+from arriero.balancer.api.openai.completions.running_usage import RunningUsage
 from arriero.shared.inference import Begun, Token
 from tests.balancer.api.fake_runtime import done
 

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from openai.types import completion_create_params as completion_parameters
 from openai.types.chat import completion_create_params as chat_parameters
 
-from arriero.balancer.api.openai import requests
-from arriero.balancer.api.openai.fields import HINTS
-from arriero.balancer.api.openai.requests import (
+from arriero.balancer.api.openai.completions import requests
+from arriero.balancer.api.openai.completions.requests import (
     MAX_CHOICES,
     Wanted,
     parse_chat,
     parse_completion,
 )
+from arriero.balancer.api.openai.fields import HINTS
 from arriero.shared.errors import InvalidRequest, RequestTooLarge
 from arriero.shared.inference import (
     ChatMessage,

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.openai.rerank import RerankCall, parse_rerank
+from arriero.balancer.api.openai.queries.rerank import RerankCall, parse_rerank
 from arriero.shared.errors import InvalidRequest, PromptTooLong, RequestTooLarge, to_wire
 from arriero.shared.queries import Rank, Ranked, Score
 

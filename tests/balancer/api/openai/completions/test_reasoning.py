@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.openai.reasoning import Effort, reasoning_fields
+from arriero.balancer.api.openai.completions.reasoning import Effort, reasoning_fields
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ....shared.inference import Begun, Done, Event, Token, Usage
-from .answer_types import OpenAIUsage
+from .....shared.inference import Begun, Done, Event, Token, Usage
+from ..answer_types import OpenAIUsage
 
 
 class RunningUsage:
