@@ -65,7 +65,7 @@ class Eviction:
         """Park what is not needed by the one that begins, as much of it as takes a moment."""
         start = self._allowance.num_moved
         for holder in self._residency:
-            if self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
+            if self._allowance.num_left < 1 or self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
                 return
             while holder != sparing and (count := self._num_parkable(holder)):
                 if not self._can_park(holder, count, sparing=sparing):
