@@ -225,6 +225,11 @@ def _exchange(body: Json, place: tuple[Any, ...], value: Json) -> None:
     body[last] = value
 
 
+def _unshared(value: Json) -> Json:
+    """A copy in which no object stands twice: a change of one member would be one of thousands."""
+    return json.loads(json.dumps(value))
+
+
 @st.composite
 def mutated(draw: st.DrawFn, body: dict[str, Json]) -> Payload:
     """`body` with some fields left out and one to three values exchanged, as JSON."""
@@ -233,7 +238,7 @@ def mutated(draw: st.DrawFn, body: dict[str, Json]) -> Payload:
     result = copy.deepcopy({name: body[name] for name in body if name not in left_out})
     for _ in range(draw(st.integers(1, 3))):
         if places := _places(result):
-            _exchange(result, draw(st.sampled_from(places)), copy.deepcopy(draw(hostile_values)))
+            _exchange(result, draw(st.sampled_from(places)), _unshared(draw(hostile_values)))
     if draw(st.integers(0, 9)) == 0:
         result[draw(st.text(max_size=10))] = draw(hostile_values)
     return Payload(json.dumps(result).encode())
