@@ -161,7 +161,7 @@ def load_engine(
     most = llama_cpp.llama_max_parallel_sequences() - 1
     if slots > most:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
-    model = Model(path, gpu_layers=gpu_layers, kernels=choose(kernels, threads=threads))
+    model = Model(path, gpu_layers=gpu_layers, kernels=choose(kernels))
     if speculate and not model.can_share:
         logger.warning(
             "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",

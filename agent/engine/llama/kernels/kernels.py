@@ -28,8 +28,11 @@ CHECK = (sys.executable, "-m", "arriero.agent.engine.llama.kernels.check")
 TIMEOUT = 60.0
 """Seconds for the check, which takes one or two. Kernels that never end are broken too."""
 
-MOST_THREADS = 4
-"""Enough for the kernels to share out their rows."""
+THREADS = 4
+"""Of the check, however many the agent has: its answer is kept for agents with more."""
+
+_FAULTS = {signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT}
+"""What broken kernels end by. Other signals come from outside."""
 
 _FORM = "1"
 """Of the check: another one makes earlier answers void."""
@@ -38,21 +41,24 @@ _FORM = "1"
 def choose(
     choice: Literal["auto"] | Kernels,
     *,
-    threads: int,
     folder: Path | None = None,
     check: Sequence[str] = CHECK,
 ) -> Kernels:
     """What to load weights for; `auto` blocks for a second or two where no answer is kept yet.
 
-    Answers are kept in `folder`, by default the user's cache folder.
+    Answers are kept in `folder`, by default the user's cache folder. A check that says nothing of
+    the kernels (it could not start, was killed, did not end) is made again at the next start.
     """
     if choice != "auto":
         return choice
     kept = (folder or _cache_folder()) / f"{_key()}.json"
     reason = _read(kept)
     if reason is None:
-        reason = _try(check, threads)
-        _write(kept, reason)
+        try:
+            reason = _try(check)
+            _write(kept, reason)
+        except _NoAnswer as error:
+            reason = str(error)
     if reason:
         logger.warning(
             "llama.cpp's plain kernels are used, because the fastest ones fail: %s", reason
@@ -60,26 +66,31 @@ def choose(
     return "plain" if reason else "all"
 
 
-def _try(check: Sequence[str], threads: int) -> str:
-    """Why the extra buffers cannot be trusted; empty if they can."""
-    command = (*check, str(min(threads, MOST_THREADS)))
+class _NoAnswer(Exception):
+    """The check did not come to a verdict, for a reason that may be gone next time."""
+
+
+def _try(check: Sequence[str]) -> str:
+    """Why the extra buffers cannot be trusted; empty if they can. Raises `_NoAnswer`."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, text=True)
+        done = subprocess.run(
+            (*check, str(THREADS)), capture_output=True, timeout=TIMEOUT, text=True
+        )
     except subprocess.TimeoutExpired:
-        return f"the check did not end within {TIMEOUT:.0f} s"
+        raise _NoAnswer(f"the check did not end within {TIMEOUT:.0f} s") from None
     except OSError as error:
-        return f"the check could not start: {error}"
+        raise _NoAnswer(f"the check could not start: {error}") from error
     logger.debug("check of kernels: %s%s", done.stdout, done.stderr[-2000:])
-    if done.returncode < 0:
+    if -done.returncode in _FAULTS:
         return f"the check ended by {signal.Signals(-done.returncode).name}"
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
-        return f"the check ended with code {done.returncode}: {last[:200]}"
+        raise _NoAnswer(f"the check ended with code {done.returncode}: {last[:200]}")
     try:
         verdict = json.loads(done.stdout)
         return "" if verdict["is_sound"] else str(verdict["reason"])
     except (ValueError, KeyError, TypeError):
-        return f"the check's answer is no verdict: {done.stdout[:200]!r}"
+        raise _NoAnswer(f"the check's answer is no verdict: {done.stdout[:200]!r}") from None
 
 
 def _key() -> str:
@@ -92,11 +103,12 @@ def _key() -> str:
 
 
 def _libraries() -> list[Path]:
+    """llama-cpp-python's own, or those that its variable `LLAMA_CPP_LIB_PATH` names."""
     spec = find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         return []
-    files = (Path(spec.origin).parent / "lib").iterdir()
-    return [path for path in files if "ggml-cpu" in path.name and not path.is_symlink()]
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH") or Path(spec.origin).parent / "lib"
+    return [path for path in Path(folder).glob("*ggml-cpu*") if path.is_file()]
 
 
 def _processor() -> str:
