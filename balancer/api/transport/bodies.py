@@ -19,8 +19,8 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
-from ....shared.errors import InvalidRequest, Overloaded, RequestError, RequestTooLarge
-from .door_reports import report_refusal
+from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
+from .door_reports import refusals_reported
 from .json_size import JsonCounter
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -147,11 +147,8 @@ BODIES = web.AppKey("BODIES", Bodies)
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
     """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported."""
-    try:
+    with refusals_reported(request):
         return await request.app[BODIES].parsed(request, parse)
-    except RequestError as error:
-        report_refusal(request, error)
-        raise
 
 
 def body_too_large() -> RequestTooLarge:

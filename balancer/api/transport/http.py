@@ -16,7 +16,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
-from .door_reports import report_refusal
+from .door_reports import refusals_reported, report_refusal
 from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
@@ -111,11 +111,8 @@ def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
     @web.middleware
     async def refuse_other_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = request.headers
-        try:
+        with refusals_reported(request):
             hosts.check(headers.getall(hdrs.HOST, []), headers.getall(hdrs.ORIGIN, []))
-        except RequestError as error:
-            report_refusal(request, error)
-            raise
         return await handler(request)
 
     return refuse_other_hosts
