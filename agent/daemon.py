@@ -17,6 +17,7 @@ from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Kernels, Statistics, Status
+from ..shared.models.assignments import Assign, Reload
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import given_template
 from .engine.embedding.embedder import Embedder
@@ -241,6 +242,7 @@ class _Agent:
                 executor,
                 on_connected=lambda: self._ready(model),
                 on_change=self._slots_changed,
+                on_order=_keep_own_model,
             )
 
         return [connect(url) for url in settings.balancer]
@@ -325,6 +327,11 @@ def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:
         return ()
     logger.warning("conversations cannot be served: %s", preparer.template_issue)
     return (Issue(code="chat_template", message=preparer.template_issue),)
+
+
+def _keep_own_model(order: Assign | Reload) -> None:
+    """What an operator wishes for this host by hand comes before what the fleet wishes."""
+    logger.warning("`%s` ignored: this agent serves the model it was started with", order.type)
 
 
 def _line(error: BaseException) -> str:

@@ -26,10 +26,11 @@ from .inference import (
     TokenLogProbs,
     Usage,
 )
+from .models.assignments import MAX_MODEL_NAME, Assign, HostFacts, Reload, Work
 from .queries import Query, Result
 from .strict import STRICT, ListOf, at_most
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
@@ -39,9 +40,6 @@ Total = Annotated[int, Field(ge=0, le=2**53)]
 
 MAX_BOUNDS = 32
 """Most buckets of a histogram, less the last one."""
-
-MAX_MODEL_NAME = 300
-"""Most characters of a model's name; file systems allow 255 bytes."""
 
 Task = Literal["generate", "embed", "rank"]
 Kernels = Literal["all", "plain"]
@@ -90,11 +88,15 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """Why the agent cannot do its work; `code` is stable, `message` for people."""
+    """Why the agent cannot do its work; `code` is stable, `message` for people.
+
+    `hint` says what to do about it, where there is something to do.
+    """
 
     __pydantic_config__ = STRICT
     code: str
     message: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,9 @@ class Hello:
 
     An agent without an engine process says in `loading` which model it will serve again: requests
     for that model wait. It counts as long as the agent reports no `model`.
+
+    `takes_over`: a new engine process of an agent that is still connected. The link before it gets
+    no more work, finishes what it has, and leaves. `work` is how far its assignment is.
     """
 
     __pydantic_config__ = STRICT
@@ -115,6 +120,9 @@ class Hello:
     model: ModelInfo | None = None
     loading: ModelInfo | None = None
     labels: Labels = field(default_factory=dict)
+    facts: HostFacts = field(default_factory=HostFacts)
+    work: Work | None = None
+    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,7 @@ class Status:
     accepting: bool
     model: ModelInfo | None = None
     issues: Annotated[ListOf[Issue], Field(max_length=MAX_ISSUES)] = ()
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +406,7 @@ FromAgent = Annotated[
     Hello | Status | Statistics | Output | Reply | Heartbeat, Field(discriminator="type")
 ]
 FromBalancer = Annotated[
-    Welcome | Reject | Start | Cancel | Ask | Withdraw | Goodbye | Heartbeat,
+    Welcome | Reject | Start | Cancel | Ask | Withdraw | Assign | Reload | Goodbye | Heartbeat,
     Field(discriminator="type"),
 ]
 

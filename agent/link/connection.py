@@ -19,6 +19,7 @@ from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.messages import FromAgent, Issue, Item, Statistics
+from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ..generation.port import Generation, Queries, Ticket
 from .backoff import Backoff
@@ -31,6 +32,7 @@ from .decisions import (
     FailGeneration,
     GiveUp,
     MarkConnected,
+    Obey,
     Send,
     StartGeneration,
     WithdrawQuery,
@@ -55,17 +57,22 @@ class Connection:
         *,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
+        on_order: Callable[[Assign | Reload], None],
         dial: Callable[[str], Awaitable[Outbound]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now."""
+        """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
+
+        `on_order`: the balancer says what this host should serve.
+        """
         self._url = url
         self._session = session
         self._generation = generation
         self._queries = queries
         self._on_connected = on_connected
         self._on_change = on_change
+        self._on_order = on_order
         self._dial = dial
         self._clock = clock
         self._jitter = jitter
@@ -185,6 +192,8 @@ class Connection:
                 self._queries.answer(ticket, query, partial(self._answered, ticket))
             case WithdrawQuery(ticket):
                 self._queries.withdraw(ticket)
+            case Obey(order):
+                self._on_order(order)
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):

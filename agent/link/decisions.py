@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import Heartbeat, Hello, Output, Reply, Statistics, Status
+from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
 from ..generation.port import Ticket
 
@@ -68,6 +69,13 @@ class WithdrawQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Obey:
+    """The balancer says what this host should serve."""
+
+    order: Assign | Reload
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Send what is queued, then close the socket. The session has already ended."""
 
@@ -90,6 +98,7 @@ Decision = (
     | DiscardGeneration
     | AnswerQuery
     | WithdrawQuery
+    | Obey
     | Close
     | GiveUp
 )

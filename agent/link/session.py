@@ -37,10 +37,11 @@ from ...shared.messages import (
     Withdraw,
     decode_from_balancer,
 )
+from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.validation import invalid
 from ..generation.port import Ticket
-from .decisions import Close, Decision, GiveUp, MarkConnected, Send
+from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -142,7 +143,7 @@ class Session:
             case Heartbeat() | Goodbye():
                 # After a goodbye the balancer lets running requests finish and closes by itself.
                 return []
-            case Start() | Cancel() | Ask() | Withdraw() if not self.is_live:
+            case Start() | Cancel() | Ask() | Withdraw() | Assign() | Reload() if not self.is_live:
                 return self._leave(f"the balancer sent `{message.type}` before `welcome`")
             case Start():
                 return self._started(message, now)
@@ -154,6 +155,8 @@ class Session:
                 return self._asked(message, now)
             case Withdraw(id=id):
                 return self._settle([*self._queries.withdraw(id)])
+            case Assign() | Reload():
+                return [Obey(message)]
             case _:
                 assert_never(message)
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId, GenerateRequest, RequestId
 from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, ModelInfo, Status
+from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Declined, Query, Result
 from ..generation.port import Listener, Ticket
 from ..link.connection import Connection
@@ -77,6 +78,7 @@ class Standby:
             _NoQueries(),
             on_connected=_nothing,
             on_change=_nothing,
+            on_order=_ignored,
         )
 
 
@@ -106,6 +108,10 @@ class _NoQueries:
 
     def withdraw(self, ticket: Ticket) -> None:
         """It was answered when it was asked."""
+
+
+def _ignored(order: Assign | Reload) -> None:
+    """The agent serves the model it was started with."""
 
 
 def _nothing() -> None:

@@ -34,6 +34,7 @@ from arriero.shared.messages import (
     Status,
     decode_from_agent,
 )
+from arriero.shared.models.assignments import Assign, Assignment, Reload
 from tests.agent.fakes import (
     BYTES_INFO,
     Expected,
@@ -79,6 +80,7 @@ class House:
         self.connections: list[Connection] = []
         self.welcomes: asyncio.Queue[str] = Expected()
         self.dials: asyncio.Queue[str] = Expected()
+        self.orders: asyncio.Queue[Assign | Reload] = Expected()
 
     def connection(self, url: str) -> Connection:
         session = make_session(
@@ -91,6 +93,7 @@ class House:
             self.executor,
             on_connected=lambda: self.welcomes.put_nowait(url),
             on_change=self.slots_changed,
+            on_order=self.orders.put_nowait,
             dial=self.dial,
             jitter=lambda: 0.01,
         )
@@ -175,6 +178,19 @@ async def test_cancel_drops_the_sequence(house: House, balancer: FakeBalancer) -
         assert isinstance(ended, Ended)
         assert ended.finish_reason == "cancelled"
         assert await house.worker.dropped.get() == sequence.id
+
+
+async def test_orders_are_passed_on(house: House, balancer: FakeBalancer) -> None:
+    orders = (
+        Assign(revision=3, assignment=Assignment(name="m", source="file:///m.gguf")),
+        Assign(revision=4),
+        Reload(drain_timeout=1.5),
+    )
+    async with house.running(balancer.url):
+        peer = await balancer.peer()
+        for order in orders:
+            await peer.say(order)
+            assert await house.orders.get() == order
 
 
 async def test_heartbeats_without_anything_else_to_say(

@@ -16,6 +16,7 @@ from arriero.agent.link.decisions import (
     FailGeneration,
     GiveUp,
     MarkConnected,
+    Obey,
     Send,
     StartGeneration,
     WithdrawQuery,
@@ -43,6 +44,7 @@ from arriero.shared.messages import (
     Withdraw,
     encode_from_balancer,
 )
+from arriero.shared.models.assignments import Assign, Reload
 from arriero.shared.queries import Declined, Tokenize, Tokenized
 from tests.agent.link.sessions import (
     ENDED,
@@ -201,6 +203,19 @@ class TestRequests:
         assert session.unsendable(RequestId("r")) == [DiscardGeneration(ONE)]
         assert session.produced((), (ONE,), 0.1) == []
         assert session.num_active == 0
+
+
+class TestOrders:
+    @pytest.mark.parametrize("order", [Assign(revision=1), Reload()])
+    def test_are_obeyed(self, order: Assign | Reload) -> None:
+        assert live().received(order, 0.0) == [Obey(order)]
+
+    @pytest.mark.parametrize("order", [Assign(revision=1), Reload()])
+    def test_before_the_welcome_end_the_connection(self, order: Assign | Reload) -> None:
+        session = make_session()
+        session.connected(0.0)
+        reason = f"the balancer sent `{order.type}` before `welcome`"
+        assert session.received(order, 0.0) == [Close(reason)]
 
 
 class TestPulse:

@@ -1,0 +1,165 @@
+"""What an agent is told to serve, and what it says of its host and of its progress.
+
+The balancer's controller gives each agent an `Assignment`, or none. The agent compares it with what
+it runs and does the least: nothing, a change without a reload, or a reload. It reports `Work` while
+it fetches and loads, and why it cannot.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from ..quantities import Duration, Size
+from ..sampling import SamplingChoices
+from ..strict import STRICT, ListOf
+from .sources import Source
+
+MAX_MODEL_NAME = 300
+"""Most characters of a model's name; file systems allow 255 bytes."""
+
+MAX_TEMPLATE = 2**17
+"""Most characters of a chat template; the longest known has 20,000."""
+
+MAX_SLOTS = 256
+"""llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
+
+MAX_DEVICES = 64
+
+ModelName = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_MODEL_NAME, pattern=r"^[^\s\x00-\x1f]+$")
+]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Bytes = Annotated[int, Field(ge=0, le=2**53)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Revision = Annotated[int, Field(ge=0, le=2**53)]
+
+Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How the engine runs the model, under the names of the agent's own settings.
+
+    `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes.
+    """
+
+    __pydantic_config__ = STRICT
+    gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] | None = None
+    kv_cells: Annotated[int, Field(ge=16, le=2**28)] | None = None
+    host_cache: Annotated[Size, Field(ge=0)] | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_stall: Annotated[Duration, Field(gt=0)] | None = None
+    speculate: Annotated[int, Field(ge=0, le=64)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One model that one agent should serve; `name` is what clients ask for.
+
+    `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
+    loads the model anew; `chat_template`, `sampling`, and fewer slots apply at once.
+    """
+
+    __pydantic_config__ = STRICT
+    name: ModelName
+    source: Source
+    sha256: Sha256 | None = None
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
+    context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
+    sampling: SamplingChoices = field(default_factory=SamplingChoices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator of a host: its memory in bytes."""
+
+    __pydantic_config__ = STRICT
+    name: Annotated[str, Field(max_length=200)]
+    memory: Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a host has: `memory` in bytes is what all engines on it may use together.
+
+    `is_pinned`: the agent was started with a model of its own and takes no assignment. `disk_free`
+    is the room left for model files, in bytes.
+    """
+
+    __pydantic_config__ = STRICT
+    memory: Bytes = 0
+    devices: Annotated[ListOf[Device], Field(max_length=MAX_DEVICES)] = ()
+    cores: Annotated[int, Field(ge=0, le=2**20)] = 0
+    disk_free: Bytes | None = None
+    platform: Annotated[str, Field(max_length=200)] = ""
+    is_pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file on its way. `bytes` are here, of `total`, if that is known."""
+
+    __pydantic_config__ = STRICT
+    file: Annotated[str, Field(max_length=1024)]
+    bytes: Bytes
+    total: Bytes | None = None
+    bytes_per_second: Annotated[float, Field(ge=0)] | None = None
+    seconds_left: Annotated[float, Field(ge=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """How far an agent is with the assignment of `revision`.
+
+    `progress` is the share of the phase that is done. `needed` is the memory in bytes that the
+    model needs on this host, estimated from its file once that is here.
+    """
+
+    __pydantic_config__ = STRICT
+    revision: Revision
+    assignment: Assignment | None = None
+    phase: Phase = "waiting"
+    progress: Share | None = None
+    download: Download | None = None
+    needed: Bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """Serve this from now on, or nothing. An older `revision` than the last one is ignored.
+
+    Where the model has to be loaded anew, running requests may go on for `drain_timeout` seconds.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["assign"] = "assign"
+    revision: Revision
+    assignment: Assignment | None = None
+    drain_timeout: Annotated[float, Field(ge=0)] = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """Load the model anew, as after a change; running requests may go on for `drain_timeout`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["reload"] = "reload"
+    drain_timeout: Annotated[float, Field(ge=0)] = 30.0
+
+
+def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool:
+    """Whether `new` can only be served by loading the model anew.
+
+    `loaded_slots` is the number that the engine was loaded with: it can serve with fewer.
+    """
+    wanted = loaded_slots if new.slots is None else new.slots
+    same = (old.source, old.sha256, old.context_size, old.engine) == (
+        new.source,
+        new.sha256,
+        new.context_size,
+        new.engine,
+    )
+    return not same or wanted > loaded_slots

@@ -1,0 +1,135 @@
+"""Where a model's file comes from: the hub, a web address, or a path on the agent's host.
+
+| source | means |
+| --- | --- |
+| `hf://org/repo/folder/file.gguf@revision` | one file of a repository on the Hugging Face hub |
+| `hf://org/repo:Q4_K_M@revision` | the file of that repository in this quantisation |
+| `https://host/path/file.gguf` | a download; `http://` from loopback addresses only |
+| `file:///path/file.gguf` | a path on the agent's host |
+
+Without `@revision` the hub's `main` is meant. Of a split model (`…-00001-of-00003.gguf`) the first
+file is named; the others lie beside it.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, StringConstraints
+
+MAX_SOURCE = 2048
+"""Most characters of a source."""
+
+_PART = r"[A-Za-z0-9][\w.-]{0,95}"
+_REVISION = r"(?:@(?P<revision>[\w./-]{1,200}))?"
+_HUB_FILE = re.compile(
+    rf"hf://(?P<repo>{_PART}/{_PART})/(?P<file>[^@\x00-\x1f]+\.gguf){_REVISION}", re.ASCII
+)
+_HUB_QUANTISATION = re.compile(
+    rf"hf://(?P<repo>{_PART}/{_PART}):(?P<quantisation>\w{{1,32}}){_REVISION}", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of a repository on the Hugging Face hub. `repo` is `org/name`."""
+
+    repo: str
+    file: str
+    revision: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class HubQuantisation:
+    """The file of a repository on the hub whose name has this quantisation, such as `Q4_K_M`."""
+
+    repo: str
+    quantisation: str
+    revision: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    """A file to download over HTTP."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """An absolute path on the agent's host."""
+
+    path: str
+
+
+ModelSource = HubFile | HubQuantisation | WebFile | LocalFile
+
+
+def parse_source(text: str) -> ModelSource:
+    """The source in `text`. Raises `ValueError` that says what would be right."""
+    scheme, separator, _ = text.partition("://")
+    readers = {"hf": _hub, "https": _web, "http": _web, "file": _local}
+    if not separator or scheme not in readers:
+        raise ValueError(
+            "must be a source such as hf://org/repo/file.gguf, hf://org/repo:Q4_K_M, "
+            "https://host/file.gguf or file:///path/file.gguf"
+        )
+    return readers[scheme](text)
+
+
+def _hub(text: str) -> HubFile | HubQuantisation:
+    if found := _HUB_QUANTISATION.fullmatch(text):
+        return HubQuantisation(found["repo"], found["quantisation"], found["revision"] or "main")
+    found = _HUB_FILE.fullmatch(text)
+    if found is None or ".." in found["file"].split("/") or "//" in found["file"]:
+        raise ValueError(
+            "must be hf://org/repo/file.gguf or hf://org/repo:QUANTISATION, "
+            "both with an @revision where wanted"
+        )
+    return HubFile(found["repo"], found["file"], found["revision"] or "main")
+
+
+def _web(text: str) -> WebFile:
+    problem = "must be a URL such as https://host/path/file.gguf"
+    try:
+        parts = urlsplit(text)
+        has_port = parts.port != 0
+    except ValueError as error:
+        raise ValueError(problem) from error
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    if not parts.hostname or not has_port or not is_plain or parts.fragment:
+        raise ValueError(problem)
+    if "@" in parts.netloc:
+        raise ValueError(f"{problem}, without credentials: they would be shown and logged")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError("must begin with https://; http:// is for loopback addresses only")
+    return WebFile(text)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _local(text: str) -> LocalFile:
+    path = unquote(text.removeprefix("file://"))
+    if not path.startswith("/") or path.endswith("/") or not path.isprintable():
+        raise ValueError("must be file:/// and an absolute path, such as file:///models/m.gguf")
+    return LocalFile(path)
+
+
+def _checked(text: str) -> str:
+    parse_source(text)
+    return text
+
+
+Source = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_SOURCE), AfterValidator(_checked)
+]
+"""A source's text, checked."""
