@@ -37,7 +37,7 @@ def test_an_agent() -> None:
             "longest_token": 0,
             "kernels": None,
         },
-        "issues": [{"code": "slow_disk", "message": "reading takes long"}],
+        "issues": [{"code": "slow_disk", "message": "reading takes long", "hint": ""}],
         "download": None,
         "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},
         "statistics": None,
