@@ -22,7 +22,7 @@ from .api.transport.connections import Connections, ConnectionsRunner
 from .api.transport.door_reports import DoorReports
 from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
-from .fleet.fleet import Fleet
+from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub

@@ -188,7 +188,11 @@ PURE = (
     "balancer.fleet.requests.dispatch",
     "balancer.fleet.requests.request_lifecycle",
     "balancer.fleet.requests.routing",
-    "balancer.fleet.fleet",
+    "balancer.fleet.core.agent_output",
+    "balancer.fleet.core.fleet",
+    "balancer.fleet.core.fleet_views",
+    "balancer.fleet.core.membership",
+    "balancer.fleet.core.state",
     "balancer.fleet.queries.query_queue",
     "balancer.fleet.lifecycle",
     "balancer.fleet.limits",
@@ -233,6 +237,7 @@ DECLARATIONS = {
     "agent.link.decisions": "records that a session's tests compare",
     "balancer.fleet.decisions": "records that the fleet's tests compare",
     "balancer.fleet.recorder": "a record and a protocol",
+    "balancer.fleet.view": "records that the core's tests compare",
 }
 """Modules that hold only declarations, and so need no test module; with what they declare."""
 
@@ -335,8 +340,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # ---- a balancer
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
-    "balancer.fleet.fleet": FLEET,
-    "balancer.fleet.runtime": (*FLEET, "balancer.fleet.fleet"),
+    "balancer.fleet.core": FLEET,
+    "balancer.fleet.runtime": (*FLEET, "balancer.fleet.core"),
     "balancer.api.transport": ("balancer.fleet",),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
@@ -370,7 +375,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.settings", "balancer.api.app", "balancer.management"),
         "balancer.api.transport",
         "balancer.api.conversation_store",
-        *(*RUNTIME, "balancer.fleet.fleet"),
+        *(*RUNTIME, "balancer.fleet.core"),
     ),
     "balancer.__main__": ("balancer.settings", "balancer.daemon"),
 }

@@ -18,6 +18,7 @@ from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, 
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello, Task
 from ..caller import Caller
+from ..core.fleet import Fleet
 from ..decisions import (
     Decision,
     Deliver,
@@ -30,7 +31,6 @@ from ..decisions import (
     Send,
     Settle,
 )
-from ..fleet import Fleet
 from ..limits import Limits
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle

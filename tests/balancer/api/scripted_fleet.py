@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from arriero.shared.inference import AgentId, RequestId
 

@@ -1,8 +1,8 @@
 """Who sent a request is known at its end."""
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import Decision, Finish, LinkId
-from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.inference import RequestId

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from arriero.balancer.fleet.caller import ANONYMOUS
-from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetDelta

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import (
     Decision,
     Disconnect,
@@ -13,7 +14,6 @@ from arriero.balancer.fleet.decisions import (
     Send,
     Settle,
 )
-from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_dispatcher import MAX_AGENTS_LOST, PARTS_PER_AGENT

@@ -9,7 +9,7 @@ from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.fleet.caller import ANONYMOUS
-from arriero.balancer.fleet.fleet import Fleet
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime

@@ -7,8 +7,8 @@ from contextlib import aclosing, suppress
 import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.errors import QueueFull, ShuttingDown

@@ -2,13 +2,37 @@
 
 from dataclasses import replace
 
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.view import FleetView
-from tests.balancer.fleet.builders import hello, model_info
+from arriero.shared.messages import Heartbeat
+from tests.balancer.fleet.builders import hello, model_info, piece
+from tests.balancer.fleet.core.scene import LIMITS, A, B, with_agent
 
-A, B = LinkId(1), LinkId(2)
+
+def test_the_revision_grows_with_what_can_be_seen() -> None:
+    scene = with_agent(limits=LIMITS)
+    before = scene.fleet.revision
+    scene.after(1.0)
+    scene.fleet.agent_said(A, Heartbeat(), scene.now)
+    assert scene.fleet.revision == before, "heartbeats show nothing"
+    scene.open("r")
+    assert scene.fleet.revision > before
+
+
+def test_the_view_adds_up() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    scene.say(A, piece("1", num_tokens=3))
+    scene.now += 2.0
+    view = scene.fleet.view(scene.now)
+    [agent] = view.agents
+    assert (agent.slots.busy, agent.slots.total, agent.num_tokens) == (1, 1, 3)
+    assert agent.connected_seconds == 2.0
+    assert [each.state for each in view.requests] == ["streaming", "queued"]
+    assert (view.queue_depth, view.slots_busy, view.slots_total) == (1, 1, 1)
+    assert (view.tokens_total, view.is_ready, view.is_draining) == (3, True, False)
 
 
 def test_models_are_named_once_in_order_with_their_status() -> None:

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import (
     Decision,
     Deliver,
@@ -22,7 +23,6 @@ from arriero.balancer.fleet.decisions import (
     Send,
     Settle,
 )
-from arriero.balancer.fleet.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT

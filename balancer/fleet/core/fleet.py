@@ -1,0 +1,237 @@
+"""The balancer's core: one method for each event of clients, agents and time.
+
+The caller carries the decisions out in their order, and calls `tick` at `next_deadline`.
+
+How races end:
+- A deadline that has come counts before the event that arrives with it: a slot that frees at the
+  moment a waiting request times out comes too late for it.
+- What an agent sends about a request that it does not have (any more) is ignored and counted, and
+  so is what comes over a link that was given up. Frames are in order, so a slot is free as soon
+  as the `Cancel` is sent: the `Start` that follows finds it free.
+- A client that disconnects ends its request at once, at any stage. One that cancels gets the
+  agent's answer; if the agent does not start the request, or is lost, the request ends with
+  `cancelled` and no other agent starts it.
+- When an agent is lost, its requests without any answer start next on other agents. A request
+  that `MAX_AGENTS_LOST` agents were lost with ends, since it may be the cause.
+- An agent that dials again while its old link still seems alive takes the old one's place.
+- An agent that answers `Busy` is full until something of its ends, it reports a change, or
+  `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
+  them. One that declines a query gets none of that kind for a while.
+
+Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
+on it; with draining, nobody waits whom no agent can serve.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from ....shared.errors import RequestError, ShuttingDown
+from ....shared.inference import GenerateRequest, RequestId
+from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Statistics, Status
+from ..caller import ANONYMOUS, Caller
+from ..decisions import Decision, LinkId
+from ..limits import Limits
+from ..queries.query import QueryLifecycle, QueryRequest
+from ..registry import Agent
+from ..requests.request_lifecycle import RequestLifecycle
+from ..requests.requests import refuse
+from .agent_output import AgentOutput
+from .fleet_views import FleetViews
+from .membership import Membership
+from .state import empty_state
+
+
+class Fleet(FleetViews):
+    """One method per event; the module's docstring has the invariants."""
+
+    def __init__(self, limits: Limits, *, version: str = "") -> None:
+        super().__init__(empty_state(limits, version))
+        self._membership = Membership(self._state)
+        self._output = AgentOutput(self._state)
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick`. Nothing may be due then: deadlines move later."""
+        return self._state.next_deadline()
+
+    # ---- clients
+
+    def refusal(self, request: GenerateRequest) -> RequestError | None:
+        """Why a request would be refused, whatever the queue holds; it costs a look-up or two."""
+        if self._state.is_draining:
+            return _going_down()
+        refusal = self._state.models.refusal("generate", request.model)
+        return refusal or self._state.models.too_long(request)
+
+    def _refusal_of(self, query_request: QueryRequest) -> RequestError | None:
+        if self._state.is_draining:
+            return _going_down()
+        return self._state.models.refusal(query_request.task, query_request.model)
+
+    def request_arrived(
+        self, id: RequestId, request: GenerateRequest, now: float, *, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        """A client sent a request. Accepted, unless there is a `Refuse` among the decisions."""
+        decisions = self._due(now)
+        self._state.changes.advance()
+        error = self.refusal(request)
+        if error is None:
+            return [*decisions, *self._state.requests.admit(id, request, caller, now)]
+        lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
+        return [*decisions, *refuse(lifecycle, error, now)]
+
+    def query_arrived(
+        self, id: RequestId, query_request: QueryRequest, now: float, *, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        """A client sent a query, which takes no slot. Accepted as in `request_arrived`."""
+        decisions = self._due(now)
+        self._state.changes.advance()
+        dispatcher = self._state.dispatcher
+        error = self._refusal_of(query_request)
+        if error is None:
+            return [*decisions, *dispatcher.admit(id, query_request, caller, now)]
+        lifecycle = QueryLifecycle(id, query_request, self.limits, now, caller=caller)
+        return [*decisions, *dispatcher.refuse(lifecycle, error, now)]
+
+    def close(self, id: RequestId, now: float) -> list[Decision]:
+        """A client disconnected; nothing more is delivered to it."""
+        decisions = self._due(now)
+        if id not in self:
+            return decisions
+        self._state.changes.advance()
+        if (lifecycle := self._state.requests.get(id)) is not None:
+            return [*decisions, *self._state.requests.close(lifecycle, now)]
+        return [*decisions, *self._state.dispatcher.close(id, now)]
+
+    def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
+        """Cancel all of these at once: none of them starts any more."""
+        decisions = self._due(now)
+        requests, dispatcher = self._state.requests, self._state.dispatcher
+        live = [id for id in dict.fromkeys(ids) if id in self]
+        lifecycles = [e for id in live if (e := requests.get(id)) is not None]
+        queries = [id for id in live if id in dispatcher]
+        if live:
+            self._state.changes.advance()
+        cancelled = requests.cancel(lifecycles, now)
+        return [*decisions, *cancelled, *dispatcher.cancel(queries, now)]
+
+    # ---- agents
+
+    def agent_joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
+        """An agent dialled and said hello. It is welcomed, or rejected and disconnected."""
+        decisions = self._due(now)
+        decisions += self._membership.joined(link, hello, now)
+        return [*decisions, *self._end_stranded(now)]
+
+    def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
+        """A frame came over a link."""
+        decisions = self._due(now)
+        agent = self._state.registry.get(link)
+        if agent is None:
+            return decisions
+        agent.heartbeat.heard(now)
+        if isinstance(message, Heartbeat):
+            return decisions
+        decisions += self._said(agent, message, now)
+        self._state.changes.advance()
+        return [*decisions, *self._end_stranded(now)]
+
+    def _said(
+        self, agent: Agent, message: Hello | Status | Statistics | Output | Reply, now: float
+    ) -> list[Decision]:
+        match message:
+            case Output():
+                return self._output.items(agent, message.items, now)
+            case Status():
+                return self._membership.changed(agent, message, now)
+            case Reply():
+                return self._output.reply(agent, message, now)
+            case Statistics():
+                self._membership.measured(agent, message)
+                return []
+            case Hello():
+                return self._membership.dismiss(agent, "a second hello on one link", now)
+            case _:
+                assert_never(message)
+
+    def agent_heard(self, link: LinkId, now: float) -> list[Decision]:
+        """A part of a message came over a link: a sign of life."""
+        decisions = self._due(now)
+        if (agent := self._state.registry.get(link)) is not None:
+            agent.heartbeat.heard(now)
+        return decisions
+
+    def agent_left(self, link: LinkId, now: float) -> list[Decision]:
+        """A link's socket is closed."""
+        decisions = self._due(now)
+        agent = self._state.registry.get(link)
+        if agent is None:
+            return decisions
+        return [*decisions, *self._membership.lost(agent, now), *self._end_stranded(now)]
+
+    # ---- time, and the end of it
+
+    def tick(self, now: float) -> list[Decision]:
+        """Whatever is due at `now`.
+
+        Agents are given up here only: when the timer fires, what they sent has been read, however
+        long that took.
+        """
+        return self._due(now, is_timer=True)
+
+    def drain(self, now: float, deadline: float) -> list[Decision]:
+        """Accept nothing more; what has not ended by `deadline` ends then."""
+        self._state.changes.advance()
+        self._state.drained_at = deadline
+        return [*self._due(now), *self._end_stranded(now)]
+
+    def goodbye(self, now: float) -> list[Decision]:
+        """End what has not ended, let every agent go and none in."""
+        decisions = self.drain(now, now)
+        self._state.is_closed = True
+        return [*decisions, *self._membership.say_goodbye(now)]
+
+    def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
+        """What has come due, in the order that starts nothing in vain."""
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
+            return []
+        state = self._state
+        if state.models.due(now):
+            state.changes.advance()
+        decisions = self._end_drained(now)
+        agents = state.registry.due(now)
+        silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
+        heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]
+        self._membership.suspend(silent, now)
+        decisions += state.requests.due(now)
+        decisions += state.dispatcher.due(now)
+        decisions += self._membership.dismiss_silent(silent, now)
+        if decisions:
+            state.changes.advance()
+        for agent in heard:
+            decisions += self._membership.attend(agent, now)
+        return [*decisions, *self._end_stranded(now)]
+
+    def _end_drained(self, now: float) -> list[Decision]:
+        """When the time for draining is over, everything ends."""
+        if self._state.drained_at is None or now < self._state.drained_at:
+            return []
+        error = ShuttingDown("the balancer shut down before the request had ended")
+        ended = self._state.requests.end_all(error, now)
+        return [*ended, *self._state.dispatcher.end_all(error, now)]
+
+    def _end_stranded(self, now: float) -> list[Decision]:
+        """With draining, nobody waits whom no agent can serve."""
+        if not self._state.is_draining:
+            return []
+        error = ShuttingDown("the balancer is shutting down and no agent can serve this")
+        stranded = self._state.requests.end_stranded(error, now)
+        return [*stranded, *self._state.dispatcher.end_stranded(error, now)]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._state.check_integrity()
+
+
+def _going_down() -> ShuttingDown:
+    return ShuttingDown("the balancer is shutting down")

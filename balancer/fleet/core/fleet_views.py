@@ -1,0 +1,113 @@
+"""What others see of the fleet. Reading changes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import chain, islice
+
+from ....shared.inference import AgentId, RequestId
+from ....shared.messages import Task
+from ..limits import Limits
+from ..registry import Agent
+from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from .state import FleetState
+
+
+class FleetViews:
+    """Views are made when asked for; each says what it costs."""
+
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+
+    def __contains__(self, id: object) -> bool:
+        """Whether a request was accepted and has not ended."""
+        return id in self._state.requests or id in self._state.dispatcher
+
+    @property
+    def limits(self) -> Limits:
+        """How much may wait and how long anything may take."""
+        return self._state.limits
+
+    @property
+    def revision(self) -> int:
+        """Grows with everything that others can see, except with the mere passing of time."""
+        return self._state.changes.revision
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every accepted request has ended."""
+        return self._state.is_idle
+
+    def totals(self) -> FleetTotals:
+        """The fleet in a few numbers, at a constant cost."""
+        state = self._state
+        dispatch = state.requests.dispatch
+        return FleetTotals(
+            num_agents=len(state.registry),
+            is_ready=dispatch.is_ready or state.dispatcher.is_ready,
+            is_draining=state.is_draining,
+            queue_depth=dispatch.num_waiting,
+            queue_limit=state.limits.max_buffered_requests,
+            slots_total=dispatch.num_slots,
+            slots_busy=dispatch.num_running,
+            tokens_total=state.tokens_total,
+            items_ignored=state.items_ignored,
+            parts_waiting=state.dispatcher.num_pending,
+            parts_asked=state.dispatcher.num_asked,
+            num_requests=len(state.requests) + len(state.dispatcher),
+            num_models=len(state.models),
+            num_models_unloaded=state.models.num_remembered,
+        )
+
+    def models(self) -> tuple[ModelView, ...]:
+        """Every known model, by name."""
+        return self._state.models.views()
+
+    def model(self, name: str) -> ModelView | None:
+        """The known model of that name."""
+        return self._state.models.get(name)
+
+    def model_name_for(self, task: Task | None) -> str:
+        """The name in answers to requests that named no model; empty where none can do `task`."""
+        return self._state.models.name_for(task)
+
+    def requests(self, now: float) -> Iterator[RequestView]:
+        """Requests and then queries that have not ended, oldest first; each costs when it comes."""
+        return chain(self._state.requests.views(now), self._state.dispatcher.views(now))
+
+    def agent(self, id: AgentId, now: float) -> AgentView | None:
+        """One agent, if it is connected."""
+        link = self._state.registry.link_of(id)
+        return None if link is None else self._agent_view(self._state.registry[link], now)
+
+    def view(self, now: float, max_requests: int | None = None) -> FleetView:
+        """The totals, all agents, and the oldest requests, at a cost of their number."""
+        totals = self.totals()
+        return FleetView(
+            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry),
+            requests=tuple(islice(self.requests(now), max_requests)),
+            **{field.name: getattr(totals, field.name) for field in fields(totals)},
+        )
+
+    def changes_since(self, revision: int, now: float) -> FleetDelta | None:
+        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
+        changes = self._state.changes.since(revision)
+        if changes is None:
+            return None
+        agents, requests = changes
+        registry = self._state.registry
+        return FleetDelta(
+            revision=self.revision,
+            totals=self.totals(),
+            agents=tuple(self._agent_view(registry.of(id), now) for id in agents.changed),
+            agents_left=agents.gone,
+            requests=tuple(self._request_view(id, now) for id in requests.changed),
+            requests_ended=requests.gone,
+        )
+
+    def _agent_view(self, agent: Agent, now: float) -> AgentView:
+        return agent.view(self._state.num_running_on(agent), now)
+
+    def _request_view(self, id: RequestId, now: float) -> RequestView:
+        if (lifecycle := self._state.requests.get(id)) is not None:
+            return self._state.requests.view(lifecycle, now)
+        return self._state.dispatcher[id].view(now)

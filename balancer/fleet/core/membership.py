@@ -1,0 +1,137 @@
+"""Agents join, change, rest, fall silent and leave.
+
+A link is in the registry, in dispatch and in the query dispatcher, or in none of them.
+"""
+
+from collections.abc import Iterable
+
+from ....shared.messages import (
+    PROTOCOL_VERSION,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Reject,
+    Statistics,
+    Status,
+    Welcome,
+)
+from ..decisions import Decision, Disconnect, LinkId, Send
+from ..registry import Agent
+from .state import FleetState
+
+
+class Membership:
+    """Every method returns decisions, to be carried out in their order."""
+
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+
+    def joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
+        """Welcome an agent, in place of its old link if there is one; or reject it."""
+        if (rejection := self._rejection(hello)) is not None:
+            return [Send(link, rejection), Disconnect(link, rejection.reason)]
+        state = self._state
+        state.changes.advance()
+        decisions = self._dismiss_old_link(hello, now)
+        agent = state.registry.joined(link, hello, now)
+        state.models.agent_changed(link, agent.model, agent.loading, now)
+        decisions.append(state.registry.send(link, self._welcome(), now))
+        decisions += state.requests.agent_joined(agent, now)
+        return [*decisions, *state.dispatcher.agent_changed(agent, now)]
+
+    def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
+        """It has other slots or another model, or takes work again, or no longer."""
+        state = self._state
+        agent.changed(status)
+        state.models.agent_changed(agent.link, agent.model, agent.loading, now)
+        state.registry.touch(agent.link)
+        decisions = state.requests.agent_changed(agent, now)
+        return [*decisions, *state.dispatcher.agent_changed(agent, now)]
+
+    def measured(self, agent: Agent, statistics: Statistics) -> None:
+        """It reported what its engine did."""
+        agent.statistics = statistics
+        self._state.registry.touch(agent.link)
+
+    def dismiss(self, agent: Agent, reason: str, now: float) -> list[Decision]:
+        """Let go of its link, and treat it as lost."""
+        return [Disconnect(agent.link, reason), *self.lost(agent, now)]
+
+    def lost(self, agent: Agent, now: float) -> list[Decision]:
+        """Its link is gone: its requests move or end."""
+        state = self._state
+        state.changes.advance()
+        state.registry.left(agent.link)
+        state.models.agent_left(agent.link, now)
+        decisions = state.requests.agent_left(agent, now)
+        return [*decisions, *state.dispatcher.agent_left(agent, now)]
+
+    def say_goodbye(self, now: float) -> list[Decision]:
+        """Let every agent go."""
+        decisions: list[Decision] = []
+        for agent in list(self._state.registry):
+            decisions.append(self._state.registry.send(agent.link, Goodbye(), now))
+            decisions += self.dismiss(agent, "the balancer is going down", now)
+        return decisions
+
+    # ---- time
+
+    def suspend(self, agents: Iterable[Agent], now: float) -> None:
+        """Give these no work; they are about to be dismissed."""
+        for agent in agents:
+            agent.is_accepting = False
+            self._state.requests.agent_changed(agent, now)
+            self._state.dispatcher.agent_changed(agent, now)
+
+    def dismiss_silent(self, agents: Iterable[Agent], now: float) -> list[Decision]:
+        """Treat these as lost: nothing came from them for too long."""
+        decisions: list[Decision] = []
+        for agent in agents:
+            reason = f"silent for {self._state.limits.heartbeat_timeout:g} s"
+            decisions += self.dismiss(agent, reason, now)
+        return decisions
+
+    def attend(self, agent: Agent, now: float) -> list[Decision]:
+        """Give it work again after its pause, and send a heartbeat where one is due."""
+        state = self._state
+        decisions = self._end_rest(agent, now)
+        agent.heartbeat.look(now)
+        if agent.heartbeat.is_due(now):
+            decisions.append(state.registry.send(agent.link, Heartbeat(), now))
+        state.registry.seen_to(agent)
+        return decisions
+
+    # ---- inside
+
+    def _end_rest(self, agent: Agent, now: float) -> list[Decision]:
+        if agent.rested_at is None or now < agent.rested_at:
+            return []
+        agent.rested_at = None
+        decisions = self._state.requests.agent_rested(agent, now)
+        decisions += self._state.dispatcher.agent_changed(agent, now)
+        if decisions:
+            self._state.changes.advance()
+        return decisions
+
+    def _dismiss_old_link(self, hello: Hello, now: float) -> list[Decision]:
+        old = self._state.registry.link_of(hello.agent_id)
+        if old is None:
+            return []
+        return self.dismiss(self._state.registry[old], "the agent has dialled again", now)
+
+    def _rejection(self, hello: Hello) -> Reject | None:
+        if self._state.is_closed:
+            return Reject(reason="the balancer is going down", retry=True)
+        if hello.protocol != PROTOCOL_VERSION:
+            spoken = f"the balancer speaks protocol {PROTOCOL_VERSION}, the agent {hello.protocol}"
+            return Reject(reason=f"{spoken}: install the same version on both", retry=False)
+        return None
+
+    def _welcome(self) -> Welcome:
+        limits = self._state.limits
+        return Welcome(
+            protocol=PROTOCOL_VERSION,
+            version=self._state.version,
+            heartbeat_interval=limits.heartbeat_interval,
+            heartbeat_timeout=limits.heartbeat_timeout,
+        )

@@ -1,0 +1,76 @@
+"""What the parts of the core share: the cores it is composed of, and a few facts of the whole."""
+
+from dataclasses import dataclass, field
+
+from ..change_log import ChangeLog
+from ..limits import Limits
+from ..model_registry import ModelRegistry
+from ..queries.query_dispatcher import QueryDispatcher
+from ..registry import Agent, Registry
+from ..requests.requests import Requests
+
+
+@dataclass(slots=True)
+class FleetState:
+    """`drained_at` is set from the begin of draining on; once `is_closed`, no agent may join."""
+
+    limits: Limits
+    version: str
+    changes: ChangeLog
+    registry: Registry
+    models: ModelRegistry
+    requests: Requests
+    dispatcher: QueryDispatcher
+    drained_at: float | None = field(default=None, init=False)
+    is_closed: bool = field(default=False, init=False)
+    tokens_total: int = field(default=0, init=False)
+    items_ignored: int = field(default=0, init=False)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether nothing more is accepted."""
+        return self.drained_at is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every accepted request and query has ended."""
+        return len(self.requests) == 0 and len(self.dispatcher) == 0
+
+    def next_deadline(self) -> float | None:
+        """The first of all deadlines. Nothing may be due then: deadlines move later."""
+        if self.is_closed:
+            return None
+        cores = (self.requests, self.dispatcher, self.registry, self.models)
+        deadlines = [core.next_deadline() for core in cores]
+        if not self.is_idle:
+            deadlines.append(self.drained_at)
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def num_running_on(self, agent: Agent) -> int:
+        """The requests that an agent has."""
+        return self.requests.dispatch.num_running_on(agent.link)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.changes.check_integrity()
+        self.registry.check_integrity()
+        self.models.check_integrity()
+        self.requests.check_integrity()
+        self.dispatcher.check_integrity()
+        if len(self.registry) != self.requests.dispatch.num_agents:
+            raise RuntimeError("the registry and dispatch know different agents")
+
+
+def empty_state(limits: Limits, version: str) -> FleetState:
+    """Of a fleet without agents and requests."""
+    changes = ChangeLog()
+    registry = Registry(limits, changes)
+    return FleetState(
+        limits=limits,
+        version=version,
+        changes=changes,
+        registry=registry,
+        models=ModelRegistry(memory=limits.model_memory),
+        requests=Requests(limits, registry, changes),
+        dispatcher=QueryDispatcher(limits, registry, changes),
+    )

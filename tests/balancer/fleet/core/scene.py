@@ -1,0 +1,88 @@
+"""A fleet and a clock for the tests of the core."""
+
+from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.decisions import Decision, LinkId
+from arriero.balancer.fleet.limits import Limits
+from arriero.shared.errors import RequestError
+from arriero.shared.inference import Failed, RequestId
+from arriero.shared.messages import Cancel, Hello, Item, Start
+from tests.balancer.fleet.builders import delivered, hello, output, request
+
+LIMITS = Limits(
+    max_buffered_requests=8,
+    buffered_request_timeout=30.0,
+    first_token_timeout=20.0,
+    token_timeout=10.0,
+    request_timeout=300.0,
+    heartbeat_interval=1.0,
+    heartbeat_timeout=5.0,
+)
+NO_HEARTBEATS = Limits(
+    buffered_request_timeout=30.0,
+    first_token_timeout=20.0,
+    token_timeout=10.0,
+    request_timeout=300.0,
+    heartbeat_interval=1e6,
+    heartbeat_timeout=1e6,
+)
+A, B = LinkId(1), LinkId(2)
+
+
+class Scene:
+    """A fleet and a clock; each event is checked for integrity."""
+
+    def __init__(self, limits: Limits = NO_HEARTBEATS) -> None:
+        self.fleet = Fleet(limits, version="9.9")
+        self.now = 100.0
+
+    def _checked(self, decisions: list[Decision]) -> list[Decision]:
+        self.fleet.check_integrity()
+        return decisions
+
+    def open(self, *ids: str, model: str | None = None) -> list[Decision]:
+        decisions: list[Decision] = []
+        for id in ids:
+            decisions += self.fleet.request_arrived(RequestId(id), request(model), self.now)
+        return self._checked(decisions)
+
+    def close(self, id: str) -> list[Decision]:
+        return self._checked(self.fleet.close(RequestId(id), self.now))
+
+    def cancel(self, *ids: str) -> list[Decision]:
+        return self._checked(self.fleet.cancel([RequestId(id) for id in ids], self.now))
+
+    def join(self, link: LinkId, hello: Hello) -> list[Decision]:
+        return self._checked(self.fleet.agent_joined(link, hello, self.now))
+
+    def say(self, link: LinkId, *items: Item) -> list[Decision]:
+        return self._checked(self.fleet.agent_said(link, output(*items), self.now))
+
+    def leave(self, link: LinkId) -> list[Decision]:
+        return self._checked(self.fleet.agent_left(link, self.now))
+
+    def after(self, seconds: float) -> list[Decision]:
+        self.now += seconds
+        return self._checked(self.fleet.tick(self.now))
+
+    def drain(self, within: float) -> list[Decision]:
+        return self._checked(self.fleet.drain(self.now, self.now + within))
+
+
+def with_agent(slots: int = 1, limits: Limits = NO_HEARTBEATS) -> Scene:
+    scene = Scene(limits)
+    scene.join(A, hello("a1", slots=slots))
+    return scene
+
+
+def start(id: str, model: str | None = None) -> Start:
+    return Start(id=RequestId(id), request=request(model))
+
+
+def cancel(id: str) -> Cancel:
+    return Cancel(id=RequestId(id))
+
+
+def failure(decisions: list[Decision], id: str) -> RequestError:
+    [event] = [event for request, event in delivered(decisions) if request == id]
+    assert isinstance(event, Failed)
+    return event.error

@@ -1,0 +1,170 @@
+"""What agents generate: to whom it goes, and what becomes of what is too late."""
+
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.fleet.decisions import Deliver, DeliverTokens, FirstToken, Send
+from arriero.shared.errors import EngineFailed, PromptTooLong, ShuttingDown
+from arriero.shared.inference import (
+    Begun,
+    LogProb,
+    Notice,
+    RequestId,
+    Token,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+)
+from arriero.shared.messages import Called, CallStarted, Item, Noticed, PromptRead
+from tests.balancer.fleet.builders import busy, codes, delivered, ended, hello, piece, refused, sent
+from tests.balancer.fleet.core.scene import A, B, failure, start, with_agent
+
+
+def test_what_a_client_should_know_is_passed_on() -> None:
+    scene = with_agent()
+    scene.open("r")
+    noticed = Noticed(id=RequestId("r"), code="n_discard_clamped", message="too many")
+    assert scene.say(A, noticed) == [
+        Deliver(RequestId("r"), Notice("n_discard_clamped", "too many"))
+    ]
+
+
+def test_what_a_client_heard_is_not_told_again_by_the_next_agent() -> None:
+    scene = with_agent()
+    scene.open("r")
+    id = RequestId("r")
+    noticed = Noticed(id=id, code="n_discard_clamped", message="too many")
+    scene.say(A, noticed, PromptRead(id=id, prompt_tokens=7, cached_tokens=3))
+    scene.join(B, hello("a2"))
+    assert sent(scene.leave(A)) == [start("r")]
+    other = replace(noticed, message="far too many")
+    read = PromptRead(id=id, prompt_tokens=7, cached_tokens=0)
+    assert scene.say(B, noticed, other, read) == [
+        Deliver(id, Notice("n_discard_clamped", "far too many"))
+    ]
+    assert len(delivered(scene.say(B, piece("r"), noticed))) == 2
+
+
+def test_an_answer_that_has_begun_with_a_call_does_not_begin_anew() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
+    assert scene.fleet.view(scene.now).requests[0].state == "streaming"
+    scene.join(B, hello("a2"))
+    assert codes(scene.leave(A)) == {"r": "agent_lost"}
+
+
+def test_silence_after_a_call_has_begun_is_measured_from_there() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.now += 15.0
+    scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
+    assert codes(scene.after(9.0)) == {}
+    assert codes(scene.after(1.0)) == {"r": "token_timeout"}
+
+
+def test_what_an_agent_tells_beside_the_text_is_passed_on() -> None:
+    scene = with_agent()
+    scene.open("r")
+    id = RequestId("r")
+    started = CallStarted(id=id, call_id="c", name="f")
+    called = Called(id=id, call_id="c", name="f", arguments="{}")
+    read = PromptRead(id=id, prompt_tokens=7, cached_tokens=3)
+    assert scene.say(A, read, started, called) == [
+        Deliver(id, Begun(7, 3)),
+        Deliver(id, ToolCallStarted("c", "f")),
+        FirstToken(0.0),
+        Deliver(id, ToolCall("c", "f", "{}")),
+    ]
+
+
+def test_an_agents_error_goes_to_the_client() -> None:
+    scene = with_agent()
+    scene.open("r")
+    error = PromptTooLong("2049 tokens, at most 2048", field="prompt")
+    assert failure(scene.say(A, refused("r", error)), "r") == error
+
+
+def test_what_comes_for_one_that_is_gone_is_ignored_and_counted() -> None:
+    scene = with_agent()
+    scene.open("1")
+    scene.close("1")
+    scene.open("2")
+    late: list[Item] = [
+        piece("1"),
+        busy("1"),
+        ended("1", "cancelled"),
+        refused("1", EngineFailed("x")),
+    ]
+    assert scene.say(A, *late) == []
+    assert scene.fleet.totals().items_ignored == 4
+    assert sent(scene.say(A, ended("2"))) == []
+
+
+def test_busy_goes_to_another_agent_or_back_to_the_head() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    assert sent(scene.say(A, busy("1"))) == []
+    scene.join(B, hello("b", slots=1))
+    assert scene.fleet.view(scene.now).requests[0].agent == "b"
+    assert sent(scene.say(B, ended("1"))) == [start("2")]
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_shutting_down_agents_hand_over_what_has_not_begun(pieces: int) -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, *[piece("r")] * pieces)
+    scene.join(B, hello("b"))
+    decisions = scene.say(A, refused("r", ShuttingDown("going down")))
+    if pieces:
+        assert failure(decisions, "r").code == "shutting_down"
+    else:
+        assert decisions == [Send(B, start("r"))]
+
+
+def test_busy_in_the_middle_of_an_answer_is_a_failure() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, piece("r"))
+    assert failure(scene.say(A, busy("r")), "r").code == "engine_failed"
+
+
+def test_an_agent_cannot_touch_the_requests_of_another() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.join(B, hello("b"))
+    theft: list[Item] = [piece("r"), ended("r"), busy("r"), refused("r", EngineFailed("x"))]
+    assert scene.say(B, *theft) == []
+    assert scene.fleet.totals().items_ignored == 4
+    assert codes(scene.say(A, ended("r"))) == {"r": "stop"}
+
+
+def test_log_probabilities_are_delivered_with_their_token() -> None:
+    scene = with_agent()
+    scene.open("r")
+    log_probs = (TokenLogProbs(LogProb(1, b"x", -0.5)),)
+    [(_, token)] = delivered(scene.say(A, replace(piece("r", "x"), log_probs=log_probs)))
+    assert isinstance(token, Token)
+    assert token.log_probs == log_probs
+
+
+def test_pieces_of_a_step_are_delivered_at_once_and_around_other_items_in_order() -> None:
+    scene = with_agent(slots=2)
+    scene.open("q", "r")
+    scene.say(A, piece("q"), piece("r"))
+    scene.now += 0.5
+    step = scene.say(A, piece("q", "a"), piece("r", "b"), ended("q"), piece("r", "c"), piece("q"))
+    assert [type(each).__name__ for each in step] == [
+        *("DeliverTokens", "Deliver", "Finish", "DeliverTokens"),
+    ]
+    assert step[0] == DeliverTokens(
+        (
+            (RequestId("q"), Token("a", "content", (0,))),
+            (RequestId("r"), Token("b", "content", (0,))),
+        ),
+        (0.5, 0.5),
+    )
+    assert step[3] == DeliverTokens(((RequestId("r"), Token("c", "content", (0,))),), (0.0,))
+    assert scene.fleet.totals().items_ignored == 1

@@ -1,0 +1,358 @@
+"""The composed core: one example for each race and rule."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.fleet.decisions import (
+    Decision,
+    DeliverTokens,
+    Disconnect,
+    FirstToken,
+    LinkId,
+    Refuse,
+    Send,
+)
+from arriero.balancer.fleet.limits import Limits
+from arriero.shared.errors import Cancelled, PromptTooLong
+from arriero.shared.inference import Done, GenerateRequest, RequestId, Token
+from arriero.shared.messages import PROTOCOL_VERSION, Goodbye, Reject, Welcome
+from tests.balancer.fleet.builders import (
+    busy,
+    codes,
+    delivered,
+    ended,
+    hello,
+    model_info,
+    piece,
+    refused,
+    sent,
+    status,
+)
+from tests.balancer.fleet.core.scene import (
+    NO_HEARTBEATS,
+    A,
+    B,
+    Scene,
+    cancel,
+    failure,
+    start,
+    with_agent,
+)
+
+# ---- a request's way
+
+
+def test_a_request_runs_and_is_measured() -> None:
+    scene = with_agent()
+    assert scene.open("r") == [Send(A, start("r"))]
+    scene.now += 2.0
+    assert scene.say(A, piece("r", "Once")) == [
+        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),)),
+        FirstToken(2.0),
+    ]
+    scene.now += 0.5
+    assert scene.say(A, piece("r", " upon")) == [
+        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), (0.5,))
+    ]
+    decisions = scene.say(A, ended("r"))
+    [(_, event)] = delivered(decisions)
+    assert isinstance(event, Done)
+    assert (event.finish_reason, event.agent) == ("stop", "host-a1")
+    assert codes(decisions) == {"r": "stop"}
+    assert scene.fleet.is_idle
+    totals = scene.fleet.totals()
+    assert (totals.slots_busy, totals.tokens_total, totals.items_ignored) == (0, 2, 0)
+
+
+def test_requests_wait_for_the_first_agent() -> None:
+    scene = Scene()
+    assert scene.open("1", "2", "3") == []
+    welcome = Welcome(
+        protocol=PROTOCOL_VERSION, version="9.9", heartbeat_interval=1e6, heartbeat_timeout=1e6
+    )
+    decisions = scene.join(A, hello("a1", slots=2))
+    assert decisions == [Send(A, welcome), Send(A, start("1")), Send(A, start("2"))]
+
+
+def test_a_request_for_a_model_that_is_loading_or_remembered_waits_for_it() -> None:
+    scene = Scene()
+    scene.join(A, hello("a", model="other"))
+    scene.join(B, hello("b", model="m", slots=1))
+    scene.leave(B)
+    assert sent(scene.open("while-gone", model="m")) == []
+    scene.join(B, replace(hello("b", model=None, slots=0), loading=model_info("m")))
+    assert sent(scene.open("while-loading", model="m")) == []
+    assert scene.fleet.totals().queue_depth == 2
+    assert start("while-gone", "m") in sent(scene.join(LinkId(3), hello("b", model="m", slots=1)))
+    assert start("while-loading", "m") in sent(scene.say(LinkId(3), ended("while-gone")))
+
+
+def test_a_model_is_forgotten_and_what_waits_for_it_goes_on_waiting() -> None:
+    scene = Scene(replace(NO_HEARTBEATS, model_memory=10.0, max_buffered_requests=8))
+    scene.join(A, hello("a", model="other"))
+    scene.join(B, hello("b", model="m"))
+    scene.leave(B)
+    scene.open("early", model="m")
+    assert scene.fleet.next_deadline() == scene.now + 10.0
+    assert scene.after(10.0) == []
+    assert codes(scene.open("late", model="m")) == {"late": "model_not_found"}
+    assert codes(scene.after(20.0)) == {"early": "queue_timeout"}
+
+
+def test_what_fits_into_no_context_is_refused_before_it_waits() -> None:
+    scene = with_agent(slots=1)
+    scene.open("running")
+    prompt = GenerateRequest(prompt=(1,) * 3_000_000)
+    decisions = scene.fleet.request_arrived(RequestId("r"), prompt, scene.now)
+    assert isinstance(decisions[0], Refuse)
+    assert isinstance(decisions[0].error, PromptTooLong)
+    assert "3000000 tokens > 2047 maximum" in decisions[0].error.message
+    assert codes(decisions) == {"r": "prompt_too_long"}
+    assert scene.fleet.totals().queue_depth == 0
+
+
+def test_a_refusal_is_told_and_recorded_and_leaves_nothing() -> None:
+    scene = Scene(Limits(max_buffered_requests=0))
+    decisions = scene.open("r")
+    assert isinstance(decisions[0], Refuse)
+    assert decisions[0].error.code == "queue_full"
+    assert codes(decisions) == {"r": "queue_full"}
+    assert scene.fleet.is_idle
+    assert scene.fleet.next_deadline() is None
+
+
+# ---- the client goes away
+
+
+def test_gone_while_queued() -> None:
+    scene = Scene()
+    scene.open("1", "2")
+    assert codes(scene.close("1")) == {"1": "client_gone"}
+    assert sent(scene.join(A, hello()))[1:] == [start("2")]
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_gone_while_running_frees_the_slot_at_once(pieces: int) -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    scene.say(A, *[piece("1")] * pieces)
+    decisions = scene.close("1")
+    assert sent(decisions) == [cancel("1"), start("2")]
+    assert delivered(decisions) == []
+    assert codes(decisions) == {"1": "client_gone"}
+
+
+def test_gone_just_when_the_end_arrives() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, ended("r"))
+    assert scene.close("r") == []
+
+
+# ---- the client cancels
+
+
+def test_cancelling_all_starts_none_of_them() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1", "2", "3", "4")
+    decisions = scene.cancel("1", "2", "3", "4", "3", "unknown")
+    assert sent(decisions) == [cancel("1"), cancel("2")]
+    assert codes(decisions) == {"3": "cancelled", "4": "cancelled"}
+    assert sent(scene.say(A, ended("1", "cancelled"), ended("2", "cancelled"))) == []
+    assert scene.fleet.is_idle
+
+
+def test_a_cancelled_request_ends_as_the_agent_answers() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, piece("r"))
+    scene.cancel("r")
+    assert len(delivered(scene.say(A, piece("r", "late")))) == 1
+    [(_, event)] = delivered(scene.say(A, ended("r", "cancelled")))
+    assert isinstance(event, Done)
+    assert event.finish_reason == "cancelled"
+
+
+def test_cancelling_twice_tells_the_agent_once() -> None:
+    scene = with_agent()
+    scene.open("r")
+    assert sent(scene.cancel("r")) == [cancel("r")]
+    assert sent(scene.cancel("r")) == []
+    assert sent(scene.close("r")) == []
+
+
+def test_busy_after_the_cancel_was_sent_ends_it() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.cancel("r")
+    decisions = scene.say(A, busy("r"))
+    assert failure(decisions, "r").code == "cancelled"
+    assert sent(decisions) == []
+
+
+def test_an_agent_lost_after_the_cancel_was_sent_ends_it() -> None:
+    scene = with_agent()
+    scene.join(B, hello("b"))
+    scene.open("r")
+    scene.cancel("r")
+    decisions = scene.leave(A)
+    assert failure(decisions, "r").code == "cancelled"
+    assert sent(decisions) == []
+
+
+def test_the_end_that_crossed_the_cancel_counts() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.cancel("r")
+    assert codes(scene.say(A, ended("r", "length"))) == {"r": "length"}
+
+
+# ---- deadlines
+
+
+def test_waiting_ends_at_the_deadline() -> None:
+    scene = Scene()
+    scene.open("r")
+    assert scene.fleet.next_deadline() == scene.now + 30.0
+    assert scene.after(29.9) == []
+    assert failure(scene.after(0.1), "r").code == "queue_timeout"
+    assert scene.fleet.next_deadline() is None
+
+
+@pytest.mark.parametrize(
+    "frees",
+    [
+        lambda scene: scene.say(A, ended("1")),
+        lambda scene: scene.close("1"),
+        lambda scene: scene.join(B, hello("b")),
+        lambda scene: scene.fleet.agent_said(A, status(slots=2), scene.now),
+    ],
+)
+def test_a_slot_that_frees_at_the_deadline_comes_too_late(
+    frees: Callable[[Scene], list[Decision]],
+) -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    scene.say(A, piece("1"))
+    for _ in range(6):
+        scene.now += 5.0
+        decisions = frees(scene) if scene.now == 130.0 else scene.say(A, piece("1"))
+    assert failure(decisions, "2").code == "queue_timeout"
+    assert start("2") not in sent(decisions)
+
+
+def test_time_on_a_lost_agent_does_not_count_as_waiting() -> None:
+    scene = Scene()
+    scene.open("r")
+    scene.after(25.0)
+    scene.join(A, hello())
+    scene.after(19.0)
+    scene.leave(A)
+    assert scene.after(4.9) == []
+    assert failure(scene.after(0.1), "r").code == "queue_timeout"
+
+
+def test_no_first_token() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    decisions = scene.after(20.0)
+    assert failure(decisions, "1").code == "first_token_timeout"
+    assert sent(decisions) == [cancel("1"), start("2")]
+
+
+def test_silence_between_tokens_is_measured_from_the_last() -> None:
+    scene = with_agent()
+    scene.open("r")
+    for _ in range(5):
+        assert scene.after(9.0) == []
+        scene.say(A, piece("r"))
+    decisions = scene.after(10.0)
+    assert failure(decisions, "r").code == "token_timeout"
+    assert sent(decisions) == [cancel("r")]
+
+
+def test_the_whole_request_has_its_time() -> None:
+    scene = with_agent()
+    scene.open("r")
+    for _ in range(33):
+        scene.after(9.0)
+        scene.say(A, piece("r"))
+    assert scene.after(2.9) == []
+    assert failure(scene.after(0.1), "r").code == "request_timeout"
+
+
+def test_next_deadline_is_never_late() -> None:
+    scene = with_agent()
+    scene.open("r")
+    assert scene.fleet.next_deadline() == scene.now + 20.0
+    scene.say(A, piece("r"))
+    assert scene.fleet.next_deadline() == scene.now + 10.0, "the first token brings it nearer"
+
+
+# ---- heartbeats
+
+
+def test_a_request_that_was_cancelled_before_all_of_it_was_sent_ends_as_cancelled() -> None:
+    scene = with_agent()
+    scene.open("r")
+    assert scene.cancel("r") == [Send(A, cancel("r"))]
+    decisions = scene.say(A, refused("r", Cancelled("cancelled before it started")))
+    assert failure(decisions, "r") == Cancelled("cancelled before it started")
+    assert scene.fleet.is_idle
+
+
+# ---- the end
+
+
+def test_draining_refuses_the_new_and_finishes_the_old() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    assert scene.drain(60.0) == []
+    decisions = scene.open("3")
+    assert isinstance(decisions[0], Refuse)
+    assert decisions[0].error.code == "shutting_down"
+    assert sent(scene.say(A, ended("1"))) == [start("2")]
+    scene.say(A, ended("2"))
+    assert scene.fleet.is_idle
+    assert scene.fleet.next_deadline() == 100.0 + 1e6, "only the heartbeat is left"
+
+
+def test_draining_does_not_wait_for_agents_that_may_never_come() -> None:
+    scene = Scene()
+    scene.open("r")
+    assert failure(scene.drain(60.0), "r").code == "shutting_down"
+
+
+def test_draining_ends_who_waits_when_the_last_agent_for_them_goes() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    scene.drain(60.0)
+    decisions = scene.leave(A)
+    assert codes(decisions) == {"1": "shutting_down", "2": "shutting_down"}
+
+
+def test_the_drain_deadline_ends_the_rest() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    scene.drain(8.0)
+    assert scene.fleet.next_deadline() == scene.now + 8.0
+    decisions = scene.after(8.0)
+    assert codes(decisions) == {"1": "shutting_down", "2": "shutting_down"}
+    assert sent(decisions) == [cancel("1")]
+    assert scene.fleet.is_idle
+
+
+def test_goodbye_ends_everything_and_lets_nobody_in() -> None:
+    scene = with_agent()
+    scene.open("1", "2")
+    decisions = scene.fleet.goodbye(scene.now)
+    assert codes(decisions) == {"1": "shutting_down", "2": "shutting_down"}
+    assert decisions[-2:] == [
+        Send(A, Goodbye()),
+        Disconnect(A, "the balancer is going down"),
+    ]
+    rejection = sent(scene.join(B, hello("b")))
+    assert rejection == [Reject(reason="the balancer is going down", retry=True)]
+    assert scene.fleet.next_deadline() is None

@@ -1,0 +1,196 @@
+"""Agents join, rest, fall silent and leave."""
+
+import pytest
+
+from arriero.balancer.fleet.decisions import Disconnect, LinkId, Send
+from arriero.balancer.fleet.registry import BUSY_PAUSE
+from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
+from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.messages import PROTOCOL_VERSION, Heartbeat, Reject, Statistics
+from tests.balancer.fleet.builders import (
+    busy,
+    codes,
+    delivered,
+    ended,
+    hello,
+    output,
+    piece,
+    sent,
+    status,
+)
+from tests.balancer.fleet.core.scene import LIMITS, A, B, Scene, failure, start, with_agent
+
+
+def test_a_full_agent_is_tried_again_after_a_pause() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1")
+    scene.say(A, busy("1"))
+    assert scene.fleet.next_deadline() == scene.now + BUSY_PAUSE
+    assert scene.after(BUSY_PAUSE / 2) == []
+    assert sent(scene.after(BUSY_PAUSE / 2)) == [start("1")]
+
+
+def test_a_full_agent_is_tried_again_when_it_reports_a_change() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1")
+    scene.say(A, busy("1"))
+    decisions = scene.fleet.agent_said(A, status(slots=3), scene.now)
+    assert sent(decisions) == [start("1")]
+
+
+def test_slots_shrink_below_what_runs() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1", "2", "3")
+    assert scene.fleet.agent_said(A, status(slots=1), scene.now) == []
+    assert sent(scene.say(A, ended("1"))) == []
+    assert sent(scene.say(A, ended("2"))) == [start("3")]
+
+
+def test_a_draining_agent_finishes_what_runs_and_gets_nothing() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1")
+    scene.fleet.agent_said(A, status(accepting=False), scene.now)
+    assert sent(scene.open("2")) == []
+    assert scene.fleet.view(scene.now).agents[0].state == "draining"
+    assert codes(scene.say(A, ended("1"))) == {"1": "stop"}
+    assert scene.fleet.totals().queue_depth == 1
+
+
+def test_a_lost_agents_requests_go_on_in_their_order_unless_they_streamed() -> None:
+    scene = with_agent(slots=3)
+    scene.open("1", "2", "3", "4")
+    scene.say(A, piece("2"))
+    decisions = scene.leave(A)
+    assert failure(decisions, "2").code == "agent_lost"
+    assert sent(scene.join(B, hello("b", slots=3)))[1:] == [start("1"), start("3"), start("4")]
+
+
+def test_a_request_that_takes_agents_down_does_not_take_them_all() -> None:
+    scene = Scene()
+    scene.open("r")
+    for i in range(1, MAX_AGENTS_LOST):
+        assert start("r") in sent(scene.join(LinkId(i), hello(f"a{i}")))
+        assert codes(scene.leave(LinkId(i))) == {}
+    scene.join(LinkId(9), hello("last"))
+    assert failure(scene.leave(LinkId(9)), "r").code == "agent_lost"
+
+
+def test_an_agent_that_dials_again_takes_its_own_place() -> None:
+    scene = with_agent(slots=2)
+    scene.open("1", "2")
+    scene.say(A, piece("2"))
+    decisions = scene.join(B, hello("a1", slots=2))
+    assert Disconnect(A, "the agent has dialled again") in decisions
+    assert codes(decisions) == {"2": "agent_lost"}
+    assert decisions[-1] == Send(B, start("1"))
+    assert scene.leave(A) == [], "the old socket's end is no second loss"
+    assert scene.say(A, ended("1")) == [], "nor does its last word count"
+    assert codes(scene.say(B, ended("1"))) == {"1": "stop"}
+    assert scene.fleet.totals().num_agents == 1
+
+
+def test_a_second_hello_costs_the_agent_its_link() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.join(B, hello("b"))
+    decisions = scene.fleet.agent_said(A, hello("a1"), scene.now)
+    assert decisions == [Disconnect(A, "a second hello on one link"), Send(B, start("r"))]
+
+
+def test_another_protocol_is_rejected_with_a_reason() -> None:
+    scene = Scene()
+    reject, disconnect = scene.join(A, hello(protocol=PROTOCOL_VERSION + 1))
+    assert isinstance(reject, Send)
+    assert isinstance(reject.message, Reject)
+    assert not reject.message.retry
+    assert f"protocol {PROTOCOL_VERSION}" in reject.message.reason
+    assert disconnect == Disconnect(A, reject.message.reason)
+    assert scene.fleet.totals().num_agents == 0
+
+
+def test_a_silent_agent_is_lost() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.open("r")
+    scene.join(B, hello("b"))
+    for _ in range(4):
+        scene.after(1.0)
+        scene.fleet.agent_said(B, Heartbeat(), scene.now)
+    assert Disconnect(A, "silent for 5 s") not in scene.after(1.0)
+    decisions = scene.after(SECOND_LOOK)
+    assert decisions[:2] == [Disconnect(A, "silent for 5 s"), Send(B, start("r"))]
+
+
+def test_a_balancer_that_was_held_up_hears_its_agents_before_it_judges_them() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.open("r")
+    scene.say(A, piece("r"))
+    assert not any(isinstance(each, Disconnect) for each in scene.after(9.0))
+    assert delivered(scene.say(A, piece("r"))), "it was waiting to be read"
+    assert not any(isinstance(each, Disconnect) for each in scene.after(4.9))
+
+
+def test_reading_what_waited_may_take_long_and_costs_no_agent() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.join(B, hello("b"))
+    scene.after(60.0)
+    scene.now += 2 * SECOND_LOOK
+    assert scene.fleet.agent_said(A, Heartbeat(), scene.now) == [], "B's words come next"
+    assert scene.fleet.agent_heard(B, scene.now) == []
+    scene.after(0.0)
+    assert scene.fleet.totals().num_agents == 2
+
+
+def test_who_says_nothing_is_lost_though_others_speak() -> None:
+    scene = with_agent(limits=LIMITS)
+    scene.join(B, hello("b"))
+    scene.after(60.0)
+    scene.fleet.agent_said(A, Heartbeat(), scene.now)
+    assert scene.after(SECOND_LOOK) == [Disconnect(B, "silent for 5 s")]
+
+
+def test_a_part_of_a_message_is_a_sign_of_life() -> None:
+    scene = with_agent(limits=LIMITS)
+    for _ in range(10):
+        scene.after(4.0)
+        scene.fleet.agent_heard(A, scene.now)
+    assert scene.fleet.totals().num_agents == 1
+    assert scene.fleet.agent_heard(B, scene.now) == [], "a link that is not here"
+
+
+@pytest.mark.parametrize("word", [Heartbeat(), output(), status(), Statistics()])
+def test_any_word_is_a_sign_of_life(word: Heartbeat) -> None:
+    scene = with_agent(limits=LIMITS)
+    for _ in range(10):
+        scene.after(4.0)
+        scene.fleet.agent_said(A, word, scene.now)
+    assert scene.fleet.totals().num_agents == 1
+
+
+def test_what_an_engine_did_is_seen_and_changes_nothing_else() -> None:
+    scene = with_agent()
+    assert scene.fleet.view(scene.now).agents[0].statistics is None
+    for said in (Statistics(num_running=1), Statistics(num_running=2)):
+        revision = scene.fleet.revision
+        assert scene.fleet.agent_said(A, said, scene.now) == []
+        assert scene.fleet.view(scene.now).agents[0].statistics == said
+        assert scene.fleet.revision > revision, "those who watch hear of it"
+
+
+def test_agents_lost_together_pass_nothing_on_to_each_other() -> None:
+    scene = Scene(LIMITS)
+    for i in range(10):
+        scene.join(LinkId(i), hello(f"a{i}"))
+    scene.open("1", "2")
+    scene.after(5.0)
+    decisions = scene.after(SECOND_LOOK)
+    assert len([each for each in decisions if isinstance(each, Disconnect)]) == 10
+    assert sent(decisions) == []
+    assert scene.fleet.totals().queue_depth == 2
+
+
+def test_we_say_something_when_there_was_nothing_to_say() -> None:
+    scene = with_agent(limits=LIMITS)
+    assert scene.after(0.5) == []
+    scene.open("r")
+    assert scene.after(0.5) == [], "the start was a sign of life"
+    assert scene.after(0.5) == [Send(A, Heartbeat())]
