@@ -16,8 +16,10 @@ from typing import Literal, Protocol
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Kernels, Statistics, Status
+from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from ..shared.models.assignments import Assign, Reload
+from ..shared.reports.model_info import Kernels
+from ..shared.reports.statistics import Statistics
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import given_template
 from .engine.embedding.embedder import Embedder

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from ..shared.messages import Kernels
 from ..shared.quantities import Duration, Size
+from ..shared.reports.model_info import Kernels
 from ..shared.settings.declaration import DaemonSettings, Shown
 from .chat.families.families import FAMILY_NAMES
 from .cpu_cores import default_threads

@@ -8,10 +8,9 @@ A message is decoded and checked in about a microsecond, so tokens need no faste
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
 from .errors import WireError
 from .inference import (
@@ -19,33 +18,22 @@ from .inference import (
     Count,
     FinishReason,
     GenerateRequest,
-    Rate,
     Rates,
     RequestId,
     TokenKind,
     TokenLogProbs,
     Usage,
 )
-from .models.assignments import MAX_MODEL_NAME, Assign, HostFacts, Reload, Work
+from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
+from .reports.model_info import ModelInfo
+from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 
 PROTOCOL_VERSION = 7
 """Raised when an older peer would misunderstand. The balancer rejects any other version."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
-Seconds = Annotated[float, Field(ge=0)]
-Total = Annotated[int, Field(ge=0, le=2**53)]
-"""A count that every reader of JSON keeps exactly."""
-
-MAX_BOUNDS = 32
-"""Most buckets of a histogram, less the last one."""
-
-Task = Literal["generate", "embed", "rank"]
-Kernels = Literal["all", "plain"]
-"""Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
-
-MAX_TASKS = 16
 MAX_ISSUES = 64
 MAX_LABELS = 64
 Labels = Annotated[dict[str, str], Field(max_length=MAX_LABELS), at_most(MAX_LABELS)]
@@ -63,27 +51,6 @@ class Heartbeat:
 
 
 # ---- from the agent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
-
-    `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
-    `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
-    bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
-    for.
-    """
-
-    __pydantic_config__ = STRICT
-    name: Annotated[str, Field(max_length=MAX_MODEL_NAME)]
-    architecture: str
-    parameters: Count
-    size_bytes: Count
-    context_size: Count
-    tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
-    longest_token: Count = 0
-    kernels: Kernels | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,80 +103,6 @@ class Status:
     model: ModelInfo | None = None
     issues: Annotated[ListOf[Issue], Field(max_length=MAX_ISSUES)] = ()
     work: Work | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
-    """The cells of the KV cache: `used` by running sequences, `kept` as prefixes; the rest is free.
-
-    Cells of a prefix that a running sequence shares are used, not kept. Beyond the cache, `parked`
-    cells' worth of prefixes is in the agent's host memory.
-    """
-
-    __pydantic_config__ = STRICT
-    total: Total = 0
-    used: Total = 0
-    kept: Total = 0
-    parked: Total = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
-    """Counts of durations: those up to each of `bounds`, which grow, and last the longer ones.
-
-    `seconds` is their sum.
-    """
-
-    __pydantic_config__ = STRICT
-    bounds: Annotated[ListOf[Seconds], Field(max_length=MAX_BOUNDS)] = ()
-    counts: Annotated[ListOf[Total], Field(max_length=MAX_BOUNDS + 1)] = (0,)
-    seconds: Seconds = 0.0
-
-    @model_validator(mode="after")
-    def _match(self) -> Self:
-        if len(self.counts) != len(self.bounds) + 1:
-            raise ValueError("must have one more of `counts` than of `bounds`")
-        if any(low >= high for low, high in pairwise(self.bounds)):
-            raise ValueError("must have growing `bounds`")
-        return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
-    """What the engine did since its model was loaded, by its own clock, and how things stand.
-
-    Sent after `Welcome`; then on change, at most about once a second, so never by an idle engine.
-    Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
-    the time with anything to do; `null` where there was none. `average_running` is taken over that
-    time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
-    pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
-    computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
-    `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`.
-    """
-
-    __pydantic_config__ = STRICT
-    type: Literal["statistics"] = "statistics"
-    num_running: Total = 0
-    num_waiting: Total = 0
-    cells: Cells = field(default_factory=Cells)
-    num_preemptions: Total = 0
-    num_grammars: Total = 0
-    num_embedding_cells: Total = 0
-    cached_tokens: Total = 0
-    computed_tokens: Total = 0
-    completion_tokens: Total = 0
-    drafted_tokens: Total = 0
-    accepted_tokens: Total = 0
-    decode_tokens: Total = 0
-    decode_seconds: Seconds = 0.0
-    prefill_tokens: Total = 0
-    prefill_seconds: Seconds = 0.0
-    busy_seconds: Seconds = 0.0
-    decode_tokens_per_second: Rate | None = None
-    prefill_tokens_per_second: Rate | None = None
-    tokens_per_second: Rate | None = None
-    average_running: Rate | None = None
-    stalls: Histogram = field(default_factory=Histogram)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,6 +220,8 @@ PURE = (
     "shared.models.sources",
     "shared.heartbeat",
     "shared.quantities",
+    "shared.reports.model_info",
+    "shared.reports.statistics",
     "shared.sampling",
     "shared.queries",
     "shared.strict",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ...shared.messages import Kernels
+from ...shared.reports.model_info import Kernels
 from .capacity import Capacity
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId

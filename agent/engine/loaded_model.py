@@ -5,7 +5,7 @@ from typing import Protocol
 
 from llguidance import LLTokenizer
 
-from ...shared.messages import ModelInfo
+from ...shared.reports.model_info import ModelInfo
 from .embedding.embedding import EmbeddingModel
 
 

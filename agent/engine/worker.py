@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from ...shared.errors import EngineFailed
-from ...shared.messages import Kernels
+from ...shared.reports.model_info import Kernels
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.engine import load_engine

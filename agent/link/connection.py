@@ -18,9 +18,10 @@ from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import FromAgent, Issue, Item, Statistics
+from ...shared.messages import FromAgent, Issue, Item
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
+from ...shared.reports.statistics import Statistics
 from ..generation.port import Generation, Queries, Ticket
 from .backoff import Backoff
 from .decisions import (

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
-from ...shared.messages import Heartbeat, Hello, Output, Reply, Statistics, Status
+from ...shared.messages import Heartbeat, Hello, Output, Reply, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
+from ...shared.reports.statistics import Statistics
 from ..generation.port import Ticket
 
 

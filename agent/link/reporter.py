@@ -6,7 +6,7 @@ Invariant: the timer runs only while the engine works, and until one look found 
 from collections.abc import Callable
 from typing import Protocol
 
-from ...shared.messages import Cells, Histogram, Statistics
+from ...shared.reports.statistics import Cells, Histogram, Statistics
 from ..engine.statistics import STALL_BOUNDS, EngineStatistics
 
 INTERVAL = 1.0

@@ -31,7 +31,6 @@ from ...shared.messages import (
     Reject,
     Reply,
     Start,
-    Statistics,
     Status,
     Welcome,
     Withdraw,
@@ -39,6 +38,7 @@ from ...shared.messages import (
 )
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
+from ...shared.reports.statistics import Statistics
 from ...shared.validation import invalid
 from ..generation.port import Ticket
 from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send

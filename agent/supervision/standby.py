@@ -13,9 +13,10 @@ from typing import NoReturn
 
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId, GenerateRequest, RequestId
-from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, ModelInfo, Status
+from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Declined, Query, Result
+from ...shared.reports.model_info import ModelInfo
 from ..generation.port import Listener, Ticket
 from ..link.connection import Connection
 from ..link.queries import Queries

@@ -15,7 +15,7 @@ from uuid import uuid4
 from ...shared import lifecycle
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
-from ...shared.messages import ModelInfo
+from ...shared.reports.model_info import ModelInfo
 from ..settings import AgentSettings
 from .child import Child
 from .restarts import Quit, Restart, Restarts

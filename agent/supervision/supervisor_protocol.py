@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ...shared.inference import AgentId
-from ...shared.messages import Issue, ModelInfo
+from ...shared.messages import Issue
+from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
 from ..settings import AgentSettings
 

@@ -18,7 +18,7 @@ from typing import get_args
 
 from ...shared.errors import InvalidRequest, ModelNotFound, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest
-from ...shared.messages import ModelInfo, Task
+from ...shared.reports.model_info import ModelInfo, Task
 from .decisions import LinkId
 from .prompt_room import PromptRoom, check_length, largest, room_of
 from .tally import Tally

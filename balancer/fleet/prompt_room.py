@@ -12,7 +12,7 @@ from math import inf
 
 from ...shared.errors import PromptTooLong
 from ...shared.inference import GenerateRequest
-from ...shared.messages import ModelInfo
+from ...shared.reports.model_info import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)

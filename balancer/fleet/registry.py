@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from ...shared.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
-from ...shared.messages import FromBalancer, Hello, Issue, ModelInfo, Statistics, Status
+from ...shared.messages import FromBalancer, Hello, Issue, Status
+from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.statistics import Statistics
 from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...shared.inference import AgentId, RequestId
-from ...shared.messages import Issue, ModelInfo, Statistics
+from ...shared.messages import Issue
+from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.statistics import Statistics
 
 AgentState = Literal["ready", "draining", "no_model"]
 ModelStatus = Literal["loaded", "loading", "unloaded"]

@@ -5,7 +5,8 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from ...shared.inference import AgentId, Count, RequestId
-from ...shared.messages import Issue, ModelInfo
+from ...shared.messages import Issue
+from ...shared.reports.model_info import ModelInfo
 from ..fleet.view import AgentState, RequestState
 
 

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from ...shared.messages import Statistics
+from ...shared.reports.statistics import Statistics
 from ..fleet.view import FleetView
 
 _ByName = dict[str, list[Statistics]]

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ...shared import messages
+from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from .answer_types import (
     Agent,
@@ -35,7 +35,7 @@ def agent_json(agent: AgentView, rate: float | None) -> Agent:
     }
 
 
-def statistics_json(said: messages.Statistics) -> Statistics:
+def statistics_json(said: statistics.Statistics) -> Statistics:
     """What an engine did since its model was loaded."""
     return {
         "decode_tokens_per_second": _rounded(said.decode_tokens_per_second),

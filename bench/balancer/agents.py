@@ -22,11 +22,11 @@ from arriero.shared.messages import (
     Ended,
     Heartbeat,
     Hello,
-    ModelInfo,
     Output,
     PromptRead,
     encode_from_agent,
 )
+from arriero.shared.reports.model_info import ModelInfo
 from bench.arguments import at_least
 from bench.balancer.stamps import stamp
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from arriero.shared import messages
 from arriero.shared.inference import AgentId
+from arriero.shared.reports.model_info import ModelInfo
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Fleet, until
 from integration_tests.nobody_else_notices import hostile
@@ -254,9 +255,7 @@ def test_hostile_agents(watched: Stage) -> None:
 
 
 def _hello() -> dict[str, Any]:
-    info = messages.ModelInfo(
-        name="other", architecture="x", parameters=1, size_bytes=1, context_size=64
-    )
+    info = ModelInfo(name="other", architecture="x", parameters=1, size_bytes=1, context_size=64)
     hello = messages.Hello(
         protocol=messages.PROTOCOL_VERSION,
         agent_id=AgentId("x"),

@@ -15,11 +15,11 @@ from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Heartbeat,
     Hello,
-    ModelInfo,
     Output,
     Piece,
     encode_from_agent,
 )
+from arriero.shared.reports.model_info import ModelInfo
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import LONGEST_LINE, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander

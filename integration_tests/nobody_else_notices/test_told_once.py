@@ -12,12 +12,12 @@ from arriero.shared.inference import AgentId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Hello,
-    ModelInfo,
     Noticed,
     Output,
     PromptRead,
     encode_from_agent,
 )
+from arriero.shared.reports.model_info import ModelInfo
 from integration_tests.corpus import LONG_CONTEXT, Answer, generate, plain_cases
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander

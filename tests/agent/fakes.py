@@ -25,13 +25,13 @@ from arriero.shared.messages import (
     FromAgent,
     FromBalancer,
     Heartbeat,
-    ModelInfo,
     Output,
     Start,
-    Statistics,
     decode_from_agent,
     encode_from_balancer,
 )
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import welcome
 
 T = TypeVar("T")

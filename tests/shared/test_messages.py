@@ -23,23 +23,19 @@ from arriero.shared.messages import (
     Called,
     CallStarted,
     Cancel,
-    Cells,
     Ended,
     FromAgent,
     FromBalancer,
     Goodbye,
     Heartbeat,
     Hello,
-    Histogram,
     Issue,
-    ModelInfo,
     Noticed,
     Output,
     Piece,
     Refused,
     Reject,
     Start,
-    Statistics,
     Status,
     Welcome,
     decode_from_agent,
@@ -47,6 +43,8 @@ from arriero.shared.messages import (
     encode_from_agent,
     encode_from_balancer,
 )
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 
 ID = RequestId("r1")
 MODEL = ModelInfo(name="m", architecture="llama", parameters=8, size_bytes=0, context_size=4096)
@@ -153,15 +151,6 @@ def test_the_least_end() -> None:
         changed(HELLO, slots="4"),
         changed(HELLO, name=""),
         changed(HELLO, name="x" * 201),
-        changed(STATISTICS, num_running=-1),
-        changed(STATISTICS, decode_tokens=10**400),
-        changed(STATISTICS, tokens_per_second=-0.5),
-        changed(STATISTICS, tokens_per_second="fast"),
-        changed(STATISTICS, cells={"total": 1, "spare": 1}),
-        changed(STATISTICS, stalls={"bounds": [0.1, 1.0], "counts": [1, 2]}),
-        changed(STATISTICS, stalls={"bounds": [1.0, 1.0], "counts": [1, 2, 3]}),
-        changed(STATISTICS, stalls={"bounds": list(range(33)), "counts": [0] * 34}),
-        changed(STATISTICS, stall_seconds=1.0),
         output({"type": "piece", "id": "r1"}),
         output({"type": "piece", "id": "r1", "text": "", "tokens": [-1]}),
         output(ENDED | {"usage": {"completion_tokens": -1}}),

@@ -5,7 +5,7 @@ The worker's thread stays idle with it; what such a model can do is done through
 
 from typing import NoReturn
 
-from ....shared.messages import ModelInfo
+from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel
 from ..sequence import NewSequence, SequenceId

@@ -12,7 +12,7 @@ from typing import Literal
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.messages import Kernels, ModelInfo
+from ....shared.reports.model_info import Kernels, ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sampling.sampler import Sampler

@@ -8,8 +8,8 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.messages import Kernels, Task
 from ....shared.queries import Pooling
+from ....shared.reports.model_info import Kernels, Task
 from ..loaded_model import ModelError
 from .log import route_log
 from .model_file import check_model_file

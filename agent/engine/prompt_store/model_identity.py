@@ -4,7 +4,7 @@ from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 
-from ....shared.messages import ModelInfo
+from ....shared.reports.model_info import ModelInfo
 from .stored_prompt import ModelIdentity, Origin
 
 NUM_SAMPLES = 64

@@ -5,7 +5,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from ....shared.inference import Count
-from ....shared.messages import Task
+from ....shared.reports.model_info import Task
 from ...fleet.view import ModelStatus
 
 

@@ -27,7 +27,8 @@ from typing import assert_never
 
 from ....shared.errors import RequestError, ShuttingDown
 from ....shared.inference import GenerateRequest, RequestId
-from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Statistics, Status
+from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
+from ....shared.reports.statistics import Statistics
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, LinkId
 from ..limits import Limits

@@ -5,7 +5,7 @@ from dataclasses import fields
 from itertools import chain, islice
 
 from ....shared.inference import AgentId, RequestId
-from ....shared.messages import Task
+from ....shared.reports.model_info import Task
 from ..limits import Limits
 from ..registry import Agent
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView

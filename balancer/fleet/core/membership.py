@@ -5,16 +5,8 @@ A link is in the registry, in dispatch and in the query dispatcher, or in none o
 
 from collections.abc import Iterable
 
-from ....shared.messages import (
-    PROTOCOL_VERSION,
-    Goodbye,
-    Heartbeat,
-    Hello,
-    Reject,
-    Statistics,
-    Status,
-    Welcome,
-)
+from ....shared.messages import PROTOCOL_VERSION, Goodbye, Heartbeat, Hello, Reject, Status, Welcome
+from ....shared.reports.statistics import Statistics
 from ..decisions import Decision, Disconnect, LinkId, Send
 from ..registry import Agent
 from .state import FleetState

@@ -11,7 +11,6 @@ from typing import Literal
 
 from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
 from ....shared.inference import RequestId, Timings, Usage
-from ....shared.messages import Task
 from ....shared.queries import (
     Counted,
     CountTokens,
@@ -28,6 +27,7 @@ from ....shared.queries import (
     Tokenized,
     TokenizerDescription,
 )
+from ....shared.reports.model_info import Task
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Finish, Settle
 from ..lifecycle import Lifecycle

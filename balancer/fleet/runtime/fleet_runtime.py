@@ -16,7 +16,8 @@ from typing import Protocol, assert_never
 
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId, Token
 from ....shared.log import context
-from ....shared.messages import FromAgent, FromBalancer, Hello, Task
+from ....shared.messages import FromAgent, FromBalancer, Hello
+from ....shared.reports.model_info import Task
 from ..caller import Caller
 from ..core.fleet import Fleet
 from ..decisions import (

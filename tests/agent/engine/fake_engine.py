@@ -35,7 +35,7 @@ from arriero.agent.engine.step import (
     Save,
     Step,
 )
-from arriero.shared.messages import ModelInfo
+from arriero.shared.reports.model_info import ModelInfo
 
 VOCAB_SIZE = 50
 END_TOKEN = 0

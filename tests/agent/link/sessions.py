@@ -15,12 +15,12 @@ from arriero.shared.messages import (
     Cancel,
     Ended,
     Hello,
-    ModelInfo,
     Piece,
     Start,
     Status,
     Welcome,
 )
+from arriero.shared.reports.model_info import ModelInfo
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, agent_id=AgentId("a"), name="box", version="1", slots=2)
 STATUS = Status(slots=2, accepting=True)

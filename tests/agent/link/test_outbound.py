@@ -8,13 +8,8 @@ from websockets.exceptions import InvalidStatus
 from arriero.agent.link.outbound import MAX_WAITING, Outbound, dial
 from arriero.shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
 from arriero.shared.inference import RequestId
-from arriero.shared.messages import (
-    Heartbeat,
-    Output,
-    Piece,
-    Statistics,
-    decode_from_agent,
-)
+from arriero.shared.messages import Heartbeat, Output, Piece, decode_from_agent
+from arriero.shared.reports.statistics import Statistics
 from tests.agent.fakes import FakeBalancer, Peer
 
 

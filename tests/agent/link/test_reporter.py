@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from arriero.agent.engine.statistics import STALL_BOUNDS, EngineStatistics
 from arriero.agent.link.reporter import INTERVAL, Reporter, message
-from arriero.shared.messages import Cells, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 
 STALLS = (1, 2, 3, 0, 0, 0, 0, 0, 4)
 

@@ -40,12 +40,12 @@ from arriero.shared.messages import (
     Refused,
     Reject,
     Reply,
-    Statistics,
     Withdraw,
     encode_from_balancer,
 )
 from arriero.shared.models.assignments import Assign, Reload
 from arriero.shared.queries import Declined, Tokenize, Tokenized
+from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import (
     ENDED,
     HELLO,

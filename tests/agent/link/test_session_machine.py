@@ -43,10 +43,10 @@ from arriero.shared.messages import (
     Refused,
     Reply,
     Start,
-    Statistics,
     Withdraw,
 )
 from arriero.shared.queries import Tokenize, Tokenized
+from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import (
     ENDED,
     make_requests,

@@ -23,7 +23,7 @@ from arriero.shared.inference import (
     Token,
     Usage,
 )
-from arriero.shared.messages import ModelInfo, Task
+from arriero.shared.reports.model_info import ModelInfo, Task
 
 TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=3.0, decode_tokens_per_second=50.0)
 

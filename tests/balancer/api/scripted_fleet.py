@@ -18,11 +18,11 @@ from arriero.shared.messages import (
     Ended,
     FromBalancer,
     Hello,
-    ModelInfo,
     Output,
     Piece,
     Start,
 )
+from arriero.shared.reports.model_info import ModelInfo
 from tests.balancer.fleet.recording import RecordingRecorder
 
 MODEL = ModelInfo(name="demo", architecture="llama", parameters=1, size_bytes=1, context_size=2048)

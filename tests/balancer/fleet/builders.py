@@ -21,12 +21,12 @@ from arriero.shared.messages import (
     FromBalancer,
     Hello,
     Item,
-    ModelInfo,
     Output,
     Piece,
     Refused,
     Status,
 )
+from arriero.shared.reports.model_info import ModelInfo
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 

@@ -6,7 +6,7 @@ from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.model_registry import MAX_REMEMBERED, ModelRegistry
 from arriero.shared.errors import InvalidRequest, ModelNotFound, PromptTooLong
 from arriero.shared.inference import GenerateRequest
-from arriero.shared.messages import ModelInfo, Task
+from arriero.shared.reports.model_info import ModelInfo, Task
 from tests.balancer.fleet.builders import model_info, request
 
 LLAMA = replace(model_info("llama"), tasks=("generate", "embed"))

@@ -8,7 +8,8 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Heartbeat, Statistics
+from arriero.shared.messages import Heartbeat
+from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import hello, model_info, status
 
 LIMITS = Limits(heartbeat_interval=1.0, heartbeat_timeout=5.0)

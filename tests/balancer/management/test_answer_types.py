@@ -7,7 +7,8 @@ from arriero.balancer.management.fleet_feed import FleetFeed
 from arriero.balancer.management.serializers import dumps, snapshot_json, throughput_json
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Issue, Statistics
+from arriero.shared.messages import Issue
+from arriero.shared.reports.statistics import Statistics
 from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
 
 BUSY = agent_view("a", issues=(Issue(code="x", message="y"),), statistics=Statistics())

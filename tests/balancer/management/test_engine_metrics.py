@@ -12,7 +12,7 @@ from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.engine_metrics import engine_metrics
 from arriero.balancer.management.fleet_collector import EventNumbers
 from arriero.balancer.management.metrics import Metrics
-from arriero.shared.messages import Cells, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view
 
 SAID = Statistics(

@@ -11,7 +11,8 @@ from arriero.balancer.management.serializers import (
 )
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Cells, Histogram, Issue, Statistics
+from arriero.shared.messages import Issue
+from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view, request_view
 
 RATES = Throughput(seconds=1.0, total=12.3456, agents={AgentId("id-a"): 12.3456})

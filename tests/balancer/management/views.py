@@ -11,7 +11,9 @@ from arriero.balancer.fleet.view import (
     SlotsView,
 )
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import Issue, ModelInfo, Statistics
+from arriero.shared.messages import Issue
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Statistics
 
 MODEL = ModelInfo(
     name="demo", architecture="llama", parameters=1_200_000, size_bytes=8_000_000, context_size=1024

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from .....shared.messages import Kernels
+from .....shared.reports.model_info import Kernels
 
 logger = logging.getLogger(__name__)
 

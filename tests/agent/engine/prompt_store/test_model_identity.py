@@ -11,7 +11,7 @@ from arriero.agent.engine.prompt_store.model_identity import (
     file_digest,
     origin_of,
 )
-from arriero.shared.messages import ModelInfo
+from arriero.shared.reports.model_info import ModelInfo
 
 
 def digest_of(folder: Path, content: bytes) -> str:

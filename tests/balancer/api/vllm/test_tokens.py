@@ -15,7 +15,6 @@ from arriero.balancer.api.vllm.tokens import (
 )
 from arriero.balancer.fleet.view import ModelView
 from arriero.shared.errors import InvalidRequest, ModelNotFound
-from arriero.shared.messages import ModelInfo, Task
 from arriero.shared.queries import (
     DescribeTokenizer,
     Detokenize,
@@ -24,6 +23,7 @@ from arriero.shared.queries import (
     Tokenized,
     TokenizerDescription,
 )
+from arriero.shared.reports.model_info import ModelInfo, Task
 
 
 def model(name: str, *tasks: Task) -> ModelView:

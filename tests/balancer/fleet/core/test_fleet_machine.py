@@ -48,15 +48,15 @@ from arriero.shared.messages import (
     FromBalancer,
     Heartbeat,
     Item,
-    ModelInfo,
     Noticed,
     PromptRead,
     Reply,
     Start,
-    Statistics,
     Withdraw,
 )
 from arriero.shared.queries import Declined, Embed, Embedded, Result, Vector
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import (
     busy,
     ended,

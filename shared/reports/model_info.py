@@ -1,0 +1,37 @@
+"""The model that an agent serves, as the agent describes it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..inference import Count
+from ..models.assignments import MAX_MODEL_NAME
+from ..strict import STRICT, ListOf
+
+MAX_TASKS = 16
+
+Task = Literal["generate", "embed", "rank"]
+Kernels = Literal["all", "plain"]
+"""Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
+
+    `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
+    `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
+    bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
+    for.
+    """
+
+    __pydantic_config__ = STRICT
+    name: Annotated[str, Field(max_length=MAX_MODEL_NAME)]
+    architecture: str
+    parameters: Count
+    size_bytes: Count
+    context_size: Count
+    tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
+    longest_token: Count = 0
+    kernels: Kernels | None = None
