@@ -205,6 +205,7 @@ PURE = (
     "balancer.fleet.registry",
     "balancer.fleet.tally",
     "balancer.fleet.view",
+    "balancer.store.records",
     "balancer.management.answer_types",
     "balancer.management.event_history",
     "balancer.management.fleet_feed",
@@ -368,6 +369,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management": (*API, *RUNTIME, "balancer.api.native"),
+    "balancer.store.records": (),
+    "balancer.store": ("balancer.store.records",),
     "balancer.settings": (
         "balancer.api.conversation_store",
         "balancer.fleet",

@@ -1,0 +1,57 @@
+"""The interface that every store has, and its errors."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .records import EndedRequest, Persist, SavedState, SavedStep, StepWidth
+
+
+class StoreAway(Exception):
+    """The store cannot be reached or cannot write; a retry may help. Holds no password."""
+
+
+class StoreRefused(Exception):
+    """The store cannot be used as it is: one sentence with what to do. Holds no password."""
+
+
+class RevisionConflict(Exception):
+    """Somebody else saved in the meantime; `current` is what is saved now."""
+
+    def __init__(self, current: SavedState | None) -> None:
+        revision = 0 if current is None else current.revision
+        super().__init__(f"the saved revision is {revision}")
+        self.current = current
+
+
+class Store(Protocol):
+    """Keeps the desired state. Every method but `close` raises `StoreAway`.
+
+    A method that returns has written for good: it is there after a crash of any process.
+    """
+
+    async def load_desired_state(self) -> SavedState | None:
+        """The desired state, if one was ever saved."""
+
+    async def save_desired_state(self, persist: Persist) -> None:
+        """Save it. Raises `RevisionConflict`. The same save again, as after a lost answer, is well.
+
+        Of writers that compete for one revision exactly one succeeds.
+        """
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+
+
+class HistoryStore(Protocol):
+    """Keeps the history; as `Store` otherwise. In memory it would be there twice, so none does."""
+
+    async def append_history(
+        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+    ) -> None:
+        """Write these and delete what is too old, all at once. What is there already stays."""
+
+    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
+        """The steps of one width from `since` on, oldest first; at most `STEPS_KEPT`."""
+
+    async def load_endings(self, limit: int) -> list[EndedRequest]:
+        """The latest ended requests, oldest first."""

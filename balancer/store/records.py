@@ -1,0 +1,126 @@
+"""What is saved, and how the core asks for it.
+
+The fleet's core never waits for a store. It decides `Persist`; the `StoreWriter` saves and retries,
+and one `PersistOutcome` comes back as an event. Times are seconds since 1970, in UTC.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_DOCUMENT = 2**24
+"""Most characters of a saved desired state."""
+
+MAX_ENDINGS = 10_000
+"""Ended requests that a store keeps; older ones are deleted."""
+
+StepWidth = Literal[1, 60]
+"""Seconds of one step of the history."""
+
+STEPS_KEPT: dict[StepWidth, int] = {1: 3600, 60: 1440}
+"""Steps that are kept of each width: an hour of seconds, a day of minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """The desired state as it is saved: a JSON document. Revisions begin at 1 and grow by 1."""
+
+    revision: int
+    document: str
+
+
+# ---- saving the desired state: the core's decision, and the event that answers it
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Save `document` as the revision after `expected`; 0 where nothing was saved before."""
+
+    expected: int
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """`persist` is saved for good, as the revision after the one it expected."""
+
+    persist: Persist
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """`persist` is not saved: `current` is, by somebody else with the same store."""
+
+    persist: Persist
+    current: SavedState | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotPersisted:
+    """`persist` was given up because the store was away for too long, or too much waited.
+
+    A save whose confirmation was lost may be in the store nevertheless; load before the next.
+    """
+
+    persist: Persist
+    reason: str
+
+
+PersistOutcome = Persisted | Conflicted | NotPersisted
+
+
+# ---- history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRequest:
+    """How one request ended, and when; never its text.
+
+    `code` as in `Ending`. Of a query `kind` tells which it was. Names are bounded by who gives
+    them. `queue_ms` and so on as in `Timings`.
+    """
+
+    id: str
+    ended_at: float
+    kind: str
+    code: str
+    caller: str
+    model: str | None = None
+    agent: str | None = None
+    error: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    queue_ms: float = 0.0
+    first_token_ms: float | None = None
+    total_ms: float = 0.0
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedStep:
+    """One step of the history: `width` seconds from `at`, and its counts as a JSON document."""
+
+    width: StepWidth
+    at: int
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """How the store is, from the balancer's side.
+
+    `away_since` is on the clock of the event loop; `problem` says why it is away. `num_pending`
+    things wait to be written, `num_dropped` of the history never were because too many waited.
+    """
+
+    away_since: float | None = None
+    problem: str | None = None
+    num_pending: int = 0
+    num_dropped: int = 0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last try failed."""
+        return self.away_since is not None
