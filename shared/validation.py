@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -84,6 +85,31 @@ def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
         raise invalid(error, body) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, and a sentence that says what would be right."""
+
+    field: str | None
+    sentence: str
+
+
+def all_problems(error: ValidationError, body: str | bytes) -> tuple[Problem, ...]:
+    """All that `error` found wrong with the JSON `body`, one problem for each place."""
+    if error.error_count() > MAX_FINDINGS or error.errors()[0]["type"] == "json_invalid":
+        whole = invalid(error, body)
+        return (Problem(whole.field, whole.message),)
+    findings = error.errors(include_url=False)
+    document = from_json(body)
+    places: dict[Location, list[ErrorDetails]] = {}
+    for finding in findings:
+        places.setdefault(_path(finding, document), []).append(finding)
+    return tuple(
+        Problem(_written(path) or None, _sentence(_written(path), found))
+        for path, found in places.items()
+        if not _is_above_another(path, places)
+    )
+
+
 def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
     """What `error` found wrong with the JSON `body`, as an `InvalidRequest`."""
     if (num_findings := error.error_count()) > MAX_FINDINGS:
@@ -141,6 +167,11 @@ def _deepest(paths: list[Location]) -> Location:
     """The first finding's path, or the longest below it: that branch of a union was meant."""
     first = paths[0]
     return max((path for path in paths if path[: len(first)] == first), key=len)
+
+
+def _is_above_another(path: Location, places: Iterable[Location]) -> bool:
+    """Whether a place below it is wrong, too: that branch of a union was meant."""
+    return any(len(other) > len(path) and other[: len(path)] == path for other in places)
 
 
 def _written(path: Location) -> str:

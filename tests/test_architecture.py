@@ -178,6 +178,8 @@ PURE = (
     "balancer.api.transport.json_size",
     "balancer.api.transport.web_socket_bytes",
     "balancer.api.common.vectors",
+    "balancer.control.desired_state",
+    "balancer.control.state_document",
     "balancer.fleet.model_registry",
     "balancer.fleet.caller",
     "balancer.fleet.change_log",
@@ -341,6 +343,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "agent.__main__": ("agent.settings", "agent.supervision"),
     # ---- a balancer
+    "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
     "balancer.fleet.core": FLEET,

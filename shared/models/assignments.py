@@ -5,10 +5,11 @@ it runs and does the least: nothing, a change without a reload, or a reload. It 
 it fetches and loads, and why it cannot.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from ..quantities import Duration, Size
 from ..sampling import SamplingChoices
@@ -26,10 +27,27 @@ MAX_SLOTS = 256
 
 MAX_DEVICES = 64
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def _model_name(name: str) -> str:
+    if not name.isprintable() or " " in name:
+        raise ValueError("must have no spaces and no control characters")
+    return name
+
+
+def _sha256(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError("must be 64 hexadecimal digits, in lower case")
+    return digest
+
+
 ModelName = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_MODEL_NAME, pattern=r"^[^\s\x00-\x1f]+$")
+    str,
+    StringConstraints(min_length=1, max_length=MAX_MODEL_NAME),
+    AfterValidator(_model_name),
 ]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, AfterValidator(_sha256)]
 Bytes = Annotated[int, Field(ge=0, le=2**53)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Revision = Annotated[int, Field(ge=0, le=2**53)]
@@ -131,6 +149,8 @@ class Work:
 class Assign:
     """Serve this from now on, or nothing. An older `revision` than the last one is ignored.
 
+    Revisions number a balancer's orders; its next one is above all that agents told it of. The
+    same assignment again, after it failed, is another try.
     Where the model has to be loaded anew, running requests may go on for `drain_timeout` seconds.
     """
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.validation import MAX_ECHO, MAX_FINDINGS, echo, parse_json, requirement
+from arriero.shared.validation import (
+    MAX_ECHO,
+    MAX_FINDINGS,
+    Problem,
+    all_problems,
+    echo,
+    parse_json,
+    requirement,
+)
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -220,3 +228,28 @@ def test_an_object_with_many_wrong_members_is_answered_without_a_finding_for_eac
     assert complaint(body) == ("257 fields of the body are unknown or wrong", None)
     body = json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS)})
     assert complaint(body) == ("unknown field `x0`", "x0")
+
+
+def problems_of(body: str) -> tuple[Problem, ...]:
+    with pytest.raises(ValidationError) as caught:
+        DRAWING.validate_json(body)
+    return all_problems(caught.value, body)
+
+
+def test_all_problems_are_named_each_once() -> None:
+    assert problems_of('{"count": 0, "title": 3, "layers": [{"shape": "circle"}], "x": 1}') == (
+        Problem("title", "`title` must be a string or a list, not 3"),
+        Problem("layers[0].radius", "`layers[0].radius` is missing"),
+        Problem("count", "`count` must be at least 1, not 0"),
+        Problem("x", "unknown field `x`"),
+    )
+
+
+def test_of_what_is_no_json_there_is_one_problem() -> None:
+    [problem] = problems_of("{")
+    assert problem.sentence.startswith("the body is not valid JSON: EOF")
+
+
+def test_too_many_problems_are_counted() -> None:
+    [problem] = problems_of(json.dumps({f"x{number}": 1 for number in range(MAX_FINDINGS + 1)}))
+    assert problem == Problem(None, "257 fields of the body are unknown or wrong")

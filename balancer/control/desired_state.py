@@ -1,0 +1,100 @@
+"""What operators wish for: the models that the fleet should serve."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from ...shared.messages import Labels
+from ...shared.models.assignments import (
+    MAX_SLOTS,
+    MAX_TEMPLATE,
+    Assignment,
+    EngineOptions,
+    ModelName,
+    Sha256,
+)
+from ...shared.models.sources import Source
+from ...shared.quantities import Duration
+from ...shared.sampling import SamplingChoices
+from ...shared.strict import STRICT, ListOf
+
+MAX_MODELS = 256
+MAX_ALIASES = 16
+MAX_REPLICAS = 4096
+
+Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | Literal["all"]
+
+
+def _nothing_yet(name: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if value not in (None, [], ()):
+            raise ValueError(f"must be left out: {name} cannot be wished for yet")
+        return value if value is None else ()
+
+    return BeforeValidator(check)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChoice:
+    """Which agents may serve a model: those with all of `labels`; `replicas` of them.
+
+    `"all"`: every agent that no other model needs.
+    """
+
+    __pydantic_config__ = STRICT
+    labels: Labels = field(default_factory=dict)
+    replicas: Replicas = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishedModel:
+    """A model that the fleet should serve, under its `name` and its `aliases`.
+
+    With `preload` it is loaded at once, else when the first request for it comes. When it was not
+    used for `idle_timeout` seconds it may be unloaded, and is loaded again on demand; `null`:
+    never. `projector` and `adapters` have to be empty so far. The rest is for the agents' engines.
+    """
+
+    __pydantic_config__ = STRICT
+    name: ModelName
+    aliases: Annotated[ListOf[ModelName], Field(max_length=MAX_ALIASES)] = ()
+    source: Source
+    sha256: Sha256 | None = None
+    projector: Annotated[None, _nothing_yet("a projector")] = None
+    adapters: Annotated[tuple[()], _nothing_yet("adapters")] = ()
+    agents: AgentChoice = field(default_factory=AgentChoice)
+    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
+    context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
+    sampling: SamplingChoices = field(default_factory=SamplingChoices)
+    idle_timeout: Annotated[Duration, Field(gt=0)] | None = None
+    preload: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that clients may ask for."""
+        return (self.name, *self.aliases)
+
+    @property
+    def assignment(self) -> Assignment:
+        """What an agent that serves this model is told."""
+        return Assignment(
+            name=self.name,
+            source=self.source,
+            sha256=self.sha256,
+            slots=self.slots,
+            context_size=self.context_size,
+            engine=self.engine,
+            chat_template=self.chat_template,
+            sampling=self.sampling,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredState:
+    """Which models the fleet should serve. The order decides who gets agents first."""
+
+    __pydantic_config__ = STRICT
+    models: tuple[WishedModel, ...] = ()

@@ -1,0 +1,107 @@
+"""A desired state as JSON: read, checked as a whole with every problem named at once, and written.
+
+Durations and sizes may be written as people write them (`15m`, `2GiB`); they are given back in
+seconds and bytes.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from ...shared.errors import InvalidRequest, RequestTooLarge
+from ...shared.models.assignments import EngineOptions
+from ...shared.sampling import SamplingChoices
+from ...shared.validation import Problem, all_problems, echo
+from .desired_state import MAX_MODELS, DesiredState
+
+MAX_BYTES = 4 * 2**20
+MAX_VALUES = 50_000
+"""Most values in the JSON of a desired state, nested ones among them."""
+
+MAX_PROBLEMS_TOLD = 20
+"""Problems in the sentence of an error; further ones are counted."""
+
+
+class InvalidDesiredState(InvalidRequest):
+    """A desired state with all of its problems."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        told = "; ".join(problem.sentence for problem in problems[:MAX_PROBLEMS_TOLD])
+        left_out = len(problems) - MAX_PROBLEMS_TOLD
+        more = f"; and {left_out} more" if left_out > 0 else ""
+        super().__init__(told + more, field=problems[0].field)
+        self.problems = problems
+
+
+_ADAPTER: TypeAdapter[DesiredState] = TypeAdapter(DesiredState)
+_ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(EngineOptions)
+_SAMPLING: TypeAdapter[SamplingChoices] = TypeAdapter(SamplingChoices)
+
+
+def parse_desired_state(body: str | bytes) -> DesiredState:
+    """The desired state in the JSON `body`. Raises `InvalidRequest` that names every problem."""
+    _check_size(body)
+    try:
+        state = _ADAPTER.validate_json(body)
+    except ValidationError as error:
+        raise InvalidDesiredState(all_problems(error, body)) from error
+    if problems := tuple(_repeated_names(state)):
+        raise InvalidDesiredState(problems)
+    return state
+
+
+def _check_size(body: str | bytes) -> None:
+    """Refuses what would take long to check: each value may have a finding of its own."""
+    if len(body) > MAX_BYTES:
+        raise RequestTooLarge(f"a desired state has at most {MAX_BYTES} bytes, not {len(body)}")
+    try:
+        document = from_json(body)
+    except ValueError:
+        return  # the check itself says where
+    models = document.get("models") if isinstance(document, dict) else None
+    if isinstance(models, list) and len(models) > MAX_MODELS:
+        message = f"`models` must have at most {MAX_MODELS} entries, not {len(models)}"
+        raise InvalidDesiredState((Problem("models", message),))
+    if len(list(islice(_values(document), MAX_VALUES + 1))) > MAX_VALUES:
+        raise RequestTooLarge(f"a desired state has at most {MAX_VALUES} values")
+
+
+def _values(document: object) -> Iterator[object]:
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting += islice(value.values(), MAX_VALUES)
+        elif isinstance(value, list):
+            waiting += islice(value, MAX_VALUES)
+
+
+def desired_state_json(state: DesiredState) -> bytes:
+    """`state` as `parse_desired_state` reads it; options that were not set are left out."""
+    return to_json(desired_state_fields(state))
+
+
+def desired_state_fields(state: DesiredState) -> dict[str, Any]:
+    """`state` as JSON values."""
+    fields: dict[str, Any] = _ADAPTER.dump_python(state, mode="json")
+    for model, written in zip(state.models, fields["models"], strict=True):
+        written["engine"] = _ENGINE.dump_python(model.engine, mode="json", exclude_defaults=True)
+        written["sampling"] = _SAMPLING.dump_python(
+            model.sampling, mode="json", exclude_defaults=True
+        )
+    return fields
+
+
+def _repeated_names(state: DesiredState) -> Iterator[Problem]:
+    """Names and aliases that an earlier name or alias has as well."""
+    owners: dict[str, str] = {}
+    for index, model in enumerate(state.models):
+        for number, name in enumerate(model.names):
+            path = f"models[{index}]." + (f"aliases[{number - 1}]" if number else "name")
+            owner = owners.setdefault(name, path)
+            if owner != path:
+                yield Problem(path, f"`{path}` must be unique; `{owner}` is {echo(name)}, too")

@@ -1,0 +1,69 @@
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from arriero.balancer.control.desired_state import MAX_ALIASES, WishedModel
+from arriero.shared.models.assignments import Assignment, EngineOptions
+from arriero.shared.sampling import SamplingChoices
+
+ADAPTER = TypeAdapter(WishedModel)
+
+
+def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_else() -> None:
+    model = WishedModel(
+        name="m",
+        aliases=("gpt-4o-mini",),
+        source="file:///m.gguf",
+        sha256="0" * 64,
+        slots=8,
+        context_size=8192,
+        engine=EngineOptions(gpu_layers=-1),
+        chat_template="{{ messages }}",
+        sampling=SamplingChoices(temperature=0.7),
+        idle_timeout=900.0,
+        preload=False,
+    )
+    assert model.assignment == Assignment(
+        name="m",
+        source="file:///m.gguf",
+        sha256="0" * 64,
+        slots=8,
+        context_size=8192,
+        engine=EngineOptions(gpu_layers=-1),
+        chat_template="{{ messages }}",
+        sampling=SamplingChoices(temperature=0.7),
+    )
+    assert model.names == ("m", "gpt-4o-mini")
+
+
+def test_a_name_and_a_source_are_enough() -> None:
+    model = ADAPTER.validate_json('{"name": "m", "source": "file:///m.gguf"}')
+    assert (model.preload, model.idle_timeout, model.agents.replicas) == (True, None, "all")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"projector": "file:///p.gguf"',
+        '"adapters": [{"name": "support", "source": "file:///s.gguf"}]',
+        '"agents": {"replicas": -1}',
+        '"agents": {"replicas": "some"}',
+        '"agents": {"replica": 1}',
+        '"aliases": [""]',
+        f'"aliases": {["a"] * (MAX_ALIASES + 1)}'.replace("'", '"'),
+        '"idle_timeout": 0',
+        '"idle_timeout": "soon"',
+        '"slots": 0',
+        '"slots": 257',
+        '"context_size": 4',
+        '"preload": "yes"',
+        '"color": "red"',
+    ],
+)
+def test_what_is_wrong_is_refused(fields: str) -> None:
+    with pytest.raises(ValidationError):
+        ADAPTER.validate_json(f'{{"name": "m", "source": "file:///m.gguf", {fields}}}')
+
+
+@pytest.mark.parametrize("fields", ['"projector": null', '"adapters": []', '"sha256": null'])
+def test_what_is_empty_may_be_written(fields: str) -> None:
+    ADAPTER.validate_json(f'{{"name": "m", "source": "file:///m.gguf", {fields}}}')

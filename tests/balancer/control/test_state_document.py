@@ -1,0 +1,121 @@
+import json
+from typing import Any
+
+import pytest
+
+from arriero.balancer.control.desired_state import MAX_MODELS, DesiredState
+from arriero.balancer.control.state_document import (
+    MAX_BYTES,
+    MAX_PROBLEMS_TOLD,
+    MAX_VALUES,
+    InvalidDesiredState,
+    desired_state_json,
+    parse_desired_state,
+)
+from arriero.shared.errors import InvalidRequest, RequestTooLarge
+
+EXAMPLE: dict[str, Any] = {
+    "name": "qwen3-8b",
+    "aliases": ["gpt-4o-mini"],
+    "source": "hf://org/repo/file.gguf@main",
+    "sha256": None,
+    "projector": None,
+    "adapters": [],
+    "agents": {"labels": {"gpu": "yes"}, "replicas": 2},
+    "slots": 8,
+    "context_size": 8192,
+    "engine": {"gpu_layers": -1, "max_stall": "500ms"},
+    "chat_template": None,
+    "sampling": {"temperature": 0.7},
+    "idle_timeout": "15m",
+    "preload": True,
+}
+
+
+def named(name: str, **fields: object) -> dict[str, object]:
+    return {"name": name, "source": "file:///m.gguf", **fields}
+
+
+def parse(*models: dict[str, object]) -> DesiredState:
+    return parse_desired_state(json.dumps({"models": models}))
+
+
+def problems_of(body: object) -> list[tuple[str | None, str]]:
+    with pytest.raises(InvalidDesiredState) as caught:
+        parse_desired_state(json.dumps(body))
+    return [(problem.field, problem.sentence) for problem in caught.value.problems]
+
+
+def test_the_example_is_read() -> None:
+    [model] = parse(EXAMPLE).models
+    assert model.idle_timeout == 900.0
+    assert model.engine.max_stall == 0.5
+    assert model.agents.replicas == 2
+
+
+def test_what_is_written_is_read_as_the_same_state() -> None:
+    state = parse(EXAMPLE, named("other", preload=False))
+    written = desired_state_json(state)
+    assert parse_desired_state(written) == state
+    assert json.loads(written)["models"][0] == {
+        **EXAMPLE,
+        "idle_timeout": 900.0,
+        "engine": {"gpu_layers": -1, "max_stall": 0.5},
+    }
+
+
+def test_every_problem_is_named_at_once() -> None:
+    body = {"models": [named("a b", slots=0), {"name": "b", "engine": {"gpus": 1}}], "model": 1}
+    assert problems_of(body) == [
+        (
+            "models[0].name",
+            '`models[0].name` must have no spaces and no control characters, not "a b"',
+        ),
+        ("models[0].slots", "`models[0].slots` must be at least 1, not 0"),
+        ("models[1].source", "`models[1].source` is missing"),
+        ("models[1].engine.gpus", "unknown field `models[1].engine.gpus`"),
+        ("model", "unknown field `model`"),
+    ]
+
+
+def test_a_name_may_be_given_once() -> None:
+    body = {"models": [named("a", aliases=["b"]), named("b", aliases=["c", "a", "c"])]}
+    assert problems_of(body) == [
+        ("models[1].name", '`models[1].name` must be unique; `models[0].aliases[0]` is "b", too'),
+        (
+            "models[1].aliases[1]",
+            '`models[1].aliases[1]` must be unique; `models[0].name` is "a", too',
+        ),
+        (
+            "models[1].aliases[2]",
+            '`models[1].aliases[2]` must be unique; `models[1].aliases[0]` is "c", too',
+        ),
+    ]
+
+
+def test_the_error_names_the_first_problems_and_counts_the_others() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(*({} for _ in range(100)))
+    assert caught.value.message.startswith("`models[0].name` is missing; `models[0].source` is")
+    assert caught.value.message.endswith(f"; and {200 - MAX_PROBLEMS_TOLD} more")
+    assert caught.value.field == "models[0].name"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"models": 3}', b"\xff", b"[" * 5000])
+def test_what_is_no_desired_state_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidDesiredState):
+        parse_desired_state(body)
+
+
+def test_there_are_at_most_so_many_models() -> None:
+    assert len(parse(*(named(f"m{n}") for n in range(MAX_MODELS))).models) == MAX_MODELS
+    [(field, _)] = problems_of({"models": [{}] * (MAX_MODELS + 1)})
+    assert field == "models"
+
+
+def test_what_would_take_long_to_check_is_refused_before_it_is_checked() -> None:
+    with pytest.raises(RequestTooLarge, match=f"at most {MAX_BYTES} bytes"):
+        parse_desired_state(b" " * (MAX_BYTES + 1))
+    many = {str(number): 1 for number in range(MAX_VALUES)}
+    with pytest.raises(RequestTooLarge, match=f"at most {MAX_VALUES} values"):
+        parse(named("m", engine=many))
