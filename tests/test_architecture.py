@@ -337,7 +337,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("agent.generation", "agent.generation.port", "agent.chat.templates", *ENGINE),
         *("agent.engine.embedding.embedder", "agent.engine.worker"),
     ),
+    "agent.models": (),
     "agent.supervision": (
+        *("agent.models", "agent.models.port"),
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
         *("agent.link", "agent.generation.port", "agent.engine.llama"),
     ),

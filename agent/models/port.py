@@ -1,0 +1,87 @@
+"""The port to model files: a source goes in, a path on this host comes out, or a typed error.
+
+Who wants a model holds a `FetchedModel`, and with it a lease: agents that share the folder do not
+evict files that are leased. `fetch` is cancelled as its task is; what had arrived by then stays in
+the folder, and the next `fetch` of the same source goes on from there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from ...shared.messages import Issue
+from ...shared.models.assignments import Download
+
+FetchCode = Literal[
+    "disk_full",
+    "denied",
+    "not_found",
+    "ambiguous",
+    "torn",
+    "wrong_checksum",
+    "not_a_gguf",
+    "too_large",
+    "unreachable",
+    "gated",
+    "fetch_failed",
+]
+"""Codes of the issues that keep a model's files from being here.
+
+`torn`: the file ends too early or late. `ambiguous`: several files fit the source. `gated`: the
+server wants a token, or another one. `fetch_failed`: a fault of the agent, with details in its log.
+"""
+
+FETCH_CODES: frozenset[str] = frozenset(get_args(FetchCode))
+
+OnProgress = Callable[[Download], None]
+
+
+class FetchError(Exception):
+    """The files cannot be had now. `hint` says what to do about it, where there is something."""
+
+    def __init__(self, code: FetchCode, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code: FetchCode = code
+        self.message = message
+        self.hint = hint
+
+    @property
+    def issue(self) -> Issue:
+        return Issue(code=self.code, message=self.message, hint=self.hint)
+
+
+class Lease(Protocol):
+    """Keeps files from being evicted, on this host, for as long as it is held."""
+
+    def release(self) -> None:
+        """From now on they may be evicted. To release twice does nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedModel:
+    """A model's files on this host. `path` is what the engine loads: of a split model the first.
+
+    `bytes` is the size of all `files` together. Release the lease when nothing loads them any more.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    bytes: int
+    lease: Lease
+
+
+class ModelFiles(Protocol):
+    """Gets model files onto this host."""
+
+    async def fetch(
+        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+    ) -> FetchedModel:
+        """The files of `source`, downloaded unless they are here.
+
+        `on_progress` is called about twice a second while bytes arrive, here or through another
+        agent on this host. Raises `FetchError`. Cancel the task to stop; it stops at once.
+        """
+
+    async def room(self) -> int | None:
+        """Bytes that more model files may take, or `None` if that cannot be told."""
