@@ -2,10 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from ..shared import lifecycle, log
+from ..shared.lifecycle import StartupError
 from ..shared.settings.load import load_or_exit
 from .settings import AgentSettings
+
+_ENGINE = ("llama_cpp", "llguidance")
+"""What the extra `agent` installs: a balancer alone needs neither."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,9 +21,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
         from .supervision.supervisor import main  # late: --help and a wrong flag answer at once
 
+        _require_engine()
         return await main(settings, shutdown)
 
     return lifecycle.run(settings.program, daemon)
+
+
+def _require_engine() -> None:
+    """Raises `StartupError` where only the balancer's part was installed."""
+    missing = [name for name in _ENGINE if find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        raise StartupError(f"{names} is not installed: pip install 'arriero[agent]'")
 
 
 if __name__ == "__main__":

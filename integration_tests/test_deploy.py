@@ -1,0 +1,150 @@
+"""The files of `deploy/`, each by its own tool, and against what the daemons really take."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arriero.agent.settings import AgentSettings
+from arriero.balancer.settings import BalancerSettings
+from arriero.shared.quantities import parse_duration
+from arriero.shared.settings.load import load
+from integration_tests.daemons import Fleet
+from integration_tests.installed import installed
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+BIN = Path(sys.executable).parent
+SETTINGS = {"balancer": BalancerSettings, "agent": AgentSettings}
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+WORKLOADS = [each for each in MANIFESTS if each.stem != "agent-scaling"]
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def containers() -> list[tuple[Any, Any]]:
+    """Each pod of the manifests with its container."""
+    workloads = [
+        each for path in WORKLOADS for each in documents(path) if "template" in each.get("spec", {})
+    ]
+    pods = [each["spec"]["template"]["spec"] for each in workloads]
+    return [(pod, container) for pod in pods for container in pod["containers"]]
+
+
+class TestContainers:
+    @pytest.mark.parametrize("name", ["Containerfile", "Containerfile.cuda"])
+    def test_lint_finds_nothing(self, name: str) -> None:
+        found = run(BIN / "hadolint", DEPLOY / "container" / name)
+        assert (found.returncode, found.stdout) == (0, "")
+
+    @pytest.mark.parametrize("name", ["Containerfile", "Containerfile.cuda"])
+    def test_all_that_a_wheel_holds_is_copied_and_let_through(self, name: str) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"])
+        lines = re.findall(r"^COPY (?!--from)(.+) \S+$", self.text(name), re.MULTILINE)
+        copied = {word for line in lines for word in line.split()}
+        assert packages | {"pyproject.toml", "constraints.txt"} <= copied
+        ignored = (ROOT / ".dockerignore").read_text().splitlines()
+        assert {f"!{each}" for each in copied} <= set(ignored)
+        assert all((ROOT / each).exists() for each in copied)
+
+    def text(self, name: str) -> str:
+        return (DEPLOY / "container" / name).read_text()
+
+
+class TestSystemd:
+    @pytest.fixture
+    def units(self, tmp_path: Path) -> list[Path]:
+        """The units, with the programs where they are here."""
+        paths = []
+        for unit in sorted((DEPLOY / "systemd").glob("*.service")):
+            text = unit.read_text()
+            assert "/opt/arriero/bin/" in text
+            paths.append(tmp_path / unit.name)
+            paths[-1].write_text(text.replace("/opt/arriero/bin", str(BIN)))
+        assert len(paths) == 2
+        return paths
+
+    def test_systemd_takes_them(self, units: list[Path]) -> None:
+        found = run(installed("systemd"), "verify", *units)
+        assert (found.returncode, found.stderr) == (0, "")
+
+    def test_they_are_hardened(self, units: list[Path]) -> None:
+        """Exposure is 0 (safe) to 100; a unit without any hardening has 96."""
+        for unit in units:
+            command = (installed("systemd"), "security", "--offline=true", "--threshold=25", unit)
+            found = run(*command)
+            assert found.returncode == 0, found.stdout[-500:]
+
+    @pytest.mark.parametrize("program", ["balancer", "agent"])
+    def test_their_settings_are_settings_and_leave_time_to_drain(self, program: str) -> None:
+        config = DEPLOY / "systemd" / f"{program}.toml"
+        settings: Any = load(SETTINGS[program], ["--config", str(config)], {})
+        unit = (DEPLOY / "systemd" / f"arriero-{program}.service").read_text()
+        [stop] = re.findall(r"^TimeoutStopSec=(.+)$", unit, re.MULTILINE)
+        assert settings.drain_timeout < parse_duration(stop)
+
+
+class TestKubernetes:
+    @pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.stem)
+    def test_manifests_are_what_kubernetes_takes(self, path: Path) -> None:
+        found = run(BIN / "kubernetes-validate", "--strict", path)
+        assert found.returncode == 0, found.stdout + found.stderr
+        assert found.stdout.count("passed") == len(documents(path))
+
+    def test_the_check_fails_where_it_should(self, tmp_path: Path) -> None:
+        wrong = tmp_path / "wrong.yaml"
+        wrong.write_text((DEPLOY / "kubernetes/balancer.yaml").read_text().replace("replicas", "r"))
+        assert run(BIN / "kubernetes-validate", "--strict", wrong).returncode != 0
+
+    def test_arguments_are_settings_and_leave_time_to_drain(self) -> None:
+        programs = set()
+        for pod, container in containers():
+            program = container["name"]
+            settings: Any = load(SETTINGS[program], container["args"], {})
+            assert settings.drain_timeout < pod["terminationGracePeriodSeconds"]
+            programs.add(program)
+        assert programs == {"balancer", "agent"}
+
+    def test_agents_dial_a_service_by_a_name_that_the_balancer_answers_to(self) -> None:
+        [balancer] = [each["args"] for _, each in containers() if each["name"] == "balancer"]
+        names = {each.removeprefix("--allowed-host=") for each in balancer if "allowed" in each}
+        services = [
+            each
+            for each in documents(DEPLOY / "kubernetes/balancer.yaml")
+            if each["kind"] == "Service"
+        ]
+        assert {each["metadata"]["name"] for each in services} <= names
+        ports = {each["metadata"]["name"]: each["spec"]["ports"][0]["port"] for each in services}
+        for _, container in containers():
+            if container["name"] == "agent":
+                settings = load(AgentSettings, container["args"], {})
+                [url] = settings.balancer
+                assert url == f"ws://arriero-management:{ports['arriero-management']}"
+
+    async def test_it_scales_what_is_there_by_metrics_that_are_there(self, fleet: Fleet) -> None:
+        [scaled] = documents(DEPLOY / "kubernetes/agent-scaling.yaml")
+        target = scaled["spec"]["scaleTargetRef"]["name"]
+        [deployment] = documents(DEPLOY / "kubernetes/agent-deployment.yaml")
+        assert (deployment["kind"], deployment["metadata"]["name"]) == ("Deployment", target)
+        assert "replicas" not in deployment["spec"]  # two would set them
+        [trigger] = scaled["spec"]["triggers"]
+        await fleet.start_balancer()
+        await fleet.start_agent()
+        async with fleet.http.get(f"{fleet.management}/metrics") as response:
+            exported = await response.text()
+        names = set(re.findall(r"arriero_\w+", trigger["metadata"]["query"]))
+        assert len(names) == 2
+        assert all(f"\n{name}" in exported for name in names)
+        assert 'state="busy"' in exported
