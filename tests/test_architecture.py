@@ -207,6 +207,7 @@ PURE = (
     "balancer.fleet.registry",
     "balancer.fleet.tally",
     "balancer.fleet.view",
+    "balancer.store.pending",
     "balancer.store.records",
     "balancer.management.answer_types",
     "balancer.management.event_history",

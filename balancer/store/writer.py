@@ -1,0 +1,134 @@
+"""The task that writes to the store, so that nobody else waits for it.
+
+What goes wrong with one write ends that write with one outcome and a line in the log; while the
+store is away it is tried again, and the fleet goes on serving.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from .pending import PendingWrites, Write
+from .port import HistoryStore, RevisionConflict, Store, StoreAway
+from .records import EndedRequest, Persist, PersistOutcome, SavedStep, StoreStatus
+
+logger = logging.getLogger(__name__)
+
+TRY_TIMEOUT = 5.0
+"""Seconds after which a store that does not answer counts as away."""
+
+
+class StoreWriter:
+    """One for each balancer. `persist` and `append` never wait, `told` gets each save's outcome.
+
+    `told` is called on the event loop, never from within `persist`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        told: Callable[[PersistOutcome], None],
+        *,
+        history: HistoryStore | None = None,
+    ) -> None:
+        self._store = store
+        self._history = history
+        self._told = told
+        self._pending = PendingWrites()
+        self._has_news = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    def status(self) -> StoreStatus:
+        """How the store is, as of the last try."""
+        return self._pending.status()
+
+    def persist(self, persist: Persist) -> None:
+        """Save a desired state."""
+        loop = asyncio.get_running_loop()
+        outcome = self._pending.save(persist, loop.time())
+        if outcome is not None:
+            loop.call_soon(self._told, outcome)
+        self._wake()
+
+    def append(self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]) -> None:
+        """Add to the history, where the store keeps one."""
+        if self._history is not None and (steps or endings):
+            self._pending.append(steps, endings)
+            self._wake()
+
+    async def run(self) -> None:
+        """Write what comes, until cancelled."""
+        while True:
+            self._has_news.clear()
+            write = self._pending.next_write()
+            if write is None:
+                self._is_idle.set()
+                await self._has_news.wait()
+            elif not await self._must_wait():
+                await self._try(write)
+
+    async def flush(self, within: float) -> bool:
+        """Wait until all is written, at most `within` seconds; whether it is. `run` has to run."""
+        try:
+            async with asyncio.timeout(within):
+                await self._is_idle.wait()
+        except TimeoutError:
+            logger.warning("%d writes to the store were given up", len(self._pending))
+            return False
+        return True
+
+    def _wake(self) -> None:
+        self._is_idle.clear()
+        self._has_news.set()
+
+    async def _must_wait(self) -> bool:
+        """Wait for the next try or for news, if the last try was in vain; whether it did."""
+        retry_at = self._pending.retry_at()
+        if retry_at is None or retry_at <= (now := asyncio.get_running_loop().time()):
+            return False
+        try:
+            async with asyncio.timeout(retry_at - now):
+                await self._has_news.wait()
+        except TimeoutError:
+            pass
+        return True
+
+    async def _try(self, write: Write) -> None:
+        was_away = self.status().is_away
+        try:
+            async with asyncio.timeout(TRY_TIMEOUT):
+                await self._write(write)
+        except StoreAway as error:
+            self._went_away(str(error), was_away=was_away)
+        except TimeoutError:
+            self._went_away(f"no answer within {TRY_TIMEOUT:g} s", was_away=was_away)
+        except Exception:
+            logger.exception("a write to the store failed")
+            self._tell(*self._pending.broke(write, "internal error; the balancer's log has it"))
+        else:
+            if was_away:
+                logger.info("the store is back")
+
+    async def _write(self, write: Write) -> None:
+        if isinstance(write, Persist):
+            self._tell(await self._save(write))
+        elif self._history is not None:
+            await self._history.append_history(write.steps, write.endings)
+            self._pending.appended()
+
+    async def _save(self, persist: Persist) -> PersistOutcome:
+        try:
+            await self._store.save_desired_state(persist)
+        except RevisionConflict as conflict:
+            return self._pending.conflicted(conflict.current)
+        return self._pending.saved()
+
+    def _went_away(self, problem: str, *, was_away: bool) -> None:
+        if not was_away:
+            logger.warning("the store is away: %s", problem)
+        self._tell(*self._pending.is_away(problem, asyncio.get_running_loop().time()))
+
+    def _tell(self, *outcomes: PersistOutcome) -> None:
+        for outcome in outcomes:
+            self._told(outcome)

@@ -1,0 +1,61 @@
+"""A store that can be away, can hang, and can fail."""
+
+import asyncio
+from collections.abc import Sequence
+
+from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import EndedRequest, Persist, SavedState, SavedStep, StepWidth
+
+
+class FakeStore:
+    """A memory store with a history. `problem` is raised by every call until it is `None`."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore()
+        self.problem: Exception | None = None
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.called = asyncio.Condition()
+        self.num_calls = 0
+        self.steps: list[SavedStep] = []
+        self.endings: list[EndedRequest] = []
+
+    def goes_away(self) -> None:
+        self.problem = StoreAway("connection refused")
+
+    async def calls(self, number: int) -> None:
+        """Wait until so many calls came."""
+        async with self.called:
+            await self.called.wait_for(lambda: self.num_calls >= number)
+
+    async def load_desired_state(self) -> SavedState | None:
+        return await self.memory.load_desired_state()
+
+    async def save_desired_state(self, persist: Persist) -> None:
+        await self._answer()
+        await self.memory.save_desired_state(persist)
+
+    async def append_history(
+        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+    ) -> None:
+        await self._answer()
+        self.steps += steps
+        self.endings += endings
+
+    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
+        return [each for each in self.steps if each.width == width and each.at >= since]
+
+    async def load_endings(self, limit: int) -> list[EndedRequest]:
+        return self.endings[-limit:]
+
+    async def close(self) -> None:
+        pass
+
+    async def _answer(self) -> None:
+        async with self.called:
+            self.num_calls += 1
+            self.called.notify_all()
+        await self.is_open.wait()
+        if self.problem is not None:
+            raise self.problem
