@@ -1,0 +1,221 @@
+"""Events and answers of the native API as records.
+
+Fields that a newer balancer adds are left out, and events that this client does not know are passed
+over, so an older client goes on working.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from .errors import RequestFailed, failure
+
+R = TypeVar("R")
+
+Kind = Literal["content", "reasoning", "tool_call", "prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of a request. `cached_tokens` of the prompt were not computed again."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Milliseconds from the request's arrival, and rates; `None` where there was nothing."""
+
+    queue_ms: float | None = None
+    first_token_ms: float | None = None
+    total_ms: float | None = None
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """Text, one token or a few. `logprobs` has an entry a token, where they were asked for."""
+
+    text: str
+    kind: Kind = "content"
+    item: int | str | None = None
+    logprobs: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """The model calls a tool; tokens of the kind `tool_call` with its arguments follow."""
+
+    call_id: str
+    name: str
+    item: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call is complete. `arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+    item: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something to know; it ends nothing."""
+
+    code: str
+    message: str
+    item: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The request waits at `position` of the queue, for a `slot` or until a `model` is loaded."""
+
+    position: int | None = None
+    what: str = "slot"
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The last event of a request that went well."""
+
+    finish_reason: str
+    usage: Usage
+    timings: Timings
+    agent: str | None = None
+    stop_string: str | None = None
+    item: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The last event of a batch's entry that went wrong."""
+
+    error: RequestFailed
+    item: int | str | None = None
+
+
+Event = Token | ToolCallStarted | ToolCall | Warned | Waiting | Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A whole answer. `text` is its content."""
+
+    id: str
+    text: str
+    finish_reason: str
+    usage: Usage
+    timings: Timings
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    agent: str | None = None
+    stop_string: str | None = None
+    logprobs: list[dict[str, Any]] | None = None
+
+
+def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
+    """The event in a line of a stream; `None` for one that this client does not know."""
+    item = body.get("item")
+    match body.get("event"):
+        case "token":
+            return Token(
+                text=body["text"], kind=body["kind"], item=item, logprobs=body.get("logprobs")
+            )
+        case "tool_call_started":
+            return ToolCallStarted(call_id=body["call"]["id"], name=body["call"]["name"], item=item)
+        case "tool_call":
+            return _call(body["call"], item)
+        case "warning":
+            return Warned(code=body["code"], message=body["message"], item=item)
+        case "waiting":
+            position, left = body.get("position"), body.get("seconds_left")
+            return Waiting(position=position, what=body.get("for", "slot"), seconds_left=left)
+        case "done":
+            return done_of(body, item)
+        case "error":
+            return Failed(error=failure(body, request_id=body.get("id")), item=item)
+        case _:
+            return None
+
+
+def done_of(body: Mapping[str, Any], item: int | str | None = None) -> Done:
+    """The end in a `done` event or in a JSON-RPC result."""
+    return Done(
+        finish_reason=body["finish_reason"],
+        usage=_record(Usage, body.get("usage")),
+        timings=_record(Timings, body.get("timings")),
+        agent=body.get("agent"),
+        stop_string=body.get("stop_string"),
+        item=item,
+    )
+
+
+def answer_of(body: Mapping[str, Any]) -> Answer:
+    """The answer in a body that came with `"stream": false`."""
+    done = done_of(body)
+    return Answer(
+        id=str(body.get("id", "")),
+        text=body.get("text", ""),
+        reasoning=body.get("reasoning", ""),
+        tool_calls=tuple(_call(each, None) for each in body.get("tool_calls", ())),
+        warnings=tuple(
+            Warned(code=each["code"], message=each["message"]) for each in body.get("warnings", ())
+        ),
+        finish_reason=done.finish_reason,
+        usage=done.usage,
+        timings=done.timings,
+        agent=done.agent,
+        stop_string=done.stop_string,
+        logprobs=body.get("logprobs"),
+    )
+
+
+def put_together(id: str, events: Iterable[Event]) -> Answer:
+    """The answer that `events` are. Raises `ValueError` where its end is missing."""
+    text: dict[str, list[str]] = {"content": [], "reasoning": []}
+    calls: list[ToolCall] = []
+    warnings: list[Warned] = []
+    done: Done | None = None
+    for event in events:
+        match event:
+            case Token(kind=kind) if kind in text:
+                text[kind].append(event.text)
+            case ToolCall():
+                calls.append(event)
+            case Warned():
+                warnings.append(event)
+            case Done():
+                done = event
+    if done is None:
+        raise ValueError("the events have no end")
+    return Answer(
+        id=id,
+        text="".join(text["content"]),
+        reasoning="".join(text["reasoning"]),
+        tool_calls=tuple(calls),
+        warnings=tuple(warnings),
+        finish_reason=done.finish_reason,
+        usage=done.usage,
+        timings=done.timings,
+        agent=done.agent,
+        stop_string=done.stop_string,
+    )
+
+
+def _call(body: Mapping[str, Any], item: int | str | None) -> ToolCall:
+    return ToolCall(call_id=body["id"], name=body["name"], arguments=body["arguments"], item=item)
+
+
+def _record(cls: type[R], body: Mapping[str, Any] | None) -> R:
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in (body or {}).items() if name in names})

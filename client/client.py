@@ -1,0 +1,159 @@
+"""Inference: one request or many, whole or as a stream."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from typing_extensions import Unpack
+
+from .answers import Answer, answer_of
+from .batches import BatchResult, run_batch
+from .errors import RequestFailed
+from .http import Http
+from .management import Management
+from .requests import GenerateOptions
+from .retries import Retries
+from .socket import Socket
+from .streams import AnswerStream
+
+INFERENCE_URL = "http://127.0.0.1:8061"
+MANAGEMENT_URL = "http://127.0.0.1:8060"
+
+
+class Client:
+    """A balancer's two ports. Use it as a context manager, or `close` it.
+
+    Calls raise `RequestFailed` where the balancer says no, and `Unreachable` where nobody answers.
+    Both are retried first where that is safe; see `Retries`. Cancelling the task that waits for a
+    call, or leaving a stream, cancels the request.
+
+    >>> async with Client() as client:
+    ...     answer = await client.generate(prompt="The balancer", max_tokens=8)
+    ...     print(answer.finish_reason, answer.usage.completion_tokens)
+    length 8
+    """
+
+    def __init__(
+        self,
+        url: str = INFERENCE_URL,
+        *,
+        management: str = MANAGEMENT_URL,
+        key: str | None = None,
+        retries: Retries | None = None,
+    ) -> None:
+        """`key` is sent as `Authorization: Bearer`."""
+        retries = retries or Retries()
+        self._http = Http(url, key, retries)
+        self.management = Management(Http(management, key, retries))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; open streams end."""
+        await self._http.close()
+        await self.management.close()
+
+    # ---- text
+
+    async def generate(self, **request: Unpack[GenerateOptions]) -> Answer:
+        """A whole answer."""
+        body, _ = await self._http.call("POST", "/api/v1/generate", {**request, "stream": False})
+        return answer_of(body)
+
+    @asynccontextmanager
+    async def stream(self, **request: Unpack[GenerateOptions]) -> AsyncIterator[AnswerStream]:
+        """An answer as it is made; leaving the context cancels what is left of it.
+
+        >>> async with Client() as client, client.stream(prompt="The", max_tokens=3) as events:
+        ...     print([type(event).__name__ async for event in events][-1])
+        Done
+        """
+        async with AsyncExitStack() as stack:
+            yield await self._http.retried(partial(self._begin, stack, {**request, "stream": True}))
+
+    async def _begin(self, stack: AsyncExitStack, body: Mapping[str, Any]) -> AnswerStream:
+        async with AsyncExitStack() as own:
+            opening = self._http.open("POST", "/api/v1/generate", body)
+            events = AnswerStream(await own.enter_async_context(opening))
+            await events.begin()
+            stack.push_async_callback(own.pop_all().aclose)
+        return events
+
+    def batch(
+        self, requests: Iterable[GenerateOptions], *, concurrency: int | None = None
+    ) -> AsyncIterator[BatchResult]:
+        """The answers to many requests, in the order in which they end.
+
+        `requests` is read as answers come, so it may be as long as it likes. `concurrency` of them
+        run or wait at the balancer at once; by default, somewhat more than the fleet has slots. A
+        request that fails is a result with an `error` and stops no other.
+
+        >>> async with Client() as client:
+        ...     prompts = [{"prompt": word, "max_tokens": 2} for word in ("one", "two", "three")]
+        ...     results = [result async for result in client.batch(prompts)]
+        ...     print(sorted(result.index for result in results))
+        [0, 1, 2]
+        """
+        return run_batch(
+            lambda request: self.generate(**request),
+            requests,
+            concurrency=self.wanted_concurrency
+            if concurrency is None
+            else lambda: _as(concurrency),
+        )
+
+    async def wanted_concurrency(self) -> int:
+        """How many requests keep all slots busy, with some that wait."""
+        slots = int((await self.readiness())["slots"]["total"])
+        return max(4, slots + slots // 4 + 1)
+
+    @asynccontextmanager
+    async def socket(self) -> AsyncIterator[Socket]:
+        """Many requests over one WebSocket."""
+        opening = self._http.open_socket("/api/v1/socket")
+        async with opening as connection, Socket.over(connection) as socket:
+            yield socket
+
+    # ---- queries
+
+    async def embed(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
+        """A vector for each text. Raises `RequestFailed` where one of them cannot be embedded."""
+        body = {"input": list(texts)} | ({"model": model} if model else {})
+        answer = await self.post("/v1/embeddings", body)
+        return [each["embedding"] for each in sorted(answer["data"], key=lambda d: d["index"])]
+
+    async def models(self) -> list[dict[str, Any]]:
+        """What may be asked for as `model`, in OpenAI's form."""
+        body, _ = await self._http.call("GET", "/v1/models")
+        models: list[dict[str, Any]] = body["data"]
+        return models
+
+    async def readiness(self) -> Any:
+        """`{"ready", "slots": {"total", "busy"}}`: also of a fleet without any slot."""
+        try:
+            body, _ = await self._http.call("GET", "/ready")
+        except RequestFailed as error:
+            if error.status != 503:
+                raise
+            return {"ready": False, "slots": {"total": 0, "busy": 0}}
+        return body
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Any other call of the inference port, such as `/v1/chat/completions`, not streamed."""
+        answer, _ = await self._http.call("POST", path, body)
+        return answer
+
+
+async def _as(number: int) -> int:
+    return number

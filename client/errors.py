@@ -1,0 +1,50 @@
+"""What calls of the client raise."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ArrieroError(Exception):
+    """Root of the client's errors. The message is one line."""
+
+
+class Unreachable(ArrieroError):
+    """No connection, or it broke: nobody knows what became of the request."""
+
+
+class RequestFailed(ArrieroError):
+    """The balancer, or an agent behind it, said no.
+
+    `code` is one of `docs/errors.md`; `status` the HTTP status, or `None` where the error came in a
+    stream. `is_retryable`: the same request may succeed later, after `retry_after` seconds if that
+    is known. `request_id` is the id under which the balancer's log has it.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int | None = None,
+        is_retryable: bool = False,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.status = status
+        self.is_retryable = is_retryable
+        self.retry_after = retry_after
+        self.request_id = request_id
+
+
+def failure(body: object, **more: Any) -> RequestFailed:
+    """The error in `{"error": {"code", "message", "retryable"}}`, or in what came instead."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(error, Mapping):
+        status = more.get("status")
+        return RequestFailed("unexpected_answer", f"unexpected answer with status {status}", **more)
+    retryable = error.get("retryable") is True
+    code, message = str(error.get("code")), str(error.get("message"))
+    return RequestFailed(code, message, is_retryable=retryable, **more)

@@ -1,0 +1,138 @@
+"""Calls over HTTP: JSON bodies, streams of lines, and errors as exceptions."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import aiohttp
+
+from .errors import ArrieroError, Unreachable, failure
+from .retries import Retries
+
+R = TypeVar("R")
+
+CONNECT_TIMEOUT = 10.0
+MAX_LINE = 2**24
+"""Longest line of a stream in bytes: a snapshot of a large fleet is one."""
+
+
+class Http:
+    """One server, asked over connections that are kept."""
+
+    def __init__(self, url: str, key: str | None, retries: Retries) -> None:
+        self.url = url.rstrip("/")
+        self.retries = retries
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """Made when it is first needed, since it belongs to the event loop."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                read_bufsize=MAX_LINE // 2,  # twice of it is the longest line
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> tuple[Any, Mapping[str, str]]:
+        """The JSON that is answered, with the answer's headers. Retried where that is safe."""
+
+        async def once() -> tuple[Any, Mapping[str, str]]:
+            async with self.open(method, path, body, headers=headers, params=params) as response:
+                with reaching(self.url):
+                    raw = await response.read()
+                return (json.loads(raw) if raw else None), response.headers
+
+        return await self.retried(once)
+
+    async def retried(self, once: Callable[[], Awaitable[R]]) -> R:
+        """What `once` returns, tried again after failures that a retry can help."""
+        attempt = 0
+        while True:
+            try:
+                return await once()
+            except ArrieroError as error:
+                pause = self.retries.pause(attempt, error, random.random())
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                attempt += 1
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response whose status says that it went well. Raises `ArrieroError`.
+
+        Read it within `reaching`.
+        """
+        with reaching(self.url):
+            response = await self.session.request(
+                method, self.url + path, json=body, headers=headers, params=params
+            )
+        async with response:
+            if response.status >= 400:
+                with reaching(self.url):
+                    raise await _refusal(response)
+            yield response
+
+    @asynccontextmanager
+    async def open_socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open WebSocket. Raises `Unreachable`."""
+        with reaching(self.url):
+            connection = await self.session.ws_connect(self.url + path, max_msg_size=MAX_LINE)
+        async with connection:
+            yield connection
+
+
+@contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Turns what the library raises into `Unreachable`."""
+    try:
+        yield
+    except aiohttp.ClientConnectorError as error:
+        raise Unreachable(f"cannot connect to {url}: {error.strerror}") from error
+    except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        words = str(error) or type(error).__name__
+        raise Unreachable(f"the connection to {url} broke: {words}") from error
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> ArrieroError:
+    raw = await response.read()
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    after = response.headers.get("Retry-After", "")
+    return failure(
+        body,
+        status=response.status,
+        retry_after=float(after) if after.isdecimal() else None,
+        request_id=response.headers.get("X-Request-Id"),
+    )

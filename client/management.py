@@ -1,0 +1,134 @@
+"""Management: who is in the fleet, what runs, what is wished for."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import StreamReader
+
+from .errors import ArrieroError, Unreachable
+from .http import Http, reaching
+from .sse import SseParser
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """The models that are wished for, and the version (`etag`) that a change refers to."""
+
+    state: dict[str, Any]
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvent:
+    """`snapshot` (everything), `delta` (what changed) or `throughput`; see `docs/api.md`."""
+
+    name: str
+    data: dict[str, Any]
+
+
+class Management:
+    """The management port's calls. Bodies are as `docs/api.md` has them."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+    async def agents(self) -> list[dict[str, Any]]:
+        """Every connected agent."""
+        return list((await self._get("/api/v1/agents"))["agents"])
+
+    async def agent(self, id: str) -> dict[str, Any]:
+        """One agent."""
+        return dict(await self._get(f"/api/v1/agents/{_quoted(id)}"))
+
+    async def drain(self, agent: str, *, deadline: str | float | None = None) -> None:
+        """Give the agent no more work; what runs may finish until `deadline` (`30s`)."""
+        body = {} if deadline is None else {"deadline": deadline}
+        await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/drain", body)
+
+    async def resume(self, agent: str) -> None:
+        """Give the agent work again."""
+        await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/resume", {})
+
+    async def reload(self, agent: str) -> None:
+        """Have the agent load its model anew."""
+        await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/reload", {})
+
+    async def requests(self, **choice: str | int) -> list[dict[str, Any]]:
+        """Requests; `state` (`queued`, `running`, `ended`), `model` and `limit` choose."""
+        return list((await self._get("/api/v1/requests", choice))["requests"])
+
+    async def cancel(self, request: str) -> None:
+        """End a request; its client keeps what it has."""
+        await self._http.call("DELETE", f"/api/v1/requests/{_quoted(request)}")
+
+    async def models(self) -> list[dict[str, Any]]:
+        """What is wished for and what is served, with its status."""
+        return list((await self._get("/api/v1/models"))["models"])
+
+    async def desired_state(self) -> DesiredState:
+        """The models that are wished for."""
+        body, headers = await self._http.call("GET", "/api/v1/desired-state")
+        return DesiredState(body, headers.get("ETag", ""))
+
+    async def wish(
+        self, state: Mapping[str, Any], *, etag: str | None = None, dry_run: bool = False
+    ) -> Any:
+        """Replace the wished list. With `etag`, only if nobody changed it since; else 409.
+
+        With `dry_run` nothing changes; the answer says what would, agent by agent.
+        """
+        headers = {"If-Match": etag} if etag else {}
+        params = {"dry_run": "true"} if dry_run else {}
+        path = "/api/v1/desired-state"
+        body, _ = await self._http.call("PUT", path, dict(state), headers=headers, params=params)
+        return body
+
+    async def history(self, **choice: str | float) -> Any:
+        """Throughput, queue, latencies and errors over time; `since`, `step` and `by` choose."""
+        return await self._get("/api/v1/history", choice)
+
+    async def events(self) -> AsyncIterator[FleetEvent]:
+        """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
+        last_id: str | None = None
+        attempt = 0
+        while True:
+            try:
+                headers = {"Accept": "text/event-stream"}
+                if last_id:
+                    headers["Last-Event-ID"] = last_id
+                async with self._http.open("GET", "/api/v1/events", headers=headers) as response:
+                    parser = SseParser()
+                    while line := await self._line(response.content):
+                        event = parser.line(line.decode().rstrip("\r\n"))
+                        if event is not None:
+                            attempt, last_id = 0, event.id
+                            yield FleetEvent(event.name, json.loads(event.data))
+                raise Unreachable("the balancer closed the events")
+            except ArrieroError as error:
+                pause = self._http.retries.pause(attempt, error, random.random())
+                if pause is None:
+                    raise
+                attempt += 1
+                await asyncio.sleep(pause)
+
+    async def _line(self, lines: StreamReader) -> bytes:
+        with reaching(self._http.url):
+            return await lines.readline()
+
+    async def _get(self, path: str, choice: Mapping[str, str | float] | None = None) -> Any:
+        params = {name: str(value) for name, value in (choice or {}).items()}
+        body, _ = await self._http.call("GET", path, params=params)
+        return body
+
+
+def _quoted(id: str) -> str:
+    return quote(id, safe="")
