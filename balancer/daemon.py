@@ -29,6 +29,9 @@ from .management.events import EventHub
 from .management.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .settings import BalancerSettings
+from .store.open import OpenedStore, open_store
+from .store.port import StoreRefused
+from .store.url import StoreUrl
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ frees them by itself."""
 async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
     metrics = Metrics()
+    opened = await opened_store(settings.state)
     fleet = Fleet(limits_of(settings), version=version("arriero"))
     runtime = FleetRuntime(fleet, recorder=metrics)
     hub = EventHub(runtime)
@@ -56,6 +60,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
     metrics.collect_log(log.num_dropped)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
+        ports.push_async_callback(opened.state.close)
         bodies = ports.enter_context(Bodies())
         metrics.collect_bodies(lambda: bodies.num_bytes)
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
@@ -95,6 +100,14 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         await _drain(runtime, hub, settings.drain_timeout)
         for task in running:
             task.cancel()
+
+
+async def opened_store(url: StoreUrl) -> OpenedStore:
+    """The store of `--state`. Raises `StartupError`."""
+    try:
+        return await open_store(url)
+    except StoreRefused as error:
+        raise StartupError(f"--state: {error}") from error
 
 
 def hosts_of(settings: BalancerSettings) -> AllowedHosts:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
@@ -10,16 +10,11 @@ from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host
 from .fleet.limits import Limits
+from .store.url import StoreUrl, parse_store_url
 
 _LIMITS = Limits()
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
-
-
-def _known_store(url: str) -> str:
-    if url != "memory://":
-        raise ValueError("must be memory://, the only store there is so far")
-    return url
 
 
 class BalancerSettings(DaemonSettings):
@@ -61,8 +56,10 @@ class BalancerSettings(DaemonSettings):
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=MAX_CONNECTIONS, description="most connections to each of the two ports"
     )
-    state: Annotated[str, AfterValidator(_known_store), Shown("URL")] = Field(
-        default="memory://", description="where desired state is kept; so far only in memory"
+    state: Annotated[StoreUrl, BeforeValidator(parse_store_url), Shown("URL")] = Field(
+        default=StoreUrl("memory"),
+        description="where desired state and history are kept: memory:// loses them at the end, "
+        "sqlite:///FILE, postgresql://USER@HOST/DATABASE",
     )
     max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=_LIMITS.max_buffered_requests,

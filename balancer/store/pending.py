@@ -110,8 +110,6 @@ class PendingWrites:
     def broke(self, write: Write, reason: str) -> list[NotPersisted]:
         """`write` can never be written: forget it."""
         if isinstance(write, Persist):
-            if not self._saves or self._saves[0][0] is not write:
-                return []  # it has its outcome already
             self._saves.popleft()
             return [NotPersisted(write, reason)]
         self._num_dropped += len(self._trying)

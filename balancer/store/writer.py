@@ -19,22 +19,18 @@ TRY_TIMEOUT = 5.0
 
 
 class StoreWriter:
-    """One for each balancer. `persist` and `append` never wait, `told` gets each save's outcome.
-
-    `told` is called on the event loop, never from within `persist`.
-    """
+    """One for each balancer. `persist` and `append` never wait, and can be called before `run`."""
 
     def __init__(
         self,
         store: Store,
-        told: Callable[[PersistOutcome], None],
         *,
         history: HistoryStore | None = None,
     ) -> None:
         self._store = store
         self._history = history
-        self._told = told
         self._pending = PendingWrites()
+        self._untold: list[PersistOutcome] = []
         self._has_news = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -44,11 +40,10 @@ class StoreWriter:
         return self._pending.status()
 
     def persist(self, persist: Persist) -> None:
-        """Save a desired state."""
-        loop = asyncio.get_running_loop()
-        outcome = self._pending.save(persist, loop.time())
+        """Save a desired state. The task of `run` tells its outcome, later."""
+        outcome = self._pending.save(persist, asyncio.get_running_loop().time())
         if outcome is not None:
-            loop.call_soon(self._told, outcome)
+            self._untold.append(outcome)
         self._wake()
 
     def append(self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]) -> None:
@@ -57,16 +52,18 @@ class StoreWriter:
             self._pending.append(steps, endings)
             self._wake()
 
-    async def run(self) -> None:
-        """Write what comes, until cancelled."""
+    async def run(self, told: Callable[[PersistOutcome], None]) -> None:
+        """Write what comes, until cancelled. `told` gets one outcome for each save."""
         while True:
             self._has_news.clear()
+            while self._untold:
+                told(self._untold.pop(0))
             write = self._pending.next_write()
             if write is None:
                 self._is_idle.set()
                 await self._has_news.wait()
             elif not await self._must_wait():
-                await self._try(write)
+                self._untold += await self._try(write)
 
     async def flush(self, within: float) -> bool:
         """Wait until all is written, at most `within` seconds; whether it is. `run` has to run."""
@@ -94,28 +91,29 @@ class StoreWriter:
             pass
         return True
 
-    async def _try(self, write: Write) -> None:
+    async def _try(self, write: Write) -> Sequence[PersistOutcome]:
         was_away = self.status().is_away
         try:
             async with asyncio.timeout(TRY_TIMEOUT):
-                await self._write(write)
+                outcomes = await self._write(write)
         except StoreAway as error:
-            self._went_away(str(error), was_away=was_away)
+            return self._went_away(str(error), was_away=was_away)
         except TimeoutError:
-            self._went_away(f"no answer within {TRY_TIMEOUT:g} s", was_away=was_away)
+            return self._went_away(f"no answer within {TRY_TIMEOUT:g} s", was_away=was_away)
         except Exception:
             logger.exception("a write to the store failed")
-            self._tell(*self._pending.broke(write, "internal error; the balancer's log has it"))
-        else:
-            if was_away:
-                logger.info("the store is back")
+            return self._pending.broke(write, "internal error; the balancer's log has it")
+        if was_away:
+            logger.info("the store is back")
+        return outcomes
 
-    async def _write(self, write: Write) -> None:
+    async def _write(self, write: Write) -> Sequence[PersistOutcome]:
         if isinstance(write, Persist):
-            self._tell(await self._save(write))
-        elif self._history is not None:
+            return [await self._save(write)]
+        if self._history is not None:
             await self._history.append_history(write.steps, write.endings)
-            self._pending.appended()
+        self._pending.appended()
+        return []
 
     async def _save(self, persist: Persist) -> PersistOutcome:
         try:
@@ -124,11 +122,7 @@ class StoreWriter:
             return self._pending.conflicted(conflict.current)
         return self._pending.saved()
 
-    def _went_away(self, problem: str, *, was_away: bool) -> None:
+    def _went_away(self, problem: str, *, was_away: bool) -> Sequence[PersistOutcome]:
         if not was_away:
             logger.warning("the store is away: %s", problem)
-        self._tell(*self._pending.is_away(problem, asyncio.get_running_loop().time()))
-
-    def _tell(self, *outcomes: PersistOutcome) -> None:
-        for outcome in outcomes:
-            self._told(outcome)
+        return self._pending.is_away(problem, asyncio.get_running_loop().time())

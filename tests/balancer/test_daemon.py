@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import aiohttp.web
@@ -50,6 +51,25 @@ async def balancer(
     running = Running(capsys, **settings)
     yield await running.addresses()
     await running.stop()
+
+
+async def test_a_store_that_cannot_be_used_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    running = Running(capsys, state=f"sqlite:///{tmp_path}/none/state.db")
+    with pytest.raises(StartupError) as error:
+        await running.addresses()
+    assert str(error.value) == f"--state: there is no folder {tmp_path}/none; make it first"
+
+
+async def test_a_store_is_open_while_the_balancer_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "state.db"
+    async with balancer(capsys, state=f"sqlite:///{file}"):
+        assert file.with_name("state.db-wal").exists()
+    assert file.exists()
+    assert not file.with_name("state.db-wal").exists(), "closed in order"
 
 
 async def test_both_ports_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from arriero.balancer.settings import BalancerSettings
+from arriero.balancer.store.url import StoreUrl
 from arriero.shared.quantities import Address
 from arriero.shared.settings.load import load
 from arriero.shared.settings.sources import SettingsError
@@ -23,7 +24,7 @@ def test_defaults() -> None:
         "write_timeout": 30.0,
         "metrics_for_clients": False,
         "max_connections": 4096,
-        "state": "memory://",
+        "state": StoreUrl("memory"),
         "max_buffered_requests": 256,
         "buffered_request_timeout": 30.0,
         "first_token_timeout": 120.0,
@@ -82,9 +83,10 @@ def test_a_silence_is_longer_than_a_heartbeat() -> None:
     )
 
 
-def test_the_only_store_is_said_to_be_the_only_one() -> None:
-    assert refused("--state", "sqlite:///x.db") == (
-        "--state: must be memory://, the only store there is so far, not 'sqlite:///x.db'"
+def test_a_store_that_is_refused_is_named_without_its_password() -> None:
+    assert refused("--state", "postgresql://ana:secret@db") == (
+        "--state: must name a database: postgresql://USER@HOST/DATABASE, "
+        "not 'postgresql://ana:***@db'"
     )
 
 

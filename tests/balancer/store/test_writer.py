@@ -29,7 +29,7 @@ class Running:
     def __init__(self) -> None:
         self.store = FakeStore()
         self.outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
-        self.writer = StoreWriter(self.store, self.outcomes.put_nowait, history=self.store)
+        self.writer = StoreWriter(self.store, history=self.store)
 
     async def outcome(self) -> PersistOutcome:
         async with asyncio.timeout(5):
@@ -39,7 +39,7 @@ class Running:
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
     running = Running()
-    task = asyncio.create_task(running.writer.run())
+    task = asyncio.create_task(running.writer.run(running.outcomes.put_nowait))
     yield running
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -139,8 +139,6 @@ async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:
 
 
 async def test_a_store_without_history_is_given_none() -> None:
-    store = FakeStore()
-    told: list[PersistOutcome] = []
-    bare = StoreWriter(store, told.append)
+    bare = StoreWriter(FakeStore())
     bare.append([step(1)], [ending("r")])
     assert bare.status().num_pending == 0

@@ -1,0 +1,1 @@
+"""One file a schema, in their order. A released one never changes."""

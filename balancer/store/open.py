@@ -1,0 +1,57 @@
+"""Opens the store that `--state` names.
+
+What SQL stores need is imported for them only: it takes half a second and 30 MB.
+"""
+
+import errno
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from .memory import MemoryStore
+from .port import HistoryStore, Store, StoreAway, StoreRefused
+from .url import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """A store, and the same again if it keeps the history."""
+
+    state: Store
+    history: HistoryStore | None = None
+
+
+async def open_store(url: StoreUrl) -> OpenedStore:
+    """Open it, and bring its tables to this version. Raises `StoreRefused` with one sentence."""
+    if url.kind == "memory":
+        return OpenedStore(MemoryStore())
+    if url.kind == "sqlite":
+        _require_file(Path(url.location))
+    elif find_spec("asyncpg") is None:
+        raise StoreRefused("PostgreSQL needs one more package: pip install 'arriero[postgresql]'")
+    from .sql import SqlStore
+
+    store = SqlStore(url)
+    try:
+        await store.open()
+    except StoreAway as error:
+        await store.close()
+        raise StoreRefused(f"cannot use {url}: {error}") from error
+    except StoreRefused as error:
+        await store.close()
+        raise StoreRefused(f"cannot use {url}: {error}") from error
+    return OpenedStore(store, store)
+
+
+def _require_file(path: Path) -> None:
+    """SQLite says of all of these that it is unable to open a file."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise StoreRefused(f"there is no folder {folder}; make it first")
+    if path.is_dir():
+        raise StoreRefused(f"{path} is a folder; name a file in it")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise StoreRefused(f"{path}: {os.strerror(errno.EACCES).lower()}; it must be writable")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StoreRefused(f"{folder}: {os.strerror(errno.EACCES).lower()}; it must be writable")

@@ -1,0 +1,141 @@
+"""`sqlite:///` and `postgresql://`: one code for both, over SQLAlchemy."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+
+from sqlalchemy import Insert, Table, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from .engine import engine_of, reached
+from .migrate import migrate
+from .port import RevisionConflict
+from .records import (
+    MAX_ENDINGS,
+    STEPS_KEPT,
+    EndedRequest,
+    Persist,
+    SavedState,
+    SavedStep,
+    StepWidth,
+)
+from .tables import DESIRED_STATE, ENDED_REQUESTS, HISTORY_STEPS
+from .url import StoreUrl
+
+
+class SqlStore:
+    """A `Store` and a `HistoryStore`."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._engine = engine_of(url)
+
+    async def open(self) -> None:
+        """Connect, and bring the tables to this version. Raises `StoreAway`, `StoreRefused`."""
+        async with self._transaction() as connection:
+            await connection.run_sync(migrate)
+
+    async def load_desired_state(self) -> SavedState | None:
+        async with self._transaction() as connection:
+            return await _saved(connection)
+
+    async def save_desired_state(self, persist: Persist) -> None:
+        revision = persist.expected + 1
+        async with self._transaction() as connection:
+            result = await connection.execute(
+                update(DESIRED_STATE)
+                .where(DESIRED_STATE.c.revision == persist.expected)
+                .values(revision=revision, document=persist.document)
+            )
+            if result.rowcount == 1:
+                return
+            saved = await _saved(connection)
+        if saved != SavedState(revision, persist.document):
+            raise RevisionConflict(saved)
+
+    async def append_history(
+        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+    ) -> None:
+        async with self._transaction() as connection:
+            await self._append(connection, HISTORY_STEPS, [asdict(each) for each in steps])
+            await self._append(connection, ENDED_REQUESTS, [_storable(each) for each in endings])
+            for width, number in STEPS_KEPT.items():
+                newest = max((each.at for each in steps if each.width == width), default=0)
+                await connection.execute(
+                    delete(HISTORY_STEPS)
+                    .where(HISTORY_STEPS.c.width == width)
+                    .where(HISTORY_STEPS.c.at <= newest - number * width)
+                )
+            if endings:
+                await connection.execute(_DELETE_OLD_ENDINGS)
+
+    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
+        query = (
+            select(HISTORY_STEPS.c.at, HISTORY_STEPS.c.document)
+            .where(HISTORY_STEPS.c.width == width)
+            .where(HISTORY_STEPS.c.at >= since)
+            .order_by(HISTORY_STEPS.c.at.desc())
+            .limit(STEPS_KEPT[width])
+        )
+        async with self._transaction() as connection:
+            rows = (await connection.execute(query)).all()
+        return [SavedStep(width, row.at, row.document) for row in reversed(rows)]
+
+    async def load_endings(self, limit: int) -> list[EndedRequest]:
+        query = (
+            select(ENDED_REQUESTS)
+            .order_by(ENDED_REQUESTS.c.ended_at.desc(), ENDED_REQUESTS.c.id)
+            .limit(limit)
+        )
+        async with self._transaction() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [EndedRequest(**row) for row in reversed(rows)]
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        with reached(self._url):
+            async with self._engine.begin() as connection:
+                yield connection
+
+    async def _append(
+        self, connection: AsyncConnection, table: Table, rows: list[Mapping[str, object]]
+    ) -> None:
+        if rows:
+            await connection.execute(self._insert(table), rows)
+
+    def _insert(self, table: Table) -> Insert:
+        """Leaves the rows alone that are there."""
+        if self._url.kind == "sqlite":
+            return sqlite.insert(table).on_conflict_do_nothing()
+        return postgresql.insert(table).on_conflict_do_nothing()
+
+
+_OLDEST_KEPT = (
+    select(ENDED_REQUESTS.c.ended_at)
+    .order_by(ENDED_REQUESTS.c.ended_at.desc())
+    .offset(MAX_ENDINGS - 1)
+    .limit(1)
+    .scalar_subquery()
+)
+_DELETE_OLD_ENDINGS = delete(ENDED_REQUESTS).where(ENDED_REQUESTS.c.ended_at < _OLDEST_KEPT)
+
+
+async def _saved(connection: AsyncConnection) -> SavedState | None:
+    query = select(DESIRED_STATE.c.revision, DESIRED_STATE.c.document)
+    row = (await connection.execute(query)).one()
+    return SavedState(row.revision, row.document) if row.revision else None
+
+
+def _storable(ending: EndedRequest) -> Mapping[str, object]:
+    """Its values, without characters that PostgreSQL's text cannot hold."""
+    return {name: _text(value) for name, value in asdict(ending).items()}
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

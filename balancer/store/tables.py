@@ -1,0 +1,56 @@
+"""The tables, as the newest migration leaves them."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+)
+
+METADATA = MetaData()
+
+DESIRED_STATE = Table(
+    "desired_state",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""One row. Revision 0: nothing was ever saved."""
+
+HISTORY_STEPS = Table(
+    "history_steps",
+    METADATA,
+    Column("width", Integer, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False),
+)
+
+ENDED_REQUESTS = Table(
+    "ended_requests",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("ended_at", Double, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("caller", Text, nullable=False),
+    Column("model", Text),
+    Column("agent", Text),
+    Column("error", Text),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("queue_ms", Double, nullable=False),
+    Column("first_token_ms", Double),
+    Column("total_ms", Double, nullable=False),
+    Column("prefill_tokens_per_second", Double),
+    Column("decode_tokens_per_second", Double),
+    Index("ended_requests_by_time", "ended_at"),
+)

@@ -1,0 +1,57 @@
+"""Schemas: brought up to date once, by one balancer at a time; a newer one is left alone."""
+
+import asyncio
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from arriero.balancer.store.engine import engine_of
+from arriero.balancer.store.port import StoreRefused
+from arriero.balancer.store.records import Persist, SavedState
+from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.tables import METADATA
+from arriero.balancer.store.url import parse_store_url
+
+from .conftest import OpenSql
+
+
+def differences(connection: Connection) -> list[object]:
+    return list(compare_metadata(MigrationContext.configure(connection), METADATA))
+
+
+async def test_the_migrations_lead_to_the_tables(opened_sql: OpenSql, url: str) -> None:
+    await opened_sql()
+    engine = engine_of(parse_store_url(url))
+    async with engine.begin() as connection:
+        assert await connection.run_sync(differences) == []
+        await connection.execute(text("DROP INDEX ended_requests_by_time"))
+        assert len(await connection.run_sync(differences)) == 1, "a difference would be seen"
+    await engine.dispose()
+
+
+async def test_balancers_that_start_together_wait_for_one_another(opened_sql: OpenSql) -> None:
+    stores = await asyncio.gather(*(opened_sql() for _ in range(4)))
+    await stores[0].save_desired_state(Persist(0, "state"))
+    assert await stores[3].load_desired_state() == SavedState(1, "state")
+
+
+async def test_a_start_keeps_what_is_there(opened_sql: OpenSql) -> None:
+    await (await opened_sql()).save_desired_state(Persist(0, "state"))
+    assert await (await opened_sql()).load_desired_state() == SavedState(1, "state")
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(opened_sql: OpenSql, url: str) -> None:
+    await (await opened_sql()).save_desired_state(Persist(0, "state"))
+    engine = engine_of(parse_store_url(url))
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0999'"))
+    store = SqlStore(parse_store_url(url))
+    with pytest.raises(StoreRefused, match=r"a newer version of Arriero wrote it \(schema 0999\)"):
+        await store.open()
+    await store.close()
+    async with engine.begin() as connection:
+        rows = await connection.execute(text("SELECT version_num FROM alembic_version"))
+        assert rows.scalar_one() == "0999"
+    await engine.dispose()

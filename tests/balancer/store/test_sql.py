@@ -1,0 +1,124 @@
+"""The history in both databases, and what a server's end does; `test_port` has the rest."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from arriero.balancer.store import sql
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import (
+    EndedRequest,
+    Persist,
+    Persisted,
+    PersistOutcome,
+    SavedState,
+    SavedStep,
+)
+from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.url import parse_store_url
+from arriero.balancer.store.writer import StoreWriter
+
+from .conftest import OpenSql
+from .postgres import PostgresServer
+from .test_pending import ending, step
+
+FULL = EndedRequest(
+    id="r1",
+    ended_at=1_700_000_000.25,
+    kind="generate",
+    code="engine_failed",
+    caller="anonymous",
+    model="tiny",
+    agent="ana",
+    error="it broke",
+    prompt_tokens=2**40,
+    cached_tokens=2,
+    completion_tokens=3,
+    reasoning_tokens=1,
+    queue_ms=0.125,
+    first_token_ms=1.5,
+    total_ms=20.25,
+    prefill_tokens_per_second=1000.5,
+    decode_tokens_per_second=33.25,
+)
+
+
+@pytest.fixture
+async def store(opened_sql: OpenSql) -> SqlStore:
+    return await opened_sql()
+
+
+async def test_the_history_comes_back_as_it_was(opened_sql: OpenSql) -> None:
+    steps = [SavedStep(1, 100, "{}"), SavedStep(1, 101, '{"a": 1}'), SavedStep(60, 60, "[]")]
+    await (await opened_sql()).append_history(steps, [FULL, ending("r2")])
+    store = await opened_sql()
+    assert await store.load_steps(1, 0) == steps[:2]
+    assert await store.load_steps(1, 101) == steps[1:2]
+    assert await store.load_steps(60, 0) == steps[2:]
+    assert await store.load_endings(10) == [ending("r2"), FULL]
+    assert await store.load_endings(1) == [FULL], "the latest"
+
+
+async def test_the_same_history_again_changes_nothing(store: SqlStore) -> None:
+    """As after a connection that broke before the confirmation came."""
+    await store.append_history([step(1)], [FULL])
+    await store.append_history([step(1), step(2)], [FULL, ending("r2")])
+    assert await store.load_steps(1, 0) == [step(1), step(2)]
+    assert len(await store.load_endings(10)) == 2
+
+
+async def test_old_history_is_deleted(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.append_history([step(at) for at in (0, 1, 3600)], [])
+    assert await store.load_steps(1, 0) == [step(1), step(3600)]
+    await store.append_history([SavedStep(60, 90_000, "{}")], [])
+    assert await store.load_steps(1, 0) == [step(1), step(3600)], "minutes do not age seconds"
+
+
+async def test_only_the_latest_endings_are_kept(store: SqlStore) -> None:
+    endings = [replace(ending(f"r{at}"), ended_at=at) for at in range(sql.MAX_ENDINGS + 3)]
+    await store.append_history([], endings)
+    kept = await store.load_endings(2 * sql.MAX_ENDINGS)
+    assert kept == endings[3:]
+
+
+async def test_text_that_a_database_cannot_hold_is_mended(store: SqlStore) -> None:
+    await store.append_history([], [replace(FULL, error="a\0b\ud800c")])
+    [kept] = await store.load_endings(1)
+    assert kept.error == "a\N{REPLACEMENT CHARACTER}b?c"
+
+
+async def test_a_batch_is_written_whole_or_not_at_all(store: SqlStore) -> None:
+    broken = replace(FULL, code=None)  # type: ignore[arg-type]
+    with pytest.raises(IntegrityError):
+        await store.append_history([step(1)], [ending("r"), broken])
+    assert await store.load_steps(1, 0) == []
+    assert await store.load_endings(1) == []
+
+
+async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> None:
+    """Writes wait meanwhile, and are there in the end."""
+    store = SqlStore(parse_store_url(postgres.database()))
+    await store.open()
+    outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
+    writer = StoreWriter(store, history=store)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(writer.run(outcomes.put_nowait))
+        first, second = Persist(0, "first"), Persist(1, "second")
+        writer.persist(first)
+        assert await outcomes.get() == Persisted(first)
+        await asyncio.to_thread(postgres.stop)
+        with pytest.raises(StoreAway):
+            await store.load_desired_state()
+        writer.append([step(1)], [ending("r")])
+        writer.persist(second)
+        assert not await writer.flush(0.3)
+        assert writer.status().is_away
+        await asyncio.to_thread(postgres.start)
+        assert await outcomes.get() == Persisted(second)
+        assert await writer.flush(5)
+        running.cancel()
+    assert await store.load_desired_state() == SavedState(2, "second")
+    assert await store.load_steps(1, 0) == [step(1)]
+    await store.close()
