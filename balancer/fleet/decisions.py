@@ -7,7 +7,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import Event, RequestId, Token
 from ...shared.messages import FromBalancer
 from ...shared.queries import Result
-from .recorder import Ending
+from .recorder import NOWHERE, Ending, Origin
 
 LinkId = NewType("LinkId", int)
 """One socket of one agent. An agent that dials again has a new link and the same `AgentId`."""
@@ -42,10 +42,12 @@ class DeliverTokens:
     """Hand each token to its request's stream, in order, and record them: one for each step.
 
     `gaps` are the seconds since the piece before, of each piece that was not its request's first.
+    All come from one agent.
     """
 
     tokens: tuple[tuple[RequestId, Token], ...]
     gaps: tuple[float, ...] = ()
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class FirstToken:
     """Record: the first token came `seconds` after the request was accepted."""
 
     seconds: float
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ from .limits import Limits
 
 
 class Lifecycle:
-    """`agent` is the name of the agent that it is with, or of the last one."""
+    """`agent` is the name of the agent that it is with, or of the last one.
+
+    `model` is what that agent serves, or what the client named.
+    """
 
     __slots__ = (
         "_limits",
@@ -22,15 +25,19 @@ class Lifecycle:
         "caller",
         "expires_at",
         "id",
+        "model",
         "num_agents_lost",
     )
 
-    def __init__(self, id: RequestId, limits: Limits, now: float, *, caller: Caller) -> None:
+    def __init__(
+        self, id: RequestId, limits: Limits, now: float, *, caller: Caller, model: str | None
+    ) -> None:
         self.id = id
         self.caller = caller
         self.accepted_at = now
         self.expires_at = now + limits.request_timeout
         self.agent: str | None = None
+        self.model = model
         self.num_agents_lost = 0
         self._limits = limits
         self._waited = 0.0

@@ -2,11 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId, Timings, Usage
 from .caller import ANONYMOUS, Caller
+
+
+class Origin(NamedTuple):
+    """Where tokens come from: the names of the agent and of its model."""
+
+    agent: str = ""
+    model: str = ""
+
+
+NOWHERE = Origin()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +25,9 @@ class Ending:
 
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
     `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran
-    on last. Where the agent did not report, `usage` has only the completion tokens that were
-    delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or documents
-    it had.
+    on last, `model` what that agent serves, or what the request named. Where the agent did not
+    report, `usage` has only the completion tokens that were delivered. Of a query, `kind` tells
+    which it was, and `num_inputs` how many texts or documents it had.
     """
 
     code: str
@@ -29,18 +39,19 @@ class Ending:
     kind: Literal["generate", "text", "embed", "rank"] = "generate"
     num_inputs: int = 1
     caller: Caller = ANONYMOUS
+    model: str | None = None
 
 
 class Recorder(Protocol):
     """Called on the event loop as things happen. Must be quick and must not raise."""
 
-    def first_token(self, seconds: float) -> None:
+    def first_token(self, seconds: float, origin: Origin) -> None:
         """A request's first token came `seconds` after the request was accepted."""
 
-    def between_tokens(self, gaps: Sequence[float]) -> None:
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
         """Later pieces came so many seconds after the ones before; once for each step."""
 
-    def tokens(self, count: int) -> None:
+    def tokens(self, count: int, origin: Origin) -> None:
         """`count` tokens were delivered; once for each step."""
 
     def ended(self, ending: Ending) -> None:

@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ...shared.errors import BY_CODE
-from ..fleet.recorder import Ending
+from ..fleet.recorder import Ending, Origin
 from ..fleet.runtime.fleet_runtime import Backlog
 from ..fleet.view import FleetView
 from .fleet_collector import EventNumbers, FleetCollector
@@ -152,13 +152,13 @@ class Metrics:
 
     # ---- the recorder's side
 
-    def first_token(self, seconds: float) -> None:
+    def first_token(self, seconds: float, origin: Origin) -> None:
         self._first_token.observe(seconds)
 
-    def between_tokens(self, gaps: Sequence[float]) -> None:
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
         self._between_tokens.observe(gaps)
 
-    def tokens(self, count: int) -> None:
+    def tokens(self, count: int, origin: Origin) -> None:
         self._completion_tokens.inc(count)
 
     def ended(self, ending: Ending) -> None:

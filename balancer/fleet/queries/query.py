@@ -66,7 +66,7 @@ class QueryLifecycle(Lifecycle):
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        super().__init__(id, limits, now, caller=caller)
+        super().__init__(id, limits, now, caller=caller, model=query_request.model)
         self.query_request = query_request
         self.results: dict[int, Result] = {}
 
@@ -108,6 +108,7 @@ class QueryLifecycle(Lifecycle):
                 request_id=self.id,
                 agent=self.agent,
                 caller=self.caller,
+                model=self.model,
                 usage=Usage(prompt_tokens=sum(map(_num_tokens, self.results.values()))),
                 timings=Timings(
                     queue_ms=self.waited(now) * 1000,

@@ -38,7 +38,7 @@ from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId
 from ..lifecycle import Lifecycle
 from ..limits import Limits
-from ..recorder import Ending
+from ..recorder import Ending, Origin
 from ..view import RequestState, RequestView
 
 _NO_RATES = Rates()
@@ -77,7 +77,7 @@ class RequestLifecycle(Lifecycle):
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        super().__init__(id, limits, now, caller=caller)
+        super().__init__(id, limits, now, caller=caller, model=request.model)
         self.request = request
         self.link: LinkId | None = None
         self.is_cancelling = False
@@ -104,6 +104,11 @@ class RequestLifecycle(Lifecycle):
         return self._first_token_at is not None
 
     @property
+    def origin(self) -> Origin:
+        """Where its answer comes from."""
+        return Origin(self.agent or "", self.model or "")
+
+    @property
     def deadline(self) -> float:
         """When `overdue` will return an error, unless something happens before."""
         return min(self._stage_deadline, self.expires_at)
@@ -123,9 +128,10 @@ class RequestLifecycle(Lifecycle):
 
     # ---- with an agent, and without
 
-    def assigned(self, link: LinkId, agent: str, now: float) -> None:
-        """It was given to an agent."""
+    def assigned(self, link: LinkId, agent: str, now: float, *, model: str | None = None) -> None:
+        """It was given to an agent, which serves `model`."""
         self._require("queued")
+        self.model = model or self.model
         self._leave_queue(agent, now)
         self._assigned_at = now
         self.link = link
@@ -188,7 +194,7 @@ class RequestLifecycle(Lifecycle):
         """The answer begins. No other agent will repeat a notice, so they need no remembering."""
         self._first_token_at = self._last_token_at = now
         self._notices.clear()
-        return FirstToken(now - self.accepted_at)
+        return FirstToken(now - self.accepted_at, self.origin)
 
     # ---- the end
 
@@ -262,6 +268,7 @@ class RequestLifecycle(Lifecycle):
                 request_id=self.id,
                 agent=self.agent,
                 caller=self.caller,
+                model=self.model,
                 usage=Usage(completion_tokens=self.num_tokens),
                 timings=self._timings(now, _NO_RATES),
             )

@@ -4,7 +4,7 @@ Invariants: a request is here exactly when dispatch has it; its lifecycle is wit
 dispatch has it on; its deadline is armed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
@@ -89,9 +89,9 @@ class Requests:
     # ---- what agents send
 
     def pieces(
-        self, pieces: Iterable[tuple[RequestLifecycle, Piece]], now: float
+        self, pieces: Sequence[tuple[RequestLifecycle, Piece]], now: float
     ) -> list[Decision]:
-        """Pieces of a step came, each for another request or after an earlier one of its own."""
+        """Pieces of an agent's step, each for another request or after one of its own."""
         tokens: list[tuple[RequestId, Token]] = []
         gaps: list[float] = []
         firsts: list[Decision] = []
@@ -104,7 +104,7 @@ class Requests:
                 gaps.append(gap)
             tokens.append((lifecycle.id, token_of(piece)))
         self._changes.requests_changed(id for id, _ in tokens)
-        return [DeliverTokens(tuple(tokens), tuple(gaps)), *firsts]
+        return [DeliverTokens(tuple(tokens), tuple(gaps), pieces[0][0].origin), *firsts]
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
@@ -198,7 +198,8 @@ class Requests:
         decisions: list[Decision] = []
         for assign in assigned:
             lifecycle = self._lifecycles[assign.request]
-            lifecycle.assigned(assign.link, self._registry[assign.link].name, now)
+            agent = self._registry[assign.link]
+            lifecycle.assigned(assign.link, agent.name, now, model=agent.generates)
             self._deadlines.arm(lifecycle.id)
             self._changes.request_changed(lifecycle.id)
             self._registry.touch(assign.link)

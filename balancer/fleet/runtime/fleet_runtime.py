@@ -271,11 +271,11 @@ class FleetRuntime:
             match decision:
                 case Deliver(request=id, event=event):
                     self._deliver(id, event)
-                case DeliverTokens(tokens=tokens, gaps=gaps):
-                    self._deliver_tokens(tokens)
-                    self._recorder.between_tokens(gaps)
-                case FirstToken(seconds=seconds):
-                    self._recorder.first_token(seconds)
+                case DeliverTokens(tokens=tokens, gaps=gaps, origin=origin):
+                    self._recorder.tokens(self._deliver_tokens(tokens), origin)
+                    self._recorder.between_tokens(gaps, origin)
+                case FirstToken(seconds=seconds, origin=origin):
+                    self._recorder.first_token(seconds, origin)
                 case Send(link=link, message=message):
                     self._peers[link].send(message)
                 case Disconnect(link=link, reason=reason):
@@ -298,12 +298,12 @@ class FleetRuntime:
         if isinstance(event, Done | Failed):
             del self._streams[id]
 
-    def _deliver_tokens(self, tokens: Iterable[tuple[RequestId, Token]]) -> None:
+    def _deliver_tokens(self, tokens: Iterable[tuple[RequestId, Token]]) -> int:
         num_tokens = 0
         for id, token in tokens:
             num_tokens += len(token.tokens)
             self._streams[id].put(token)
-        self._recorder.tokens(num_tokens)
+        return num_tokens
 
     def _notify(self) -> None:
         if self._revision != self._fleet.revision:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from arriero.balancer.fleet.recorder import Ending
+from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.shared.messages import FromBalancer
 
@@ -24,16 +24,18 @@ class RecordingRecorder:
         self.first_tokens: list[float] = []
         self.gaps: list[float] = []
         self.counts: list[int] = []
+        self.origins: list[Origin] = []
         self.endings: list[Ending] = []
 
-    def first_token(self, seconds: float) -> None:
+    def first_token(self, seconds: float, origin: Origin) -> None:
         self.first_tokens.append(seconds)
 
-    def between_tokens(self, gaps: Sequence[float]) -> None:
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
         self.gaps += gaps
 
-    def tokens(self, count: int) -> None:
+    def tokens(self, count: int, origin: Origin) -> None:
         self.counts.append(count)
+        self.origins.append(origin)
 
     def ended(self, ending: Ending) -> None:
         self.endings.append(ending)

@@ -24,7 +24,7 @@ class Life(Lifecycle):
 
 def life(now: float) -> Life:
     limits = Limits(buffered_request_timeout=10.0, request_timeout=60.0)
-    return Life(RequestId("r"), limits, now, caller=ANONYMOUS)
+    return Life(RequestId("r"), limits, now, caller=ANONYMOUS, model=None)
 
 
 def test_time_with_an_agent_does_not_count_as_waiting() -> None:

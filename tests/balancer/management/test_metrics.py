@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from arriero.balancer.fleet.recorder import Ending, Recorder
+from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
 from arriero.balancer.management.metrics import SECONDS, Metrics
 from arriero.shared.errors import BY_CODE
 from arriero.shared.inference import RequestId, Timings, Usage
@@ -36,13 +36,13 @@ def ending(code: str, *, agent: str | None) -> Ending:
 
 def test_it_is_a_recorder() -> None:
     recorder: Recorder = Metrics()
-    recorder.first_token(0.1)
+    recorder.first_token(0.1, NOWHERE)
 
 
 def test_tokens_by_kind() -> None:
     metrics = Metrics()
-    metrics.tokens(5)
-    metrics.tokens(2)
+    metrics.tokens(5, NOWHERE)
+    metrics.tokens(2, NOWHERE)
     metrics.ended(ending("stop", agent="a"))
     assert value(metrics, "arriero_tokens_total", kind="completion") == 7
     assert value(metrics, "arriero_tokens_total", kind="prompt") == 10
@@ -66,8 +66,8 @@ def test_every_code_is_there_from_the_start() -> None:
 
 def test_times_have_the_buckets_that_are_promised() -> None:
     metrics = Metrics()
-    metrics.first_token(0.004)
-    metrics.between_tokens([61])
+    metrics.first_token(0.004, NOWHERE)
+    metrics.between_tokens([61], NOWHERE)
     assert SECONDS[0] == 0.001
     assert SECONDS[-1] == 60
     assert value(metrics, "arriero_first_token_seconds_bucket", le="0.0025") == 0
@@ -87,7 +87,7 @@ def test_only_requests_that_got_a_slot_count_as_having_waited_for_one() -> None:
 
 def test_registries_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
-    first.tokens(1)
+    first.tokens(1, NOWHERE)
     assert value(second, "arriero_tokens_total", kind="completion") == 0
 
 

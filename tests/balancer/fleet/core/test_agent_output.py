@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import Deliver, DeliverTokens, FirstToken, Send
+from arriero.balancer.fleet.recorder import Origin
 from arriero.shared.errors import EngineFailed, PromptTooLong, ShuttingDown
 from arriero.shared.inference import (
     Begun,
@@ -19,6 +20,8 @@ from arriero.shared.inference import (
 from arriero.shared.messages import Called, CallStarted, Item, Noticed, PromptRead
 from tests.balancer.fleet.builders import busy, codes, delivered, ended, hello, piece, refused, sent
 from tests.balancer.fleet.core.scene import A, B, failure, start, with_agent
+
+HOST = Origin("host-a1", "llama")
 
 
 def test_what_a_client_should_know_is_passed_on() -> None:
@@ -74,7 +77,7 @@ def test_what_an_agent_tells_beside_the_text_is_passed_on() -> None:
     assert scene.say(A, read, started, called) == [
         Deliver(id, Begun(7, 3)),
         Deliver(id, ToolCallStarted("c", "f")),
-        FirstToken(0.0),
+        FirstToken(0.0, HOST),
         Deliver(id, ToolCall("c", "f", "{}")),
     ]
 
@@ -165,6 +168,7 @@ def test_pieces_of_a_step_are_delivered_at_once_and_around_other_items_in_order(
             (RequestId("r"), Token("b", "content", (0,))),
         ),
         (0.5, 0.5),
+        HOST,
     )
-    assert step[3] == DeliverTokens(((RequestId("r"), Token("c", "content", (0,))),), (0.0,))
+    assert step[3] == DeliverTokens(((RequestId("r"), Token("c", "content", (0,))),), (0.0,), HOST)
     assert scene.fleet.totals().items_ignored == 1

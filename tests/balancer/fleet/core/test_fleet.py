@@ -15,6 +15,7 @@ from arriero.balancer.fleet.decisions import (
     Send,
 )
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.recorder import Origin
 from arriero.shared.errors import Cancelled, PromptTooLong
 from arriero.shared.inference import Done, GenerateRequest, RequestId, Token
 from arriero.shared.messages import PROTOCOL_VERSION, Goodbye, Reject, Welcome
@@ -44,17 +45,20 @@ from tests.balancer.fleet.core.scene import (
 # ---- a request's way
 
 
+HOST = Origin("host-a1", "llama")
+
+
 def test_a_request_runs_and_is_measured() -> None:
     scene = with_agent()
     assert scene.open("r") == [Send(A, start("r"))]
     scene.now += 2.0
     assert scene.say(A, piece("r", "Once")) == [
-        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),)),
-        FirstToken(2.0),
+        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),), (), HOST),
+        FirstToken(2.0, HOST),
     ]
     scene.now += 0.5
     assert scene.say(A, piece("r", " upon")) == [
-        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), (0.5,))
+        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), (0.5,), HOST)
     ]
     decisions = scene.say(A, ended("r"))
     [(_, event)] = delivered(decisions)

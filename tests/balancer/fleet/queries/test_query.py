@@ -65,6 +65,7 @@ def test_how_it_ended() -> None:
     query.begins("other", 8.0)
     query.results[0] = Embedded(vectors=(ONE, TWO))
     ending = query.finish("answered", 9.0).ending
+    assert ending.model == query.query_request.model
     assert (ending.code, ending.agent, ending.kind, ending.num_inputs) == (
         *("answered", "other", "embed", 3),
     )

@@ -12,7 +12,7 @@ from arriero.balancer.fleet.decisions import (
     LinkId,
 )
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.recorder import Ending
+from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.requests.request_lifecycle import MAX_NOTICES, RequestLifecycle
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.errors import (
@@ -63,9 +63,11 @@ def ending(finish: Decision) -> Ending:
 def test_a_whole_life_is_timed_from_acceptance() -> None:
     lifecycle = lifecycle_at(100.0)
     assert lifecycle.state == "queued"
-    lifecycle.assigned(LINK, "host", 101.0)
+    lifecycle.assigned(LINK, "host", 101.0, model="llama-2")
     assert lifecycle.state == "assigned"
-    assert lifecycle.piece(piece("r", "Once", num_tokens=2), 103.0) == FirstToken(3.0)
+    assert lifecycle.piece(piece("r", "Once", num_tokens=2), 103.0) == FirstToken(
+        3.0, Origin("host", "llama-2")
+    )
     assert lifecycle.state == "streaming"
     assert lifecycle.piece(piece("r", " more", "reasoning"), 103.5) == 0.5
     assert lifecycle.num_tokens == 3
@@ -78,6 +80,7 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
                 code="stop",
                 request_id=RequestId("r"),
                 agent="host",
+                model="llama-2",
                 usage=USAGE,
                 timings=timings,
             )

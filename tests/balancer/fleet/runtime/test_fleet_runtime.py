@@ -10,6 +10,7 @@ from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.errors import QueueFull, ShuttingDown
 from arriero.shared.heartbeat import SECOND_LOOK
@@ -48,7 +49,9 @@ async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() ->
     assert isinstance(events[-1], Done)
     assert (dispatcher.recorder.first_tokens, dispatcher.recorder.gaps) == ([2.0], [0.5])
     assert dispatcher.recorder.counts == [2, 1]
-    assert [ending.code for ending in dispatcher.recorder.endings] == ["stop"]
+    assert set(dispatcher.recorder.origins) == {Origin("host-a1", "llama")}
+    [ending] = dispatcher.recorder.endings
+    assert (ending.code, ending.agent, ending.model) == ("stop", "host-a1", "llama")
 
 
 async def test_ids_are_never_the_same() -> None:
