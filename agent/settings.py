@@ -1,5 +1,6 @@
 """The settings of an agent."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -51,6 +52,11 @@ def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
     if cells is not None and context_size is not None and cells < context_size:
         raise ValueError(f"must hold one slot at least, which is {context_size} (context size)")
     return cells
+
+
+def _models_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "arriero" / "models"
 
 
 BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
@@ -118,6 +124,16 @@ class AgentSettings(DaemonSettings):
     )
     cache_limit: Annotated[Size, Field(gt=0), Shown("SIZE", "10GiB")] = Field(
         default=10 * 2**30, description="maximum size of all files in the cache folder"
+    )
+    models_dir: Annotated[Path, Shown("DIR", "~/.cache/arriero/models")] = Field(
+        default_factory=_models_dir,
+        description="folder for model files that are downloaded; agents of a host may share it",
+    )
+    models_limit: Annotated[Annotated[Size, Field(gt=0)] | None, Shown("SIZE", "none")] = Field(
+        default=None,
+        description="maximum size of all files in the models folder; those that no agent of the "
+        "host uses are evicted for others, the least recently used first; without it nothing is "
+        "evicted",
     )
     gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
         default=-1,

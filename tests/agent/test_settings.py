@@ -1,5 +1,6 @@
 """What an agent can be told, and what it refuses."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -33,6 +34,10 @@ def test_defaults() -> None:
         "max_stall": 0.5,
         "cache_dir": None,
         "cache_limit": 10 * 2**30,
+        "models_dir": Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "arriero"
+        / "models",
+        "models_limit": None,
         "gpu_layers": -1,
         "kernels": "auto",
         "speculate": 0,
@@ -125,3 +130,13 @@ def test_a_balancer_is_named_once() -> None:
 )
 def test_limits(flag: str, value: str) -> None:
     assert refused(flag, value).startswith(f"{flag}: must ")
+
+
+def test_models_limit_is_a_size_or_none() -> None:
+    assert load(AgentSettings, ["--models-limit", "200GiB"], {}).models_limit == 200 * 2**30
+    assert "--models-limit" in refused("--models-limit", "0")
+
+
+def test_models_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert load(AgentSettings, [], {}).models_dir == Path("/caches/arriero/models")

@@ -1,0 +1,217 @@
+"""Downloads over HTTP that go on where they were cut, in this process or an earlier one."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx2
+
+from ....shared.log import context
+from ..folder.models_folder import ModelsFolder
+from ..folder.part_file import PartFile
+from ..folder.record import Record
+from ..port import FetchError
+from .gguf_check import MAGIC, check_start
+from .progress import Progress
+from .redirects import MAX_REDIRECTS, RedirectError, headers_for, next_url
+from .refusals import TRANSIENT, refused
+from .remote_file import RemoteFile
+from .response_facts import ResponseFacts
+from .retries import Retries
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+"""Longest silence of a server, in seconds."""
+
+_LOOK_AHEAD = 64 * 2**20
+"""How many bytes arrive between two looks at the room that is left."""
+
+
+class Cut(Exception):
+    """The download was interrupted; another attempt may go on. `wait` as the server asks."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class Downloader:
+    """Brings files into the folder, one at a time."""
+
+    def __init__(
+        self,
+        folder: ModelsFolder,
+        client: httpx2.Client,
+        progress: Progress,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folder = folder
+        self._client = client
+        self._progress = progress
+        self._sleep = sleep
+
+    def download(self, remote: RemoteFile) -> None:
+        """Leave `remote` whole and checked in its place. The caller holds its `fetch` lock.
+
+        Raises `FetchError`, and `OSError` where the folder cannot be written.
+        """
+        with PartFile(remote.file, is_hashed=remote.sha256 is not None) as part:
+            self._keep_only_what_can_be_resumed(remote, part)
+            is_resumed = part.size > 0
+            self._complete(remote, part)
+            if is_resumed and not _is_right(remote, part):
+                logger.warning("a resumed file is wrong", extra=context(file=remote.called))
+                part.restart()
+                self._complete(remote, part)
+            self._accept(remote, part)
+
+    def _keep_only_what_can_be_resumed(self, remote: RemoteFile, part: PartFile) -> None:
+        is_checked = remote.sha256 is not None or self._folder.record(remote.file).validator
+        is_too_long = remote.size is not None and part.size > remote.size
+        if part.size and (is_too_long or not is_checked):
+            part.restart()
+
+    def _complete(self, remote: RemoteFile, part: PartFile) -> None:
+        """Attempts until all has arrived."""
+        retries = Retries()
+        while part.size == 0 or part.size != self._size(remote):
+            before = part.size
+            try:
+                return self._attempt(remote, part)
+            except Cut as cut:
+                part.flush()
+                pause = retries.next_pause(made_progress=part.size > before, asked=cut.wait)
+                if pause is None:
+                    raise unreachable(remote, cut) from cut
+                logger.warning(
+                    "a download is cut",
+                    extra=context(file=remote.called, bytes=part.size, reason=str(cut)),
+                )
+                self._sleep(pause)
+        return None
+
+    def _size(self, remote: RemoteFile) -> int | None:
+        return self._folder.record(remote.file).total if remote.size is None else remote.size
+
+    def _attempt(self, remote: RemoteFile, part: PartFile) -> None:
+        with self._answer(remote, self._resuming(remote, part)) as response:
+            facts = ResponseFacts.of(response.status_code, response.headers)
+            self._check_answer(remote, part, facts)
+            total = facts.total if facts.total is not None else remote.size
+            self._make_room(remote, part, total)
+            for chunk in response.iter_raw():
+                part.append(chunk)
+                self._look(remote, part, len(chunk), total)
+        if total is not None and part.size < total:
+            raise Cut(f"it ends after {part.size} of {total} bytes")
+
+    def _resuming(self, remote: RemoteFile, part: PartFile) -> dict[str, str]:
+        """The headers that ask for what is missing."""
+        headers = {**remote.headers, "accept-encoding": "identity"}
+        if part.size:
+            headers["range"] = f"bytes={part.size}-"
+            if validator := self._folder.record(remote.file).validator:
+                headers["if-range"] = validator
+        return headers
+
+    @contextmanager
+    def _answer(self, remote: RemoteFile, headers: dict[str, str]) -> Iterator[httpx2.Response]:
+        """The answer to a GET, through redirects; its body is still to be read."""
+        url = remote.url
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                with self._client.stream("GET", url, headers=headers) as response:
+                    if not response.has_redirect_location:
+                        yield response
+                        return
+                    target = next_url(url, response.headers["location"])
+                    url, headers = target, headers_for(url, target, headers)
+        except httpx2.TransportError as error:
+            raise Cut(str(error) or type(error).__name__) from error
+        except (RedirectError, httpx2.InvalidURL) as error:
+            raise unreachable(remote, error) from error
+        raise unreachable(remote, RedirectError(f"more than {MAX_REDIRECTS} redirects"))
+
+    def _check_answer(self, remote: RemoteFile, part: PartFile, facts: ResponseFacts) -> None:
+        """Raises unless the body goes on where `part` ends, or is the whole file."""
+        if facts.status in TRANSIENT:
+            raise Cut(f"the server answers with status {facts.status}", facts.retry_after)
+        if facts.status == 416 and part.size:
+            part.restart()
+            raise Cut("the server has no such part of it")
+        if facts.status not in (200, 206):
+            raise refused(remote, facts.status)
+        is_next = facts.status == 206 and facts.first_byte == part.size
+        is_same = part.size == 0 or facts.total in (self._folder.record(remote.file).total, None)
+        if facts.status == 206 and not (is_next and is_same):
+            part.restart()
+            raise Cut("the server sends another part of it")
+        if facts.status == 200 and part.size:
+            part.restart()
+        _check_size(remote, facts.total)
+        if part.size == 0:
+            record = Record(validator=facts.validator, total=facts.total)
+            self._folder.write_record(remote.file, record)
+
+    def _look(self, remote: RemoteFile, part: PartFile, gained: int, total: int | None) -> None:
+        """After each chunk: is it a model at all, is there still room?"""
+        before = part.size - gained
+        if before < len(MAGIC) <= part.size:
+            self._check_start(remote, part)
+        if before // _LOOK_AHEAD != part.size // _LOOK_AHEAD:
+            part.flush()
+            self._make_room(remote, part, total)
+        self._progress.arrived(remote.called, part.size, total)
+
+    def _make_room(self, remote: RemoteFile, part: PartFile, total: int | None) -> None:
+        """For all of it, or where nobody knows how much that is, for the next piece."""
+        ahead = part.size + _LOOK_AHEAD if total is None else total
+        self._folder.make_room({remote.file: ahead})
+
+    def _check_start(self, remote: RemoteFile, part: PartFile) -> None:
+        try:
+            check_start(part.start(len(MAGIC) * 4), remote.called)
+        except FetchError:
+            part.restart()
+            raise
+
+    def _accept(self, remote: RemoteFile, part: PartFile) -> None:
+        """Give the file its name, if it is right; drop it otherwise."""
+        self._check_start(remote, part)
+        if not _is_right(remote, part):
+            found = part.sha256()
+            part.restart()
+            raise _wrong(remote, found)
+        part.finish()
+        self._folder.write_record(remote.file, Record(sha256=part.sha256(), size=part.size))
+
+
+def unreachable(remote: RemoteFile, reason: Exception) -> FetchError:
+    return FetchError(
+        "unreachable",
+        f"{remote.called} cannot be downloaded: {reason}",
+        "check the host's network, proxy (HTTPS_PROXY) and the source; the agent tries again",
+    )
+
+
+def _check_size(remote: RemoteFile, total: int | None) -> None:
+    if remote.size is not None and total is not None and total != remote.size:
+        raise FetchError(
+            "torn",
+            f"{remote.called} should have {remote.size} bytes, the server has {total} of it",
+            "a mirror or proxy may serve an old or cut file; check it, or name another source",
+        )
+
+
+def _is_right(remote: RemoteFile, part: PartFile) -> bool:
+    return part.sha256() == remote.sha256
+
+
+def _wrong(remote: RemoteFile, found: str | None) -> FetchError:
+    return FetchError(
+        "wrong_checksum",
+        f"{remote.called} has the SHA-256 {found}, not {remote.sha256}",
+        "check the source and its sha256; what was downloaded is thrown away",
+    )

@@ -1,0 +1,86 @@
+"""What an agent and its fetching process say to each other: JSON, one message a line.
+
+The agent writes one `Fetch` to the process' standard input and keeps that open: its end means that
+the agent is gone. The process writes reports to its standard output, `Fetched` or `Refused` last.
+After `Fetched` it holds its leases until its input ends, so that the agent can take its own.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from ...shared.strict import STRICT
+from .port import FetchCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Fetch `source` into the folder `root`, all files of which may take `limit` bytes."""
+
+    __pydantic_config__ = STRICT
+    source: str
+    sha256: str | None = None
+    root: Path
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arriving:
+    """`bytes` of the model are here; `file` is on its way."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["arriving"] = "arriving"
+    file: str
+    bytes: int
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """All files are here. `kept` are those to lease."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["fetched"] = "fetched"
+    paths: tuple[Path, ...]
+    kept: tuple[Path, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The files cannot be had. `traceback` where that is the agent's own fault."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["refused"] = "refused"
+    code: FetchCode
+    message: str
+    hint: str = ""
+    traceback: str = ""
+
+
+FetchReport = Annotated[Arriving | Fetched | Refused, Field(discriminator="type")]
+
+_fetch: TypeAdapter[Fetch] = TypeAdapter(Fetch)
+_report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport)
+
+
+def encode_fetch(fetch: Fetch) -> bytes:
+    """`fetch` as one line."""
+    return _fetch.dump_json(fetch) + b"\n"
+
+
+def decode_fetch(line: bytes) -> Fetch:
+    """Raises `pydantic.ValidationError`."""
+    return _fetch.validate_json(line)
+
+
+def encode_fetch_report(report: FetchReport) -> bytes:
+    """`report` as one line."""
+    return _report.dump_json(report) + b"\n"
+
+
+def decode_fetch_report(line: bytes) -> FetchReport:
+    """Raises `pydantic.ValidationError`."""
+    return _report.validate_json(line)

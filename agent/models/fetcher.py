@@ -1,0 +1,134 @@
+"""Fetches model files by a process of its own for each, which can be killed at any moment."""
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...shared.log import context
+from .fetch_protocol import (
+    Arriving,
+    Fetch,
+    Fetched,
+    Refused,
+    decode_fetch_report,
+    encode_fetch,
+)
+from .folder.file_lock import FileLock
+from .folder.models_folder import ModelsFolder
+from .port import FetchedModel, FetchError, OnProgress
+from .rate import RateMeter
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-P", "-m", "arriero.agent.models.fetch_process")
+"""`-P`: nothing is imported from the working directory."""
+
+MAX_LINE = 2**22
+"""Longest report in bytes: one with the paths of a split model's files."""
+
+MAX_FILE_NAME = 1024
+"""Most characters of a file's name in `Download`."""
+
+
+class Leases:
+    """The leases of one model's files."""
+
+    def __init__(self, locks: Sequence[FileLock]) -> None:
+        self._locks = locks
+
+    def release(self) -> None:
+        for lock in self._locks:
+            lock.touch()
+            lock.release()
+
+
+class Fetcher:
+    """`ModelFiles` over the folder `root`, all files of which may take `limit` bytes."""
+
+    def __init__(
+        self, root: Path, limit: int | None = None, command: Sequence[str] = COMMAND
+    ) -> None:
+        self._folder = ModelsFolder(root, limit)
+        self._command = command
+
+    async def fetch(
+        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+    ) -> FetchedModel:
+        """See the port. A cancelled fetch returns once its process has ended."""
+        order = Fetch(
+            source=source, sha256=sha256, root=self._folder.root, limit=self._folder.limit
+        )
+        process = await self._start()
+        try:
+            return await self._follow(process, order, on_progress)
+        finally:
+            await _ended(process)
+
+    async def room(self) -> int | None:
+        """See the port."""
+        try:
+            return await asyncio.to_thread(self._folder.room)
+        except OSError as error:
+            logger.warning(
+                "the models folder cannot be measured",
+                extra=context(folder=str(self._folder.root), reason=str(error)),
+            )
+            return None
+
+    async def _start(self) -> Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                # Ctrl-C in a terminal is the supervisor's to handle.
+                start_new_session=True,
+                limit=MAX_LINE,
+            )
+        except OSError as error:
+            raise FetchError(
+                "fetch_failed", f"no process to fetch files can be started: {error}"
+            ) from error
+
+    async def _follow(
+        self, process: Process, order: Fetch, on_progress: OnProgress
+    ) -> FetchedModel:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode_fetch(order))
+        meter, clock = RateMeter(), asyncio.get_running_loop().time
+        async for line in process.stdout:
+            match decode_fetch_report(line):
+                case Arriving(file=file, bytes=size, total=total):
+                    on_progress(meter.measure(clock(), file[:MAX_FILE_NAME], size, total))
+                case Fetched() as fetched:
+                    return self._leased(fetched)
+                case Refused() as refused:
+                    raise _error(refused)
+        code = await process.wait()
+        raise FetchError("fetch_failed", f"the process that fetches files ended with code {code}")
+
+    def _leased(self, fetched: Fetched) -> FetchedModel:
+        """The process holds its leases still, so none of these waits."""
+        return FetchedModel(
+            path=fetched.paths[0],
+            files=fetched.paths,
+            bytes=fetched.bytes,
+            lease=Leases([self._folder.use(file) for file in fetched.kept]),
+        )
+
+
+async def _ended(process: Process) -> None:
+    """End `process`; what it has downloaded stays."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+def _error(refused: Refused) -> FetchError:
+    if refused.traceback:
+        logger.error("a fetch failed", extra=context(traceback=refused.traceback))
+    return FetchError(refused.code, refused.message, refused.hint)

@@ -1,0 +1,67 @@
+"""Locks between processes: `flock` on a file that exists for nothing else.
+
+The system drops a lock when its process ends, however it ends. A lock file may be unlinked by
+whoever holds its lock exclusively; who waited for it meanwhile opens it anew.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Self
+
+
+class FileLock:
+    """A lock that this object holds until `release`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def shared(cls, path: Path) -> Self:
+        """Waits while another holds it exclusively. Raises `OSError`."""
+        return cls(path, _locked(path, fcntl.LOCK_SH))
+
+    @classmethod
+    def exclusive(cls, path: Path) -> Self:
+        """Waits while another holds it at all. Raises `OSError`."""
+        return cls(path, _locked(path, fcntl.LOCK_EX))
+
+    @classmethod
+    def try_exclusive(cls, path: Path) -> Self | None:
+        """`None` while another holds it. Raises `OSError`."""
+        try:
+            return cls(path, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            return None
+
+    def touch(self) -> None:
+        """Set the lock file's time: when what it guards was last used."""
+        if self._descriptor is not None:
+            os.utime(self._descriptor, times=(time.time(), time.time()))
+
+    def release(self) -> None:
+        """Let others have it. Does nothing the second time."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _locked(path: Path, operation: int) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, operation)
+            if os.fstat(descriptor).st_nlink > 0:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

@@ -1,0 +1,75 @@
+"""What has arrived of a file: appended to, hashed as it grows, renamed once it is whole.
+
+A crash at any moment leaves a part that holds the file's first bytes, or the whole file.
+"""
+
+import os
+from pathlib import Path
+from typing import Self
+
+from .checksum import hash_of
+from .models_folder import part_of
+
+_BUFFER = 1 << 17
+
+
+class PartFile:
+    """The part of `file`, open. Its hash covers what an earlier download left, too.
+
+    Only who holds the file's `fetch` lock may have one. Methods raise `OSError`.
+    """
+
+    def __init__(self, file: Path, *, is_hashed: bool) -> None:
+        self._file = file
+        self._path = part_of(file)
+        self._is_hashed = is_hashed
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._path.open("ab", buffering=_BUFFER)
+        self.size = self._path.stat().st_size
+        self._hash = hash_of(self._path) if is_hashed else None
+
+    def append(self, data: bytes) -> None:
+        self._stream.write(data)
+        self.size += len(data)
+        if self._hash is not None:
+            self._hash.update(data)
+
+    def start(self, length: int) -> bytes:
+        """The first `length` bytes, or as many as there are."""
+        self._stream.flush()
+        with self._path.open("rb") as file:
+            return file.read(length)
+
+    def flush(self) -> None:
+        """Hand what is buffered to the system, so that a killed process does not lose it."""
+        self._stream.flush()
+
+    def restart(self) -> None:
+        """Drop what has arrived."""
+        self._stream.flush()
+        self._stream.truncate(0)
+        self.size = 0
+        self._hash = hash_of(self._path) if self._is_hashed else None
+
+    def sha256(self) -> str | None:
+        return None if self._hash is None else self._hash.hexdigest()
+
+    def finish(self) -> None:
+        """The file is whole: make it durable under its own name."""
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._path.replace(self._file)
+        descriptor = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,6 @@
+"""Where model files come from: the Hugging Face hub, the web, a path on this host.
+
+Lives here: what a source means, and which files it takes. All of it blocks; it
+runs in the fetching process.
+May import: `download`, `folder`, the port's errors. Comes in: the fetching process.
+"""

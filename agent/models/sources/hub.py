@@ -1,0 +1,242 @@
+"""The Hugging Face hub: what a repository holds, and where its files are.
+
+huggingface-hub answers what the hub says, with its token, endpoint and offline mode, and its cache
+is read. The bytes come through `download`, since a download of huggingface-hub begins anew when its
+process ends; they lie in the layout of its cache.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import HfApi, constants, get_token, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import ModelInfo
+
+from ....shared.log import context
+from ....shared.models.sources import HubFile, HubQuantisation
+from ..download.refusals import TOKEN_HINT
+from ..download.remote_file import RemoteFile
+from ..folder.checksum import sha256_of
+from ..folder.models_folder import ModelsFolder
+from ..port import FetchError
+from .hub_cache import RepoCache
+from .located import Located
+from .quantisations import pick_file
+from .split_names import files_of
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = 30.0
+"""Longest wait for the hub's answer, in seconds."""
+
+HubSource = HubFile | HubQuantisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubEntry:
+    """One file of a repository. `etag` names its content; `sha256` where the hub has it."""
+
+    size: int | None
+    etag: str | None
+    sha256: str | None
+
+
+def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
+    """The files of `source`, as downloads unless they are in the folder or the hub's own cache.
+
+    Without the hub (offline mode, or no network) what is in these caches is taken. Raises
+    `FetchError`.
+    """
+    try:
+        info = _ask(source)
+    except FetchError as error:
+        found = _cached(source, folder) if error.code == "unreachable" else None
+        if found is None or not _is_right(found.paths[0], sha256):
+            raise
+        logger.info("the hub is not asked; a cached model is used", extra=context(why=str(error)))
+        return found
+    return _of(source, info, sha256, folder)
+
+
+def finish(source: HubSource, located: Located) -> None:
+    """All downloads are here: give them their names in the cache. Raises `OSError`."""
+    for remote, path in zip(located.remotes, located.paths, strict=False):
+        commit, name = _split(path)
+        cache = RepoCache(remote.file.parent.parent.parent, source.repo)
+        cache.add(commit, name, remote.file)
+        cache.remember(source.revision, commit)
+
+
+def _ask(source: HubSource) -> ModelInfo:
+    if constants.is_offline_mode():
+        raise _unreachable(source, "HF_HUB_OFFLINE is set")
+    try:
+        return HfApi().model_info(
+            source.repo, revision=source.revision, files_metadata=True, timeout=TIMEOUT
+        )
+    except (httpx2.TransportError, httpx2.InvalidURL, OfflineModeIsEnabled) as error:
+        raise _unreachable(source, str(error) or type(error).__name__) from error
+    except HFValidationError as error:
+        raise FetchError("not_found", str(error), "check the source") from error
+    except HfHubHTTPError as error:
+        raise _refused(source, error) from error
+
+
+def _of(source: HubSource, info: ModelInfo, sha256: str | None, folder: ModelsFolder) -> Located:
+    entries = _entries(info)
+    names = _names(source, list(entries))
+    commit = info.sha or source.revision
+    checked = _checked(source, names[0], entries[names[0]], sha256)
+    own = RepoCache(Path(constants.HF_HUB_CACHE), source.repo)
+    if own.has(commit, names):
+        return Located(paths=tuple(own.path(commit, name) for name in names))
+    cache = RepoCache(folder.hub, source.repo)
+    remotes = tuple(
+        _remote(source, commit, name, checked if name == names[0] else entries[name], cache)
+        for name in names
+    )
+    return Located(
+        paths=tuple(cache.path(commit, name) for name in names),
+        remotes=remotes,
+        kept=tuple(remote.file for remote in remotes),
+    )
+
+
+def _entries(info: ModelInfo) -> dict[str, HubEntry]:
+    return {
+        file.rfilename: HubEntry(
+            size=file.size,
+            etag=file.lfs.sha256 if file.lfs else file.blob_id,
+            sha256=file.lfs.sha256 if file.lfs else None,
+        )
+        for file in info.siblings or ()
+    }
+
+
+def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
+    """The files of the model that `source` means, among what is `there`."""
+    match source:
+        case HubFile(file=file):
+            first = file
+        case HubQuantisation(quantisation=quantisation):
+            first = pick_file(there, quantisation, source.repo)
+    try:
+        names = files_of(first)
+    except ValueError as error:
+        raise FetchError("not_found", str(error), "check the source") from error
+    if missing := [name for name in names if name not in there]:
+        raise FetchError(
+            "not_found",
+            f"{source.repo} at {source.revision} has no file {missing[0]}",
+            _similar(missing[0], there),
+        )
+    return names
+
+
+def _similar(name: str, there: Iterable[str]) -> str:
+    models = sorted(each for each in there if each.endswith(".gguf"))[:20]
+    return f"it has {', '.join(models)}" if models else "it has no GGUF files at all"
+
+
+def _checked(source: HubSource, name: str, entry: HubEntry, sha256: str | None) -> HubEntry:
+    """`entry` with the checksum that was asked for. Raises `FetchError` if the hub has another."""
+    if sha256 is None or sha256 == entry.sha256:
+        return entry
+    if entry.sha256 is not None:
+        raise FetchError(
+            "wrong_checksum",
+            f"{name} of {source.repo} has the SHA-256 {entry.sha256}, not {sha256}",
+            "check the source, its revision and its sha256",
+        )
+    return HubEntry(size=entry.size, etag=entry.etag, sha256=sha256)
+
+
+def _remote(
+    source: HubSource, commit: str, name: str, entry: HubEntry, cache: RepoCache
+) -> RemoteFile:
+    if entry.etag is None:
+        raise FetchError("unreachable", f"the hub does not say what {name} is", "check HF_ENDPOINT")
+    return RemoteFile(
+        url=hf_hub_url(source.repo, name, revision=commit),
+        called=f"hf://{source.repo}/{name}",
+        file=cache.blob(entry.etag),
+        headers=_headers(),
+        size=entry.size,
+        sha256=entry.sha256,
+        is_content_named=True,
+        is_on_hub=True,
+    )
+
+
+def _headers() -> dict[str, str]:
+    """The user's token, unless huggingface-hub's settings forbid to send it unasked."""
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def _cached(source: HubSource, folder: ModelsFolder) -> Located | None:
+    for root in (folder.hub, Path(constants.HF_HUB_CACHE)):
+        cache = RepoCache(root, source.repo)
+        commit = cache.commit_of(source.revision)
+        if commit is None:
+            continue
+        try:
+            names = _names(source, cache.names(commit))
+        except FetchError:
+            continue
+        paths = tuple(cache.path(commit, name) for name in names)
+        is_ours = root == folder.hub
+        return Located(paths=paths, kept=tuple(path.resolve() for path in paths) if is_ours else ())
+    return None
+
+
+def _is_right(path: Path, sha256: str | None) -> bool:
+    """A blob with a SHA-256 is named after it."""
+    return sha256 is None or path.resolve().name == sha256 or sha256_of(path) == sha256
+
+
+def _split(path: Path) -> tuple[str, str]:
+    """Commit and name of a path in `snapshots`."""
+    parts = path.parts
+    at = len(parts) - 1 - parts[::-1].index("snapshots")
+    return parts[at + 1], "/".join(parts[at + 2 :])
+
+
+def _unreachable(source: HubSource, why: str) -> FetchError:
+    return FetchError(
+        "unreachable",
+        f"the hub cannot be asked for {source.repo}: {why}",
+        "check the host's network, proxy (HTTPS_PROXY) and HF_ENDPOINT, or bring the files there "
+        "another way (docs/models.md, offline hosts)",
+    )
+
+
+def _refused(source: HubSource, error: HfHubHTTPError) -> FetchError:
+    status = error.response.status_code
+    if isinstance(error, GatedRepoError) or status == 403:
+        return FetchError("gated", f"the hub does not let the agent read {source.repo}", TOKEN_HINT)
+    if isinstance(error, RepositoryNotFoundError):
+        return FetchError(
+            "not_found",
+            f"the hub has no model {source.repo}, or does not show it to the agent",
+            "check its name; for a private one set HF_TOKEN on the agent's host",
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return FetchError(
+            "not_found",
+            f"{source.repo} has no revision {source.revision}",
+            "check the name after the @",
+        )
+    if status == 401:
+        return FetchError("gated", f"the hub refuses the token for {source.repo}", TOKEN_HINT)
+    return _unreachable(source, f"it answers with status {status}")

@@ -1,0 +1,64 @@
+"""Which of a repository's files a quantisation such as `Q4_K_M` means."""
+
+import re
+from collections.abc import Iterable
+
+from ..port import FetchError
+from .split_names import files_of
+
+_BESIDE = re.compile(r"(^|[/._-])(mmproj|imatrix)", re.IGNORECASE)
+"""Files that belong to a model and are none."""
+
+_QUANTISATION = re.compile(
+    r"(?<![A-Za-z0-9])(I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32)(?![A-Za-z0-9])", re.IGNORECASE
+)
+
+MAX_NAMED = 20
+"""Most names in an error."""
+
+
+def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
+    """The model's first file. Raises `FetchError`: `not_found`, or `ambiguous` with candidates."""
+    models = _models(names)
+    wanted = re.compile(
+        rf"(?<![A-Za-z0-9]){re.escape(quantisation)}(?![A-Za-z0-9_])", re.IGNORECASE | re.ASCII
+    )
+    fitting = [name for name in models if wanted.search(name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise FetchError(
+            "ambiguous",
+            f"{repo} has {len(fitting)} models in {quantisation}: {_listed(fitting)}",
+            f"name one of them: hf://{repo}/{fitting[0]}",
+        )
+    raise FetchError(
+        "not_found",
+        f"{repo} has no model in {quantisation}",
+        _what_there_is(models),
+    )
+
+
+def _models(names: Iterable[str]) -> list[str]:
+    """The first file of each model among `names`."""
+    whole = (name for name in names if name.endswith(".gguf") and not _BESIDE.search(name))
+    return sorted({_first(name) for name in whole})
+
+
+def _first(name: str) -> str:
+    try:
+        return files_of(name)[0]
+    except ValueError:
+        return name
+
+
+def _what_there_is(models: list[str]) -> str:
+    known = {found[1].upper() for name in models for found in _QUANTISATION.finditer(name)}
+    if known:
+        return f"it has {_listed(sorted(known))}"
+    return f"it has {_listed(models)}" if models else "it has no GGUF files at all"
+
+
+def _listed(names: list[str]) -> str:
+    rest = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")

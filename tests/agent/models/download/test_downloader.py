@@ -1,0 +1,241 @@
+"""Downloads against a server on loopback that cuts, refuses, changes its mind."""
+
+import errno
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from arriero.agent.models.download.downloader import Downloader
+from arriero.agent.models.download.progress import Progress
+from arriero.agent.models.download.remote_file import RemoteFile
+from arriero.agent.models.download.retries import PAUSES
+from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
+from arriero.agent.models.folder.part_file import PartFile
+from arriero.agent.models.port import FetchError
+from tests.agent.models.file_server import FileServer, Served, model
+
+DATA = model()
+PATH = "/m.gguf"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Download:
+    """One download of `PATH` after the other; pauses are noted instead of waited for."""
+
+    def __init__(self, folder: ModelsFolder, server: FileServer) -> None:
+        self.folder = folder
+        self.server = server
+        self.pauses: list[float] = []
+        self.told: list[int] = []
+
+    @property
+    def file(self) -> Path:
+        return self.folder.web_file(self.server.url + PATH, "m.gguf")
+
+    def run(self, *, sha256: str | None = None, size: int | None = None) -> bytes:
+        remote = RemoteFile(
+            url=self.server.url + PATH, called="m", file=self.file, sha256=sha256, size=size
+        )
+        clock = iter(range(10**9))
+        progress = Progress(lambda _file, here, _total: self.told.append(here), lambda: next(clock))
+        with httpx2.Client() as client:
+            Downloader(self.folder, client, progress, self.pauses.append).download(remote)
+        return self.file.read_bytes()
+
+    def fails(self, *, sha256: str | None = None, size: int | None = None) -> FetchError:
+        with pytest.raises(FetchError) as caught:
+            self.run(sha256=sha256, size=size)
+        assert not self.file.exists()
+        return caught.value
+
+    def part(self) -> bytes:
+        return part_of(self.file).read_bytes()
+
+
+@pytest.fixture
+def download(folder: ModelsFolder, server: FileServer) -> Download:
+    return Download(folder, server)
+
+
+def test_a_file_arrives_with_progress_and_a_checksum(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA))
+
+    assert download.run(sha256=sha256(DATA)) == DATA
+    assert download.told == sorted(download.told)
+    assert download.told[-1] == len(DATA)
+    assert download.folder.record(download.file).sha256 == sha256(DATA)
+
+
+def test_a_connection_cut_three_times_ends_with_the_right_bytes(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA, cuts=[70_000, 1, 60_000]))
+
+    assert download.run(sha256=sha256(DATA)) == DATA
+    assert download.server.starts(PATH) == [None, 70_000, 70_001, 130_001]
+    assert download.pauses == [PAUSES[0]] * 3
+
+
+def test_a_later_download_goes_on_where_an_earlier_one_gave_up(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA, cuts=[90_000] + [0] * len(PAUSES)))
+    error = download.fails()
+
+    assert error.code == "unreachable"
+    assert download.part() == DATA[:90_000]
+    assert download.run() == DATA
+    assert download.server.starts(PATH)[-1] == 90_000
+
+
+def test_a_file_that_changed_meanwhile_begins_anew(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA, cuts=[90_000] + [0] * len(PAUSES)))
+    download.fails()
+    other = model(150_000, seed=2)
+    download.server.serve(PATH, Served(other, etag='"v2"'))
+
+    assert download.run() == other
+
+
+def test_without_an_etag_only_a_checksum_lets_it_go_on(download: Download) -> None:
+    for wanted, start in ((None, None), (sha256(DATA), 90_000)):
+        cuts = [90_000] + [0] * len(PAUSES)
+        download.server.serve(PATH, Served(DATA, etag=None, cuts=cuts))
+        download.fails(sha256=wanted)
+        download.server.asked.clear()
+        assert download.run(sha256=wanted) == DATA
+        assert download.server.starts(PATH) == [start]
+        download.file.unlink()
+
+
+def test_a_server_without_ranges_sends_it_all_again(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA, cuts=[90_000], has_ranges=False))
+    assert download.run(sha256=sha256(DATA)) == DATA
+
+
+def test_a_part_that_rotted_is_dropped_and_loaded_again(download: Download) -> None:
+    part_of(download.file).parent.mkdir(parents=True)
+    part_of(download.file).write_bytes(b"GGUF" + b"?" * 1000)
+    download.server.serve(PATH, Served(DATA))
+
+    assert download.run(sha256=sha256(DATA)) == DATA
+    assert download.server.starts(PATH) == [1004, None]
+
+
+def test_a_part_that_is_whole_already_needs_no_request(download: Download) -> None:
+    part_of(download.file).parent.mkdir(parents=True)
+    part_of(download.file).write_bytes(DATA)
+
+    assert download.run(sha256=sha256(DATA), size=len(DATA)) == DATA
+    assert download.server.asked == []
+
+
+def test_a_wrong_checksum_is_told_and_nothing_stays(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA))
+    error = download.fails(sha256="0" * 64)
+
+    assert error.code == "wrong_checksum"
+    assert sha256(DATA) in error.message
+    assert download.part() == b""
+
+
+def test_another_size_than_promised_is_torn(download: Download) -> None:
+    download.server.serve(PATH, Served(DATA))
+    error = download.fails(size=len(DATA) + 1)
+    assert error.code == "torn"
+
+
+def test_a_page_in_place_of_a_model_is_told_at_its_first_bytes(download: Download) -> None:
+    page = b"<html>" + b"sign in " * 10**6
+    held = threading.Event()
+    download.server.serve(PATH, Served(page, held=held, held_after=1000))
+    error = download.fails()
+
+    assert error.code == "not_a_gguf"
+    assert "<html>" in error.message
+    assert not held.is_set()
+
+
+def test_a_short_page_is_no_model_either(download: Download) -> None:
+    download.server.serve(PATH, Served(b"no"))
+    assert download.fails().code == "not_a_gguf"
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, "not_found"), (403, "denied")])
+def test_a_refusal_is_told_at_once(download: Download, status: int, code: str) -> None:
+    download.server.serve(PATH, Served(DATA, statuses=[status]))
+    assert download.fails().code == code
+    assert download.pauses == []
+
+
+def test_a_busy_server_is_asked_again_when_it_says(download: Download) -> None:
+    headers = {"retry-after": "7"}
+    download.server.serve(PATH, Served(DATA, statuses=[503, 429], headers=headers))
+    assert download.run() == DATA
+    assert download.pauses == [7, 7]
+
+
+def test_a_server_that_is_gone_is_unreachable_after_some_attempts(download: Download) -> None:
+    download.server.close()
+    error = download.fails()
+
+    assert error.code == "unreachable"
+    assert download.pauses == list(PAUSES)
+
+
+def test_redirects_are_followed_within_a_bound(download: Download) -> None:
+    target = download.server.serve("/there", Served(DATA))
+    download.server.serve(PATH, Served(location=target))
+    assert download.run() == DATA
+
+    download.file.unlink()
+    download.server.serve(PATH, Served(location=PATH))
+    download.server.asked.clear()
+    error = download.fails()
+    assert error.code == "unreachable"
+    assert "redirects" in error.message
+    assert len(download.server.asked) == 11
+
+
+def test_a_redirect_to_plain_http_elsewhere_is_refused(download: Download) -> None:
+    download.server.serve(PATH, Served(location="http://203.0.113.1/m.gguf"))
+    error = download.fails()
+    assert error.code == "unreachable"
+    assert "not https://" in error.message
+
+
+def test_more_than_the_limit_is_refused_before_it_arrives(
+    tmp_path: Path, server: FileServer
+) -> None:
+    folder = ModelsFolder(tmp_path / "models", limit=1000)
+    folder.create()
+    held = threading.Event()
+    server.serve(PATH, Served(DATA, held=held, held_after=0))
+    assert Download(folder, server).fails().code == "too_large"
+    assert not held.is_set()
+
+
+def test_a_disk_that_fills_up_keeps_what_has_arrived(
+    download: Download, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full as far as `write` says; a real full disk is in the integration tests."""
+
+    append = PartFile.append
+
+    def full(part: PartFile, data: bytes) -> None:
+        if part.size > 100_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(part, data)
+
+    download.server.serve(PATH, Served(DATA))
+    monkeypatch.setattr(PartFile, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        download.run()
+    monkeypatch.setattr(PartFile, "append", append)
+
+    assert len(download.part()) > 100_000
+    assert download.run() == DATA
+    assert download.server.starts(PATH)[-1] is not None

@@ -1,0 +1,201 @@
+"""One fetch from beginning to end, in this process."""
+
+import errno
+import hashlib
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.models.folder.file_lock import FileLock
+from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
+from arriero.agent.models.port import FetchError
+from arriero.agent.models.sources.fetching import Found, fetched
+from tests.agent.models.file_server import FileServer, Served, model
+from tests.agent.models.small_hub import SmallHub
+
+DATA, OTHER = model(seed=1), model(seed=2)
+WAIT = 10.0
+
+Fetch = Callable[..., Found]
+
+
+@pytest.fixture
+def fetch(folder: ModelsFolder) -> Fetch:
+    """Fetches, and lets the leases go."""
+
+    def run(source: str, sha256: str | None = None) -> Found:
+        with fetched(source, sha256, folder, tell=no_progress, sleep=no_pause) as found:
+            return found
+
+    return run
+
+
+def no_progress(_file: str, _size: int, _total: int | None) -> None:
+    """Not looked at."""
+
+
+def no_pause(_seconds: float) -> None:
+    """Nobody waits."""
+
+
+def test_a_web_file_is_downloaded_once(fetch: Fetch, server: FileServer) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    first, second = fetch(url), fetch(url)
+
+    assert first == second
+    assert first.paths[0].read_bytes() == DATA
+    assert first.bytes == len(DATA)
+    assert len(server.asked) == 1
+
+
+def test_a_hub_model_is_downloaded_under_its_name(fetch: Fetch, hub: SmallHub) -> None:
+    names = [f"M-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
+    hub.publish("org/repo", {names[0]: DATA, names[1]: OTHER})
+    found = fetch("hf://org/repo:Q8_0")
+
+    assert [path.name for path in found.paths] == names
+    assert [path.read_bytes() for path in found.paths] == [DATA, OTHER]
+    assert found.bytes == len(DATA) + len(OTHER)
+    assert fetch("hf://org/repo:Q8_0") == found
+
+
+def test_a_cut_hub_download_goes_on(fetch: Fetch, hub: SmallHub) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.content(DATA).cuts = [70_000, 50_000, 1]
+    assert fetch("hf://org/repo/m.gguf").paths[0].read_bytes() == DATA
+
+
+def test_a_hub_that_sends_other_bytes_than_it_promised_is_found_out(
+    fetch: Fetch, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.content(DATA).data = OTHER
+    with pytest.raises(FetchError) as caught:
+        fetch("hf://org/repo/m.gguf")
+    assert caught.value.code == "wrong_checksum"
+
+
+def test_a_gated_file_asks_for_a_token(fetch: Fetch, hub: SmallHub) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.refuse(f"/org/repo/resolve/{'c' * 40}/m.gguf", 403, "GatedRepo")
+    with pytest.raises(FetchError) as caught:
+        fetch("hf://org/repo/m.gguf")
+    assert caught.value.code == "gated"
+    assert "HF_TOKEN" in caught.value.hint
+
+
+def test_files_are_leased_inside_the_block_and_only_there(
+    folder: ModelsFolder, server: FileServer
+) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    tight = ModelsFolder(folder.root, limit=len(DATA))
+    leased = fetched(url, None, folder, tell=no_progress)
+    with leased as found, pytest.raises(FetchError, match="in use"):
+        tight.make_room({tight.root / "new": 1})
+    tight.make_room({tight.root / "new": 1})
+    assert not found.paths[0].exists()
+
+
+def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
+    folder: ModelsFolder, server: FileServer
+) -> None:
+    held = threading.Event()
+    url = server.serve("/m.gguf", Served(DATA, held=held, held_after=50_000))
+    first = threading.Thread(target=lambda: fetch_once(folder, url))
+    first.start()
+    assert server.is_holding.wait(WAIT)
+    told: list[tuple[int, int | None]] = []
+
+    def look(_seconds: float) -> None:
+        held.set()
+
+    def tell(_file: str, size: int, total: int | None) -> None:
+        told.append((size, total))
+
+    with fetched(url, None, folder, tell=tell, sleep=look) as found:
+        assert found.paths[0].read_bytes() == DATA
+    first.join(WAIT)
+
+    assert told[0][1] == len(DATA)
+    assert len(server.asked) == 1
+
+
+def fetch_once(folder: ModelsFolder, url: str) -> None:
+    with fetched(url, None, folder, tell=no_progress, sleep=no_pause):
+        pass
+
+
+def test_another_checksum_replaces_a_file_only_by_the_right_one(
+    fetch: Fetch, server: FileServer
+) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    path = fetch(url).paths[0]
+    assert fetch(url, hashlib.sha256(DATA).hexdigest()).paths[0] == path
+    assert len(server.asked) == 1
+
+    with pytest.raises(FetchError) as caught:
+        fetch(url, "0" * 64)
+    assert caught.value.code == "wrong_checksum"
+    assert path.read_bytes() == DATA
+
+    server.serve("/m.gguf", Served(OTHER, etag='"v2"'))
+    assert fetch(url, hashlib.sha256(OTHER).hexdigest()).paths[0].read_bytes() == OTHER
+
+
+def test_a_models_larger_than_the_limit_is_refused_before_any_of_it_comes(
+    tmp_path: Path, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    folder = ModelsFolder(tmp_path / "small", limit=1000)
+    with pytest.raises(FetchError) as caught:
+        fetch_once(folder, "hf://org/repo/m.gguf")
+    assert caught.value.code == "too_large"
+    assert not [asked for asked in hub.server.asked if "resolve" in asked.path]
+
+
+def test_an_unused_model_is_evicted_for_a_new_one(tmp_path: Path, server: FileServer) -> None:
+    folder = ModelsFolder(tmp_path / "models", limit=len(DATA) + 1000)
+    urls = [server.serve(f"/{n}.gguf", Served(model(seed=n))) for n in (1, 2)]
+    for url in urls:
+        fetch_once(folder, url)
+    assert [file.name.rpartition("/")[2] for file in folder.stored()] == ["2.gguf"]
+
+
+def test_an_error_of_the_system_is_typed(tmp_path: Path, server: FileServer) -> None:
+    (tmp_path / "file").touch()
+    url = server.serve("/m.gguf", Served(DATA))
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(tmp_path / "file" / "models"), url)
+    assert caught.value.code == "not_found"
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOTDIR
+
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(tmp_path), f"file://{tmp_path}/no.gguf")
+    assert caught.value.code == "not_found"
+
+
+def test_after_a_failure_no_lock_is_held(folder: ModelsFolder, server: FileServer) -> None:
+    url = server.serve("/m.gguf", Served(DATA, statuses=[404]))
+    with pytest.raises(FetchError):
+        fetch_once(folder, url)
+    with ExitStack() as held:
+        for lock in (folder.root / "locks").iterdir():
+            alone = FileLock.try_exclusive(lock)
+            assert alone is not None
+            held.enter_context(alone)
+
+
+def test_a_partial_file_can_be_evicted(tmp_path: Path, server: FileServer) -> None:
+    folder = ModelsFolder(tmp_path / "models", limit=len(DATA) + 1000)
+    served = Served(DATA, cuts=[100_000] + [0] * 20)
+    url = server.serve("/m.gguf", served)
+    with pytest.raises(FetchError):
+        fetch_once(folder, url)
+    (stored,) = folder.stored()
+    assert stored.name.endswith("m.gguf.part")
+    fetch_once(folder, server.serve("/other.gguf", Served(OTHER)))
+    assert not part_of(folder.root / stored.name.removesuffix(".part")).exists()

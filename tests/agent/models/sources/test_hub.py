@@ -1,0 +1,155 @@
+"""huggingface-hub itself against a small hub: what a source means, and what goes wrong."""
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants, hf_hub_download
+
+from arriero.agent.models.folder.models_folder import ModelsFolder
+from arriero.agent.models.port import FetchError
+from arriero.agent.models.sources import hub as hub_source
+from arriero.agent.models.sources.hub import HubSource, locate
+from arriero.agent.models.sources.hub_cache import RepoCache
+from arriero.shared.models.sources import HubFile, HubQuantisation
+from tests.agent.models.file_server import model
+from tests.agent.models.small_hub import COMMIT, SmallHub, sha256
+
+REPO = "org/repo"
+SMALL, LARGE = model(1000, seed=1), model(2000, seed=2)
+INFO = f"/api/models/{REPO}/revision/main"
+
+
+@pytest.fixture
+def filled(hub: SmallHub) -> SmallHub:
+    hub.publish(REPO, {"M-Q4_0.gguf": SMALL, "M-Q8_0.gguf": LARGE, "README.md": b"#"})
+    return hub
+
+
+def refused(source: HubSource, folder: ModelsFolder, sha: str | None = None) -> FetchError:
+    with pytest.raises(FetchError) as caught:
+        locate(source, sha, folder)
+    return caught.value
+
+
+def test_a_quantisation_becomes_a_download_with_all_that_the_hub_knows(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    located = locate(HubQuantisation(REPO, "Q4_0"), None, folder)
+    (remote,) = located.remotes
+
+    assert remote.url == f"{filled.url}/{REPO}/resolve/{COMMIT}/M-Q4_0.gguf"
+    assert (remote.size, remote.sha256) == (len(SMALL), sha256(SMALL))
+    assert remote.file == RepoCache(folder.hub, REPO).blob(sha256(SMALL))
+    assert located.paths == (RepoCache(folder.hub, REPO).path(COMMIT, "M-Q4_0.gguf"),)
+    assert located.kept == (remote.file,)
+
+
+def test_the_users_token_goes_to_the_hub(
+    filled: SmallHub, folder: ModelsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    (remote,) = locate(HubFile(REPO, "M-Q4_0.gguf"), None, folder).remotes
+
+    assert filled.server.asked[0].headers["authorization"] == "Bearer hf_secret"
+    assert remote.headers == {"authorization": "Bearer hf_secret"}
+    assert "hf_secret" not in repr(remote)
+
+
+def test_a_split_model_takes_all_its_files(hub: SmallHub, folder: ModelsFolder) -> None:
+    names = [f"Q8_0/M-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
+    hub.publish(REPO, {names[0]: SMALL, names[1]: LARGE})
+    located = locate(HubQuantisation(REPO, "Q8_0"), None, folder)
+    assert [path.name for path in located.paths] == [name[5:] for name in names]
+
+    hub.publish(REPO, {names[0]: SMALL})
+    assert "00002-of-00002" in refused(HubQuantisation(REPO, "Q8_0"), folder).message
+
+
+def test_a_file_that_is_not_there_is_told_with_those_that_are(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    error = refused(HubFile(REPO, "nope.gguf"), folder)
+    assert error.code == "not_found"
+    assert error.hint == "it has M-Q4_0.gguf, M-Q8_0.gguf"
+
+
+def test_another_checksum_is_told_before_the_download(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    error = refused(HubFile(REPO, "M-Q4_0.gguf"), folder, "0" * 64)
+    assert error.code == "wrong_checksum"
+    assert locate(HubFile(REPO, "M-Q4_0.gguf"), sha256(SMALL), folder).remotes
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected", "hint"),
+    [
+        (401, "RepoNotFound", "not_found", "HF_TOKEN"),
+        (404, "RepoNotFound", "not_found", "HF_TOKEN"),
+        (403, "GatedRepo", "gated", "HF_TOKEN"),
+        (404, "RevisionNotFound", "not_found", "after the @"),
+        (500, "", "unreachable", "HF_ENDPOINT"),
+    ],
+)
+def test_a_refusal_is_told_with_what_to_do(
+    filled: SmallHub,
+    folder: ModelsFolder,
+    status: int,
+    code: str,
+    expected: str,
+    hint: str,
+) -> None:
+    filled.refuse(INFO, status, code)
+    error = refused(HubQuantisation(REPO, "Q4_0"), folder)
+    assert error.code == expected
+    assert hint in error.hint
+
+
+def test_what_huggingface_hub_has_in_its_own_cache_is_used_where_it_is(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    theirs = hf_hub_download(REPO, "M-Q4_0.gguf", cache_dir=constants.HF_HUB_CACHE)
+    located = locate(HubQuantisation(REPO, "Q4_0"), None, folder)
+
+    assert located.paths == (Path(theirs),)
+    assert located.remotes == located.kept == ()
+
+
+def test_without_the_hub_what_is_in_a_cache_is_used(
+    filled: SmallHub, folder: ModelsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = HubQuantisation(REPO, "Q4_0")
+    path = hf_hub_download(REPO, "M-Q4_0.gguf", cache_dir=folder.hub)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    located = locate(source, None, folder)
+
+    assert located.paths == (Path(path),)
+    assert located.remotes == ()
+    assert located.kept == (Path(path).resolve(),)
+    assert locate(source, sha256(SMALL), folder) == located
+    assert refused(source, folder, "0" * 64).code == "unreachable"
+    offline = refused(HubQuantisation(REPO, "Q8_0"), folder)
+    assert offline.code == "unreachable"
+    assert "HF_HUB_OFFLINE" in offline.message
+
+
+def test_when_the_hub_is_down_what_is_in_a_cache_is_used(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    hf_hub_download(REPO, "M-Q4_0.gguf", cache_dir=folder.hub)
+    filled.refuse(INFO, 503, "")
+    assert locate(HubQuantisation(REPO, "Q4_0"), None, folder).kept
+
+
+def test_finished_downloads_are_found_by_huggingface_hub(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    source = HubFile(REPO, "M-Q4_0.gguf")
+    located = locate(source, None, folder)
+    located.remotes[0].file.parent.mkdir(parents=True)
+    located.remotes[0].file.write_bytes(SMALL)
+    hub_source.finish(source, located)
+    found = hf_hub_download(REPO, "M-Q4_0.gguf", cache_dir=folder.hub, local_files_only=True)
+
+    assert Path(found) == located.paths[0]
+    assert Path(found).read_bytes() == SMALL

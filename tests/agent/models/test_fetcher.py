@@ -1,0 +1,188 @@
+"""Fetching by real processes: progress, cancelling, killing, sharing, leases."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.models.fetcher import Fetcher
+from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
+from arriero.agent.models.port import FetchedModel, FetchError
+from arriero.shared.models.assignments import Download
+from tests.agent.models.file_server import FileServer, Served, model
+from tests.agent.models.small_hub import small_hub
+
+DATA = model(2_000_000)
+HALF = 1_000_000
+WAIT = 20.0
+
+
+def no_progress(_: Download) -> None:
+    """Not looked at."""
+
+
+class Held:
+    """A server that stops in the middle of a file until `go_on`."""
+
+    def __init__(self, server: FileServer) -> None:
+        self.server = server
+        self._event = threading.Event()
+        served = Served(DATA, held=self._event, held_after=HALF)
+        self.url = server.serve("/m.gguf", served)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self.server.is_holding.wait, WAIT)
+
+    def go_on(self) -> None:
+        self._event.set()
+
+
+async def test_a_download_tells_its_progress_and_ends_with_a_lease(
+    tmp_path: Path, server: FileServer
+) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    told: list[Download] = []
+    fetched = await Fetcher(tmp_path).fetch(url, on_progress=told.append)
+
+    assert fetched.path.read_bytes() == DATA
+    assert (fetched.files, fetched.bytes) == ((fetched.path,), len(DATA))
+    assert told[0].total == len(DATA)
+    assert told[0].file == url
+
+    tight = ModelsFolder(tmp_path, limit=len(DATA))
+    with pytest.raises(FetchError, match="in use"):
+        tight.make_room({tight.root / "new": 1})
+    fetched.lease.release()
+    fetched.lease.release()
+    tight.make_room({tight.root / "new": 1})
+    assert not fetched.path.exists()
+
+
+async def test_huggingface_hub_obeys_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "theirs"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with small_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        hub.publish("org/repo", {"M-Q4_0.gguf": DATA})
+        fetcher = Fetcher(tmp_path / "models")
+        fetched = await fetcher.fetch("hf://org/repo:Q4_0", on_progress=no_progress)
+        fetched.lease.release()
+        assert fetched.path.read_bytes() == DATA
+        first, *_, last = hub.server.asked
+        assert first.path.startswith("/api/models/org/repo/")
+        assert first.headers["authorization"] == "Bearer hf_secret"
+        assert last.path.startswith("/cdn/")
+        assert "authorization" not in last.headers
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    again = await fetcher.fetch("hf://org/repo:Q4_0", on_progress=no_progress)
+    again.lease.release()
+    assert again.path == fetched.path
+    with pytest.raises(FetchError) as caught:
+        await fetcher.fetch("hf://org/other:Q4_0", on_progress=no_progress)
+    assert caught.value.code == "unreachable"
+
+
+async def test_a_cancelled_download_stops_at_once_and_goes_on_later(
+    tmp_path: Path, server: FileServer
+) -> None:
+    held = Held(server)
+    fetcher = Fetcher(tmp_path)
+    fetching = asyncio.ensure_future(fetcher.fetch(held.url, on_progress=no_progress))
+    await held.reached()
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(WAIT):
+            await fetching
+    held.go_on()
+    fetched = await fetcher.fetch(held.url, on_progress=no_progress)
+    fetched.lease.release()
+
+    assert fetched.path.read_bytes() == DATA
+    begun = server.starts("/m.gguf")[-1]
+    assert begun is None or 0 < begun <= HALF
+
+
+async def test_a_process_killed_in_a_download_leaves_what_can_be_resumed(
+    tmp_path: Path, server: FileServer
+) -> None:
+    held = Held(server)
+    fetcher = Fetcher(tmp_path, command=tell_pid(tmp_path / "pid"))
+    fetching = asyncio.ensure_future(fetcher.fetch(held.url, on_progress=no_progress))
+    await held.reached()
+    part = part_of(ModelsFolder(tmp_path).web_file(held.url, "m.gguf"))
+    async with asyncio.timeout(WAIT):
+        size = await asyncio.to_thread(half_there, part)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    with pytest.raises(FetchError, match="code -9"):
+        await fetching
+    held.go_on()
+
+    fetched = await fetcher.fetch(held.url, on_progress=no_progress)
+    fetched.lease.release()
+    assert fetched.path.read_bytes() == DATA
+    assert (server.starts("/m.gguf")[-1] or 0) >= size
+
+
+def half_there(part: Path) -> int:
+    """Its size, once it has a good part of the file."""
+    while not part.exists() or part.stat().st_size < HALF // 2:
+        time.sleep(0.01)
+    return part.stat().st_size
+
+
+def tell_pid(file: Path) -> list[str]:
+    """A fetching process that writes its process id."""
+    script = (
+        f"import os, pathlib; pathlib.Path({str(file)!r}).write_text(str(os.getpid()))\n"
+        "from arriero.agent.models.fetch_process import main; main()"
+    )
+    return [sys.executable, "-c", script]
+
+
+async def test_two_agents_share_one_download(tmp_path: Path, server: FileServer) -> None:
+    held = Held(server)
+    told: list[Download] = []
+
+    def seen(download: Download) -> None:
+        told.append(download)
+        held.go_on()
+
+    first = asyncio.ensure_future(Fetcher(tmp_path).fetch(held.url, on_progress=no_progress))
+    await held.reached()
+    second = asyncio.ensure_future(Fetcher(tmp_path).fetch(held.url, on_progress=seen))
+    async with asyncio.timeout(WAIT):
+        both: list[FetchedModel] = await asyncio.gather(first, second)
+
+    assert {fetched.path.read_bytes() for fetched in both} == {DATA}
+    assert len(server.asked) == 1
+    assert told[0].total == len(DATA)
+    both[0].lease.release()
+    with pytest.raises(FetchError, match="in use"):
+        ModelsFolder(tmp_path, limit=len(DATA)).make_room({tmp_path / "new": 1})
+    both[1].lease.release()
+
+
+async def test_a_failure_is_typed(tmp_path: Path, server: FileServer) -> None:
+    server.serve("/m.gguf", Served(DATA, statuses=[404]))
+    with pytest.raises(FetchError) as caught:
+        await Fetcher(tmp_path).fetch(f"{server.url}/m.gguf", on_progress=no_progress)
+    assert caught.value.code == "not_found"
+    assert caught.value.hint
+
+
+async def test_a_process_that_cannot_start_is_a_typed_failure(tmp_path: Path) -> None:
+    with pytest.raises(FetchError) as caught:
+        await Fetcher(tmp_path, command=["/no/such"]).fetch("file:///m", on_progress=no_progress)
+    assert caught.value.code == "fetch_failed"
+
+
+async def test_room_is_told(tmp_path: Path) -> None:
+    assert await Fetcher(tmp_path, limit=1000).room() == 1000
