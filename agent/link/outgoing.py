@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ...shared.errors import EngineFailed, to_wire
 from ...shared.framing.frames import Topic
 from ...shared.inference import RequestId
-from ...shared.messages import FromAgent, Item, Output, Refused, Reply, encode_from_agent
+from ...shared.messages import FromAgent, Output, Refused, Reply, encode_from_agent
 from ...shared.queries import Declined
 
 MOST_MERGED = 256
@@ -30,13 +30,15 @@ class AgentCodec:
             return tuple(dict.fromkeys(item.id for item in message.items))
         return (message.id,) if isinstance(message, Reply) else ()
 
-    def split(self, message: FromAgent) -> list[FromAgent]:
+    def halves(self, message: FromAgent) -> tuple[FromAgent, FromAgent]:
         if not isinstance(message, Output):
-            return [message]
-        by_topic: dict[RequestId, list[Item]] = {}
-        for item in message.items:
-            by_topic.setdefault(item.id, []).append(item)
-        return [Output(items=tuple(items)) for items in by_topic.values()]
+            raise TypeError(f"`{message.type}` is about one request at most")
+        topics = self.topics(message)
+        first = {*topics[: len(topics) // 2]}
+        return (
+            Output(items=tuple(item for item in message.items if item.id in first)),
+            Output(items=tuple(item for item in message.items if item.id not in first)),
+        )
 
     def merged(self, message: FromAgent, follower: FromAgent) -> FromAgent | None:
         """Steps of one request, so that a long wait is not a long queue."""

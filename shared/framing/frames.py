@@ -5,8 +5,9 @@ header (the transfer's number, and whether the piece is the last one), then a pa
 UTF-8 text. So a heartbeat, or another request's message, never waits for more than one piece.
 
 Order is kept within a request: a message waits for the large ones before it that are about the
-same request, and overtakes the others. What a receiver has to hold is bounded: `MAX_TRANSFERS`
-messages, each of `MAX_MESSAGE_BYTES` at most.
+same request, and overtakes the others. A message about several requests (a step's output) is halved
+where it is too long, or where some of them have to wait: few frames, however many requests. What a
+receiver has to hold is bounded: `MAX_TRANSFERS` messages, each of `MAX_MESSAGE_BYTES` at most.
 """
 
 import struct
@@ -47,8 +48,8 @@ class Codec(Protocol[M]):
     def topics(self, message: M, /) -> Sequence[Topic]:
         """The requests that the message is about; none for the connection's own messages."""
 
-    def split(self, message: M, /) -> list[M]:
-        """A message about several requests as one message for each of them."""
+    def halves(self, message: M, /) -> tuple[M, M]:
+        """A message about several requests as two, each about half of them."""
 
     def merged(self, message: M, follower: M, /) -> M | None:
         """Two messages about the same request in one, or `None`."""
@@ -136,14 +137,14 @@ class FrameQueue(Generic[M]):
     # ---- inside
 
     def _admit(self, message: M) -> tuple[bytes, bool] | None:
-        """The frame of a message, unless it has to wait or to go in pieces."""
-        topics = self._codec.topics(message)
-        is_held = any(topic in self._by_topic for topic in topics)
-        if is_held and len(topics) > 1:
-            self._put_back(self._codec.split(message))
-            return None
-        if is_held:
-            return self._follow(self._by_topic[topics[0]], message)
+        """The frame of a message, unless it has to wait or to go in pieces.
+
+        As long as nothing large is on its way, a small message only has to be encoded.
+        """
+        if self._by_topic:
+            topics = self._codec.topics(message)
+            if any(topic in self._by_topic for topic in topics):
+                return self._hold(message, topics)
         try:
             text = self._encoded(message)
         except ValueError as error:
@@ -151,10 +152,18 @@ class FrameQueue(Generic[M]):
             return None
         if len(text) <= PIECE_BYTES:
             return text, True
+        topics = self._codec.topics(message)
         if len(topics) > 1:
-            self._put_back(self._codec.split(message))
+            self._put_back(self._codec.halves(message))
         else:
             self._begin(_Transfer(message, topics[0] if topics else None), text)
+        return None
+
+    def _hold(self, message: M, topics: Sequence[Topic]) -> tuple[bytes, bool] | None:
+        """A large message about one of `topics` is on its way: what is about that one waits."""
+        if len(topics) == 1:
+            return self._follow(self._by_topic[topics[0]], message)
+        self._put_back(self._codec.halves(message))
         return None
 
     def _encoded(self, message: M) -> bytes:
@@ -167,7 +176,7 @@ class FrameQueue(Generic[M]):
         """A message that cannot be sent ends its own request and no other."""
         topics = self._codec.topics(message)
         if len(topics) > 1:
-            self._put_back(self._codec.split(message))
+            self._put_back(self._codec.halves(message))
         elif (instead := self._codec.unsendable(message, reason)) is not None:
             self._put_back([instead])
 

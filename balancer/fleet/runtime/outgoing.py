@@ -22,8 +22,8 @@ class BalancerCodec:
     def topics(self, message: FromBalancer) -> Sequence[Topic]:
         return (message.id,) if isinstance(message, Start | Cancel | Ask | Withdraw) else ()
 
-    def split(self, message: FromBalancer) -> list[FromBalancer]:
-        return [message]
+    def halves(self, message: FromBalancer) -> tuple[FromBalancer, FromBalancer]:
+        raise TypeError(f"`{message.type}` is about one request at most")
 
     def merged(self, message: FromBalancer, follower: FromBalancer) -> None:
         return None

@@ -44,8 +44,7 @@ def test_a_large_piece_of_one_request_does_not_hold_up_the_others() -> None:
     step = output(piece("large", TEXT), piece("a", "1"), piece("b", "2"))
     later = output(piece("large", "end"), piece("a", "3"))
     assert sent(step, later, Heartbeat()) == [
-        output(piece("a", "1")),
-        output(piece("b", "2")),
+        output(piece("a", "1"), piece("b", "2")),
         output(piece("a", "3")),
         Heartbeat(),
         output(piece("large", TEXT)),

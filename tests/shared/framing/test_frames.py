@@ -40,11 +40,13 @@ class NoteCodec:
     def topics(self, message: Note) -> Sequence[Topic]:
         return tuple(dict.fromkeys(topic for topic, _ in message.parts))
 
-    def split(self, message: Note) -> list[Note]:
-        return [
-            Note(tuple(part for part in message.parts if part[0] == topic), message.size)
-            for topic in self.topics(message)
-        ]
+    def halves(self, message: Note) -> tuple[Note, Note]:
+        topics = self.topics(message)
+        first = {*topics[: len(topics) // 2]}
+        return (
+            Note(tuple(part for part in message.parts if part[0] in first), message.size),
+            Note(tuple(part for part in message.parts if part[0] not in first), message.size),
+        )
 
     def merged(self, message: Note, follower: Note) -> Note | None:
         if follower.size or message.size or message.is_cancel:
@@ -174,6 +176,44 @@ def test_a_large_message_about_several_is_split() -> None:
     arrived = line.drain()
     assert arrived[0] == note("c")
     assert set(arrived[1:]) == {note("a", "1", LARGE), note("b", "2", LARGE)}
+
+
+def test_a_large_message_about_many_is_not_a_frame_for_each() -> None:
+    line = Line()
+    parts = tuple((f"{number:03}", "x" * 250) for number in range(256))
+    line.put(Note(parts))
+    arrived = line.drain()
+    assert tuple(part for each in arrived for part in each.parts) == parts
+    assert len(line.sizes) == 8
+    assert max(line.sizes) <= PIECE_BYTES
+
+
+def test_only_those_wait_for_a_large_message_whom_it_is_about() -> None:
+    line = Line()
+    parts = tuple((f"{number}", "x") for number in range(64))
+    line.put(note("17", "large", LARGE), Note(parts))
+    arrived = line.drain()
+    assert arrived[-2:] == [note("17", "large", LARGE), note("17")]
+    assert tuple(part for each in arrived[:-2] for part in each.parts) == (*parts[:17], *parts[18:])
+    assert len(arrived) - 2 == 6
+
+
+def test_a_small_message_is_encoded_once_and_nothing_else() -> None:
+    called: list[str] = []
+
+    class Counting(NoteCodec):
+        def encode(self, message: Note) -> bytes:
+            called.append("encode")
+            return super().encode(message)
+
+        def topics(self, message: Note) -> Sequence[Topic]:
+            called.append("topics")
+            return super().topics(message)
+
+    line = Line(FrameQueue(Counting()))
+    line.put(note("a"), note("b"))
+    line.drain()
+    assert called == ["encode", "encode"]
 
 
 def test_what_waits_for_a_large_message_is_merged() -> None:
