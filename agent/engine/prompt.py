@@ -90,7 +90,8 @@ class Positions:
 
     def token_ids(self, start: int, stop: int) -> tuple[int, ...]:
         """The tokens from position `start` to before `stop`. Raises `ValueError` if not all are."""
-        if any(place < stop and start < place + one.num_positions for place, one in self._media):
+        media = self._media
+        if media and any(at < stop and start < at + one.num_positions for at, one in media):
             raise ValueError(f"positions {start} to {stop} are not all tokens")
         return self._ids(start, stop)
 

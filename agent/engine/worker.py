@@ -217,17 +217,20 @@ class _Service:
 
     def run(self) -> None:
         while True:
-            self._take_commands()
-            self._publish(self._scheduler.statistics())
+            if self._take_commands():
+                self._publish(self._scheduler.statistics())
             if self._is_stopped:
                 return
             self._step()
 
-    def _take_commands(self) -> None:
-        if self._scheduler.is_idle:
-            self._obey(self._inbox.get())
+    def _take_commands(self) -> bool:
+        """Whether there were any."""
+        if not self._scheduler.is_idle and self._inbox.empty():
+            return False
+        self._obey(self._inbox.get())  # an idle engine waits for it
         while not self._inbox.empty():
             self._obey(self._inbox.get())
+        return True
 
     def _obey(self, command: _Command) -> None:
         match command:

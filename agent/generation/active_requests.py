@@ -10,6 +10,7 @@ logged with its traceback.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...shared.errors import InvalidRequest, RequestError, to_wire
 from ...shared.inference import GenerateRequest, Notice, RequestId
@@ -128,7 +129,7 @@ class ActiveRequests:
 
     def _stepped(self, active: ActiveRequest, output: SequenceOutput) -> Change:
         is_in_engine = output.end is None
-        return self._guarded(active, lambda: active.stepped(output), is_in_engine=is_in_engine)
+        return self._guarded(active, partial(active.stepped, output), is_in_engine=is_in_engine)
 
     @staticmethod
     def _guarded(

@@ -37,8 +37,10 @@ class Answer:
         """The items of one step."""
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
-        items += self._echoed(output)
-        items += self._begun(output)
+        if self._echo is not None:
+            items += self._echoed(self._echo, output)
+        if not self._has_begun:
+            items += self._begun(output)
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
             self._attribution.push(gain.ends, output.log_probs)
@@ -72,7 +74,7 @@ class Answer:
     def _begun(self, output: SequenceOutput) -> list[Item]:
         """The length of the prompt, once the engine has told how much of it was cached."""
         has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
-        if self._has_begun or self._stats is None or has_failed:
+        if self._stats is None or has_failed:
             return []
         self._has_begun = True
         return [
@@ -83,8 +85,8 @@ class Answer:
             )
         ]
 
-    def _echoed(self, output: SequenceOutput) -> list[Item]:
-        part = None if self._echo is None else self._echo.push(output.prompt_log_probs)
+    def _echoed(self, echo: EchoWriter, output: SequenceOutput) -> list[Item]:
+        part = echo.push(output.prompt_log_probs)
         if part is None:
             return []
         return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]

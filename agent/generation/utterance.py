@@ -79,7 +79,7 @@ class Utterance:
         return self._segmenter.kind if self._segmenter else "content"
 
     def _plain(self, gain: Gain) -> list[Item]:
-        if gain == Gain():
+        if not gain.text and not gain.tokens:
             return []
         log_probs = self._show(gain.text)
         return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]

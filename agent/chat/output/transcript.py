@@ -45,6 +45,7 @@ class Transcript:
         self._detokenizer = Detokenizer(piece)
         self._stops = stops
         self._stop_strings = StopStrings(stops.strings, are_told=stops.are_told)
+        self._can_stop = bool(stops.strings or stops.tokens)
         self._has_stop_token = False
         self._num_characters = 0
         self.num_tokens = 0
@@ -64,7 +65,7 @@ class Transcript:
         texts: list[str] = []
         ends: list[int] = []
         for token in tokens:
-            if self.is_stopped or self._is_left_out(token):
+            if self._can_stop and (self.is_stopped or self._is_left_out(token)):
                 break
             self.num_tokens += 1
             may_end = self.num_tokens >= self._stops.min_tokens

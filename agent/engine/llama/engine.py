@@ -136,6 +136,8 @@ class LlamaEngine:
         if step.runs and (failure := self._context.decode(step.runs)) is not None:
             return failure
         decoded = self._rows.read(step.runs)
+        if not step.edits:
+            return decoded
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
     def free(self) -> None:

@@ -2,9 +2,8 @@
 
 import ctypes
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -47,20 +46,20 @@ class RowReader:
         rows = self._rows.view(self._context.logits)  # in the order of `Batch.fill`
         end = 0
         # One after the other: a row takes less time than waking a thread.
-        for run in runs:
-            start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
-            try:
-                self._read_one(run, rows[start:end], read)
-            except Exception:  # the boundary of a sequence: it ends, and nobody else notices
-                logger.exception("sequence %d ends: no token could be chosen for it", run.id)
-                read.broken.add(run.id)
+        with np.errstate(all="ignore"):  # once a step; see `Sampler`
+            for run in runs:
+                start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
+                try:
+                    self._read_one(run, rows[start:end], read)
+                except Exception:  # the boundary of a sequence: it ends, and nobody else notices
+                    logger.exception("sequence %d ends: no token could be chosen for it", run.id)
+                    read.broken.add(run.id)
         return read.outcome()
 
     def _read_one(self, run: Run, rows: NDArray[np.float32], read: "_Read") -> None:
         sampler = self._samplers[run.id]
-        num_scored = len(run.scored)
-        scores = tuple(map(sampler.score, rows[:num_scored], run.scored))
-        chosen = tuple(_follow(run, rows[num_scored:], sampler)) if run.samples else ()
+        scores = tuple(map(sampler.score, rows, run.scored)) if run.scored else ()
+        chosen = _chosen(run, rows[len(run.scored) :], sampler) if run.samples else []
         log_probs = sampler.take_log_probs()
         read.tokens += chosen
         if scores:
@@ -82,13 +81,16 @@ class _Read:
         return Decoded(tuple(self.tokens), self.log_probs, self.scores, frozenset(self.broken))
 
 
-def _follow(run: Run, rows: Iterable[Row], sampler: Sampler) -> Iterator[int]:
+def _chosen(run: Run, rows: Row, sampler: Sampler) -> list[int]:
     """Choose along the draft, up to the first token that differs, or the one after it."""
-    for row, drafted in zip_longest(rows, run.draft):
-        token = sampler.choose(row)
-        yield token
-        if token != drafted:
-            return
+    chosen = [sampler.choose(rows[0])]
+    if not run.num_drafted:
+        return chosen
+    for row, drafted in zip(rows[1:], run.draft, strict=True):
+        if chosen[-1] != drafted:
+            break
+        chosen.append(sampler.choose(row))
+    return chosen
 
 
 class _Rows:

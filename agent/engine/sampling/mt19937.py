@@ -3,8 +3,6 @@
 `std::mt19937` under libstdc++'s `std::uniform_real_distribution` of `double` and of `float`.
 """
 
-from typing import Any
-
 import numpy as np
 
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
@@ -14,15 +12,16 @@ class Mt19937:
     """Draws of one generator. `seed` is below 2**32."""
 
     def __init__(self, seed: int) -> None:
-        self._bits = np.random.MT19937()
-        state: Any = np.random.RandomState(seed).get_state(legacy=False)
-        self._bits.state = state
+        self._source = np.random.RandomState(seed)
 
     def draw(self) -> float:
         """Evenly between 0 and 1, in double precision."""
-        low, high = self._bits.random_raw(), self._bits.random_raw()
-        return float(low + (high << 32)) / 2**64
+        return self._bits(2) / 2**64
 
     def draw_single(self) -> float:
         """Evenly between 0 and 1, in single precision."""
-        return min(float(np.float32(self._bits.random_raw()) / np.float32(2**32)), _BELOW_ONE)
+        return min(float(np.float32(self._bits(1)) / np.float32(2**32)), _BELOW_ONE)
+
+    def _bits(self, num_words: int) -> int:
+        """The next words of 32 bits, the first one lowest."""
+        return int.from_bytes(self._source.bytes(4 * num_words), "little")

@@ -7,6 +7,7 @@ there. As in llama-server the penalties' history begins with the prompt, so a to
 repeats is penalised in the answer.
 """
 
+from math import isfinite, isnan
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +51,9 @@ class Sampler:
 
     Who asks for tokens that may not be kept (a guess to be checked) asks row by row, and stops at
     the first that differs: what was chosen counts as said.
+
+    A broken row, or a tiny temperature, gives a token like any other. Numpy would warn of it: that
+    is for the caller to silence, once for all that it chooses (`np.errstate`).
     """
 
     def __init__(self, sequence: NewSequence, vocab: Vocab, course: Course | None = None) -> None:
@@ -96,29 +100,28 @@ class Sampler:
         return log_probs
 
     def _choose(self, row: Row) -> int:
-        with np.errstate(all="ignore"):  # a broken row, or a tiny temperature, warns nobody
-            if self._biased.size:
-                row[self._biased] += self._biases
-            if self._num_chosen < self._sampling.min_tokens:
-                row[self._early] = -np.inf
-            for history in self._histories:
-                history.apply(row)
-            if self._course is not None:
-                self._course.restrict(row)
-            token = self._pick(row)
-            self._num_chosen += 1
-            if self._course is not None:
-                self._course.accept(token)
-            for history in self._histories:
-                history.accept(token)
-            return token
+        if self._biased.size:
+            row[self._biased] += self._biases
+        if self._num_chosen < self._sampling.min_tokens:
+            row[self._early] = -np.inf
+        for history in self._histories:
+            history.apply(row)
+        if self._course is not None:
+            self._course.restrict(row)
+        token = self._pick(row)
+        self._num_chosen += 1
+        if self._course is not None:
+            self._course.accept(token)
+        for history in self._histories:
+            history.accept(token)
+        return token
 
     def _pick(self, row: Row) -> int:
         best = int(row.argmax())  # NaN counts as the highest
-        if np.isnan(row[best]):
+        if isnan(row[best]):
             row = without_nan(row)
             best = int(row.argmax())
-        if not np.isfinite(row[best]):
+        if not isfinite(row[best]):
             return best if row[best] > 0 else self._any_token(row.size)
         sampling = self._sampling
         is_greedy = sampling.temperature <= 0

@@ -65,6 +65,7 @@ class Accounting:
             output = self._gain(run, one, chosen)
             if output is not None:
                 outputs.append(output)
+        self._tally.gave(sum(len(output.tokens) for output in outputs))
         self._memory.raise_limit(2 * step.size)
         return outputs
 
@@ -123,7 +124,8 @@ class Accounting:
         self._memory.grow(run.slot, len(run.tokens) - run.num_drafted + num_accepted)
         if num_accepted < run.num_drafted:
             self._memory.sweep(run.slot)
-        self._tally.drafted(run.num_drafted, num_accepted)
+        if run.num_drafted:
+            self._tally.drafted(run.num_drafted, num_accepted)
         if chosen:
             return self._extend(run.slot, one, chosen)
         if not one.num_pending:
@@ -138,7 +140,6 @@ class Accounting:
             if one.is_finishing or token in self._end_tokens:
                 return self._end(slot, one, "stop", chosen[:index])
             one.extend(token, self._tally.now)
-            self._tally.gave(1)
         if one.is_full:
             return self._end(slot, one, "length", chosen)
         if one.must_shift:
@@ -181,6 +182,8 @@ def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:
     """The tokens of `sampled` that are this run's; see `Decoded`."""
     if not run.samples:
         return ()
+    if not run.num_drafted:
+        return (next(sampled),)
     chosen = []
     for drafted in run.draft:
         chosen.append(next(sampled))

@@ -50,6 +50,8 @@ class FairOrder:
 
     def share(self, wants: Mapping[SequenceId, int], budget: int) -> dict[SequenceId, int]:
         """Parts of `budget` for prompts with so many tokens to be read; only those that get any."""
+        if not wants and not self._ahead:
+            return {}
         left = self._left(wants)
         shares = _in_turn([id for id in left if id in wants], wants, budget)
         num_left = sum(wants.values()) - sum(shares.values())

@@ -87,6 +87,8 @@ class Planner:
         """
         if not self._queue.running:
             self._memory.trust()
+        if len(self._queue.running) <= self._memory.num_available:
+            return
         while 1 < len(self._queue.active) > self._memory.num_available:
             self.retreat(self._queue.last())
             self._tally.preempted()
@@ -95,8 +97,10 @@ class Planner:
         """What to hand out of the cells of those who save, in pieces or whole."""
         saves = []
         for slot, one in self._queue.running.items():
+            if not one.is_saving:
+                continue
             start = one.num_saved
-            while one.is_saving and (left := one.num_computed - start):
+            while left := one.num_computed - start:
                 if not (count := self._num_saved_now(left)):
                     break
                 saves.append(Save(one.id, slot, start, count))

@@ -81,7 +81,7 @@ class Progress:
     @property
     def num_pending(self) -> int:
         """Tokens that are not computed yet."""
-        return len(self.history) - self.num_computed
+        return len(self.history.keys) - self.num_computed
 
     @property
     def num_left(self) -> int:
@@ -124,7 +124,7 @@ class Progress:
     @property
     def is_generating(self) -> bool:
         """Whether a step needs exactly its last token; otherwise it is reading."""
-        return self.num_generated > 0 and self.num_computed + 1 == len(self.history)
+        return self.num_generated > 0 and self.num_computed + 1 == len(self.history.keys)
 
     @property
     def is_saving(self) -> bool:
@@ -260,7 +260,7 @@ class Progress:
         return own if self.window is not None else min(own, self.ceiling - self._prompt_length)
 
     def _advance(self, count: int) -> None:
-        if count > self.num_pending:
+        if self.num_computed + count > len(self.history.keys):
             raise ValueError(f"{count} tokens computed of {self.num_pending} pending")
         self.adopted_as = None
         self.num_computed += count

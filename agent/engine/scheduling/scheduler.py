@@ -233,13 +233,17 @@ class Scheduler:
 
     def _hold(self, outputs: list[SequenceOutput]) -> list[SequenceOutput]:
         """`outputs` without those that are the last of sequences which save."""
+        if all(output.end is None for output in outputs):
+            return outputs
         saving = {one.id for one in self._running.values() if one.is_saving}
         self._held |= {one.id: one for one in outputs if one.id in saving}
         return [one for one in outputs if one.id not in saving]
 
     def _saved(self, step: Step, decoded: Decoded) -> list[SequenceOutput]:
         """The ends of those whose states are complete."""
-        outputs = []
+        outputs: list[SequenceOutput] = []
+        if not step.edits:
+            return outputs
         for id, prompt in self._accounting.save(step, decoded.saved).items():
             output = self._held.pop(id)
             if output.end is not None:

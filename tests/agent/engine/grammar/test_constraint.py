@@ -1,6 +1,7 @@
 """Courses through a grammar: what may come next, token by token."""
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -16,6 +17,13 @@ from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.saying import at_once, demo_grammars, demo_vocab, fits, say
+
+
+@pytest.fixture(autouse=True)
+def silenced() -> Iterator[None]:
+    """As whoever chooses tokens has to do; see `Sampler`."""
+    with np.errstate(all="ignore"):
+        yield
 
 
 def constraint_of(regex: str) -> Constraint:

@@ -1,7 +1,9 @@
 """Rows of logits: prompts explained as llama.cpp would, and the boundary around each sequence."""
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -9,9 +11,12 @@ import pytest
 from llama_cpp import Llama
 
 from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask, Submit
+from arriero.agent.engine.llama.context import Context
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.rows import RowReader
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -123,3 +128,21 @@ def test_a_sampler_that_raises_ends_its_sequence_and_no_other(
     assert ended == expected
     assert "IndexError: no candidates" in caplog.text
     assert statistics.num_running == 0
+
+
+@pytest.mark.parametrize("logits", [[0.0, np.nan, -np.inf], [np.nan] * 3, [1.0, np.inf, 0.0]])
+def test_a_broken_row_gives_a_token_and_no_warning(logits: list[float]) -> None:
+    row = np.array(logits, np.float32)
+    pointer = row.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+    sampling = Sampling(seed=1, temperature=1e-38, mirostat=2)
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt((0,)), max_tokens=None, sampling=sampling
+    )
+    vocab = SimpleNamespace(size=3, end_tokens=frozenset(), suppressed_tokens=frozenset())
+    samplers = {sequence.id: Sampler(sequence, vocab)}
+    context = cast("Context", SimpleNamespace(logits=pointer))
+    reader = RowReader(context, samplers, num_rows=1, vocab_size=3)
+    decoded = reader.read((Run(sequence.id, 0, 0, (0,), True),))
+    assert not decoded.broken
+    [token] = decoded.tokens
+    assert 0 <= token < 3

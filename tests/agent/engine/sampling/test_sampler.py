@@ -4,7 +4,7 @@ import ctypes
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, get_args, get_type_hints
 
@@ -31,6 +31,13 @@ from arriero.shared.sampling import SamplingChoices
 from tests.agent.engine.fake_engine import FakeVocab
 
 PROMPT = (40, 50, 60, 70)
+
+
+@pytest.fixture(autouse=True)
+def silenced() -> Iterator[None]:
+    """As whoever chooses tokens has to do; see `Sampler`."""
+    with np.errstate(all="ignore"):
+        yield
 
 
 def new(prompt: tuple[int, ...] = PROMPT, **choices: Any) -> NewSequence:
