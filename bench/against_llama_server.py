@@ -9,8 +9,10 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -24,6 +26,8 @@ from bench.models import made
 from bench.scenarios import SCENARIOS, SLOTS, Scenario
 from bench.sides import Load, Side, start_ours, start_theirs
 from bench.store import save, wide_console
+
+OURS, THEIRS = "arriero", "llama-server"
 
 _WARM_UP_SEED = 0
 
@@ -39,21 +43,44 @@ class Outcome:
 
 
 async def run(scenario: Scenario, *, rounds: int, threads: int, repacks: bool = True) -> Outcome:
-    """Starts both sides, warms them up and takes the rounds. Raises `RequestsFailed`."""
+    """Starts both sides and takes the rounds. Raises `RequestsFailed`."""
     load = Load(made(scenario.model), SLOTS, scenario.context_size, threads)
+    outcome = Outcome(scenario, [], [], {})
+    measure = _measure_cold if scenario.starts_cold else _measure_warm
+    async for number in measure(load, outcome, rounds, repacks=repacks):
+        _report_round(number, rounds, outcome)
+    return outcome
+
+
+async def _measure_warm(
+    load: Load, outcome: Outcome, rounds: int, *, repacks: bool
+) -> AsyncIterator[int]:
+    """All rounds with the same servers, warmed up. The numbers of the rounds, as each is done."""
     async with AsyncExitStack() as stack:
         ours = await start_ours(stack, load)
         theirs = await start_theirs(stack, load, repacks=repacks)
+        outcome.commands.update({OURS: ours.commands, THEIRS: theirs.commands})
         await _warm_up(ours, theirs)
-        outcome = Outcome(
-            scenario, [], [], {"arriero": ours.commands, "llama-server": theirs.commands}
-        )
         for number in range(1, rounds + 1):
             turns = [(ours, outcome.ours), (theirs, outcome.theirs)]
             for side, figures in turns if number % 2 else reversed(turns):
-                figures.append(await scenario.measure(side.client, number))
-            _report_round(number, rounds, outcome)
-    return outcome
+                figures.append(await outcome.scenario.measure(side.client, number))
+            yield number
+
+
+async def _measure_cold(
+    load: Load, outcome: Outcome, rounds: int, *, repacks: bool
+) -> AsyncIterator[int]:
+    """Each round with servers of its own, one after the other. See `_measure_warm`."""
+    start = partial(start_theirs, repacks=repacks)
+    turns = [(OURS, start_ours, outcome.ours), (THEIRS, start, outcome.theirs)]
+    for number in range(1, rounds + 1):
+        for name, start_side, figures in turns if number % 2 else reversed(turns):
+            async with AsyncExitStack() as stack:
+                side = await start_side(stack, load)
+                outcome.commands[name] = side.commands
+                figures.append(await outcome.scenario.measure(side.client, number))
+        yield number
 
 
 async def _warm_up(ours: Side, theirs: Side) -> None:

@@ -67,6 +67,10 @@ class Client:
         self._port = port
         self._dialect = dialect
 
+    def speaking(self, dialect: Dialect) -> "Client":
+        """A client of the same server that speaks `dialect`."""
+        return Client(self._host, self._port, dialect)
+
     async def ask(
         self, wish: Wish, *, underway: asyncio.Event | None = None, underway_after: int = 1
     ) -> Sample:

@@ -1,4 +1,4 @@
-"""The two servers' APIs: the request for the same work, and the parsing of its end."""
+"""The servers' APIs: the request for the same work, and the parsing of its end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,5 +69,25 @@ def _llama_server_end(event: dict[str, Any]) -> End | None:
     return End(event["tokens_predicted"], event["tokens_evaluated"], cached)
 
 
+def _openai_body(wish: Wish) -> dict[str, Any]:
+    return {
+        "prompt": wish.prompt,
+        "max_tokens": wish.num_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def _openai_end(event: dict[str, Any]) -> End | None:
+    if (usage := event.get("usage")) is None:
+        return None
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return End(usage["completion_tokens"], usage["prompt_tokens"], cached)
+
+
 NATIVE = Dialect("/api/v1/generate", b'{"event":"token"', _native_body, _native_end)
 LLAMA_SERVER = Dialect("/completion", b'"stop":false', _llama_server_body, _llama_server_end)
+OPENAI = Dialect("/v1/completions", b'"finish_reason":null', _openai_body, _openai_end)
+"""Both servers speak it."""

@@ -12,6 +12,9 @@ from itertools import accumulate, pairwise
 
 from bench.dialects import Dialect, End, Wish
 
+_DONE = b"data: [DONE]"
+"""Ends a stream of OpenAI's API, after the event with the counts."""
+
 Arrival = tuple[float, bytes]
 """When, by the performance counter in seconds, and what."""
 
@@ -74,7 +77,8 @@ def _read_end(raw: bytes, dialect: Dialect) -> End | str:
     if " 200 " not in status:
         return f"{status or 'the connection closed without an answer'} {framed[:300]!r}"
     body = b"".join(_chunks(framed))
-    last = body.strip().rpartition(b"\n")[2].removeprefix(b"data: ")
+    events = body.strip().removesuffix(_DONE).rstrip()
+    last = events.rpartition(b"\n")[2].removeprefix(b"data: ")
     try:
         end = dialect.read_end(json.loads(last))
     except ValueError:

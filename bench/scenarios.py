@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from bench import prompts, stall, ways
+from bench import newcomer, prompts, stall, ways
 from bench.client import Client
 from bench.dialects import Wish
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
@@ -30,7 +30,11 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`measure` runs one round against one server; `seed` decides what is asked."""
+    """`measure` runs one round against one server; `seed` decides what is asked.
+
+    With `starts_cold` each round has servers of its own, which have answered nothing yet and run
+    alone; otherwise both run all the time and are warmed up.
+    """
 
     name: str
     work: str
@@ -38,6 +42,7 @@ class Scenario:
     context_size: int
     measure: Callable[[Client, int], Awaitable[dict[str, float]]]
     goals: Mapping[str, Goal] = field(default_factory=dict)
+    starts_cold: bool = False
 
 
 SLOTS = 8
@@ -90,6 +95,15 @@ _ALL = (
         2048,
         stall.measure,
         {LONGEST_GAP: Goal(at_most=0.1), FIRST_TOKEN: Goal(at_most=1.5)},
+    ),
+    Scenario(
+        "newcomer",
+        "7 streams of 16-word prompts just started, 4 s later a 1,200-word prompt arrives",
+        Q06,
+        2048,
+        newcomer.measure,
+        {FIRST_TOKEN: Goal(at_most=1.5)},
+        starts_cold=True,
     ),
     Scenario(
         "overhead",

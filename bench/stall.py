@@ -39,11 +39,11 @@ def figures(streams: Sequence[Sample], newcomer: Sample) -> dict[str, float]:
     first = newcomer.token_times[0]
     if any(stream.token_times[-1] < first for stream in streams):
         raise RequestsFailed("a stream was over before the prompt was read: it needs more tokens")
-    gaps = (_longest_gap(stream, newcomer.sent_at, first) for stream in streams)
+    gaps = (longest_gap(stream, newcomer.sent_at, first) for stream in streams)
     return {LONGEST_GAP: max(gaps), FIRST_TOKEN: newcomer.first_token}
 
 
-def _longest_gap(stream: Sample, since: float, until: float) -> float:
-    """Of the gaps that overlap the time between `since` and `until`."""
+def longest_gap(stream: Sample, since: float, until: float) -> float:
+    """Of the gaps that overlap the time between `since` and `until`; 0 if none does."""
     ends = zip(stream.gaps, stream.token_times[1:], strict=True)
-    return max(gap for gap, end in ends if end > since and end - gap <= until)
+    return max((gap for gap, end in ends if end > since and end - gap <= until), default=0.0)

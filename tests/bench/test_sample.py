@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from bench.dialects import LLAMA_SERVER, NATIVE, Wish
+from bench.dialects import LLAMA_SERVER, NATIVE, OPENAI, Wish
 from bench.sample import Arrival, Sample, read_answer
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -11,6 +11,9 @@ LAST = b"0\r\n\r\n"
 
 def chunk(line: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(line), line)
+
+
+DONE = chunk(b"data: [DONE]\n\n")
 
 
 def token(text: str = "a") -> bytes:
@@ -58,6 +61,23 @@ def test_an_answer_of_llama_server() -> None:
     assert sample.failure is None
     assert sample.token_times == (11.0, 12.0)
     assert (sample.num_tokens, sample.num_prompt_tokens, sample.num_cached_tokens) == (2, 7, 4)
+
+
+def test_an_answer_of_openais_api() -> None:
+    usage = {"completion_tokens": 2, "prompt_tokens": 7, "prompt_tokens_details": None}
+    texts = [theirs(choices=[{"text": text, "finish_reason": None}]) for text in "xy"]
+    end = theirs(choices=[{"text": "", "finish_reason": "length"}], usage=usage)
+    arrivals = [(11.0, HEAD + texts[0]), (12.0, texts[1] + end), (12.1, DONE + LAST)]
+    sample = read_answer(arrivals, OPENAI, Wish("p", 2), sent_at=10.0, ended_at=12.5)
+    assert sample.failure is None
+    assert sample.token_times == (11.0, 12.0)
+    assert (sample.num_tokens, sample.num_prompt_tokens, sample.num_cached_tokens) == (2, 7, 0)
+
+
+def test_an_answer_of_openais_api_without_counts_is_a_failure() -> None:
+    arrivals = [(11.0, HEAD + theirs(choices=[{"text": "x", "finish_reason": None}]) + DONE + LAST)]
+    sample = read_answer(arrivals, OPENAI, Wish("p", 1), sent_at=10.0, ended_at=12.5)
+    assert sample.failure is not None
 
 
 def test_tokens_that_come_at_once_are_one_point_in_time() -> None:

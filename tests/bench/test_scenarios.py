@@ -11,5 +11,5 @@ def test_goals() -> None:
 
 
 def test_scenarios_go_by_their_names() -> None:
-    assert list(SCENARIOS) == ["streams", "prefix", "stall", "overhead", "mixed"]
+    assert list(SCENARIOS) == ["streams", "prefix", "stall", "newcomer", "overhead", "mixed"]
     assert all(name == scenario.name for name, scenario in SCENARIOS.items())
