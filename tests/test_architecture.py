@@ -73,6 +73,7 @@ PURE = (
     "agent.engine.embedding.chunk_size",
     "agent.chat.output.detokenizer",
     "agent.engine.embedding.embedding_plan",
+    "agent.engine.cost.least_squares",
     "agent.engine.cost.linear_cost",
     "agent.engine.cost.move_cost",
     "agent.engine.sampling.log_probs",

@@ -8,10 +8,18 @@ never promises too much; less of it dares to find out. An observation's weight h
 
 A step that took much longer than predicted usually means that the machine was busy with something
 else: it counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
+A step that took much less shows that the past was such a time: where the line `doubts`, what was
+learnt before counts little then.
 """
 
 FORGETTING = 0.95
 MOST_SURPRISE = 2.0
+LEAST_SURPRISE = 0.75
+"""The part of its prediction below which a step casts doubt on what was learnt before."""
+
+DOUBT = 0.1
+"""The weight that is left to that."""
+
 STIFFNESS = 0.02
 """How much the counts have to vary, against their mean, before they outweigh `lean`. Without it
 noise alone would tilt the line when all counts are nearly the same."""
@@ -21,13 +29,19 @@ class LinearCost:
     """Learns from `observe`; before that every cost is 0."""
 
     __slots__ = (
-        *("_forgetting", "_lean", "_stiffness", "_was_surprised", "is_known"),
+        *("_doubts", "_forgetting", "_lean", "_stiffness", "_was_surprised", "is_known"),
         *("_sum_w", "_sum_x", "_sum_xx", "_sum_xy", "_sum_y"),
     )
 
     def __init__(
-        self, *, forgetting: float = FORGETTING, stiffness: float = STIFFNESS, lean: float = 1.0
+        self,
+        *,
+        forgetting: float = FORGETTING,
+        stiffness: float = STIFFNESS,
+        lean: float = 1.0,
+        doubts: bool = False,
     ) -> None:
+        self._doubts = doubts
         self.is_known = False
         self._forgetting = forgetting
         self._stiffness = stiffness
@@ -38,13 +52,16 @@ class LinearCost:
     def observe(self, count: int, seconds: float) -> None:
         """`count` took `seconds`."""
         seconds = self._believed(count, seconds)
+        if self._doubts and seconds < LEAST_SURPRISE * self.predict(count):
+            self._weigh(DOUBT)
+        self._weigh(self._forgetting)
         weight = 1 / (1 + count) ** 2
         x = weight * count
-        self._sum_w = self._sum_w * self._forgetting + weight
-        self._sum_x = self._sum_x * self._forgetting + x
-        self._sum_xx = self._sum_xx * self._forgetting + x * count
-        self._sum_y = self._sum_y * self._forgetting + weight * seconds
-        self._sum_xy = self._sum_xy * self._forgetting + x * seconds
+        self._sum_w += weight
+        self._sum_x += x
+        self._sum_xx += x * count
+        self._sum_y += weight * seconds
+        self._sum_xy += x * seconds
         self.is_known = True
 
     def predict(self, count: int) -> float:
@@ -75,6 +92,14 @@ class LinearCost:
     @property
     def _mean_count(self) -> float:
         return self._sum_x / self._sum_w
+
+    def _weigh(self, factor: float) -> None:
+        """Everything so far counts by `factor`."""
+        self._sum_w *= factor
+        self._sum_x *= factor
+        self._sum_xx *= factor
+        self._sum_y *= factor
+        self._sum_xy *= factor
 
     def _believed(self, count: int, seconds: float) -> float:
         most = MOST_SURPRISE * self.predict(count)

@@ -1,18 +1,23 @@
 """The cost of a step, learnt from the steps that were run.
 
 Steps that generate have a line, by their tokens; and so has what prompt tokens take, by theirs, in
-steps of their own or beyond what generating takes (`reading_cost`).
+steps of their own or beyond what generating takes (`prefill_cost`).
 
 A drafted token costs what another generating sequence's would, or another prompt token. Beside a
 prompt it is computed for what the whole batch costs, so the price of drafts is that without.
 """
 
-from .linear_cost import LinearCost
+from .linear_cost import LEAST_SURPRISE, LinearCost
 from .prefill_cost import PrefillCost
 
 LEAN = 0.5
 """The part of a step's price that a drafted token is thought to have for each in the step, as long
 as steps were all of one size. What it really is shows with the first drafts."""
+
+LEAST_OWN = 0.1
+"""The least that prompt tokens are taken to cost beside generating ones, as a part of their share
+by number. What generating is thought to take may come from a time when the machine was slower: then
+nothing would be left for prompts, and their next chunk had no bound."""
 
 FORGETTING = 0.99
 STIFFNESS = 0.004
@@ -24,7 +29,7 @@ class StepCost:
     """Prices in seconds. Unknown ones are 0."""
 
     def __init__(self, *, most_mixed: int = 0) -> None:
-        self._generating = LinearCost()
+        self._generating = LinearCost(doubts=True)
         self._reading = PrefillCost(most_mixed=most_mixed)
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
 
@@ -45,11 +50,27 @@ class StepCost:
         """Learn from a step that took `seconds`, whose prompts were read from `depth` on."""
         num_tokens = num_generating + num_drafted
         if num_prompt_tokens:
-            own = max(0.0, seconds - self.generate(num_tokens))
-            self._reading.observe(depth, num_prompt_tokens, own)
+            own = self._own(num_tokens, num_prompt_tokens, depth, seconds)
+            self._reading.observe(num_prompt_tokens, depth, own, num_generating=num_tokens)
         else:
             for line in (self._generating, self._drafting):
                 line.observe(num_tokens, seconds)
+            self._reading.bound_base(self.generate(num_tokens))
+
+    def _own(self, num_tokens: int, num_prompt_tokens: int, depth: int, seconds: float) -> float:
+        """The part of a step's `seconds` that its prompt tokens take.
+
+        If the step was much faster than predicted, so is the machine: generating gets cheaper, too.
+        """
+        if not num_tokens:
+            return seconds
+        generating = self.generate(num_tokens)
+        reading = self._reading.predict(num_prompt_tokens, depth, num_generating=num_tokens)
+        if reading and seconds < LEAST_SURPRISE * (generating + reading):
+            generating *= seconds / (generating + reading)
+            self._generating.observe(num_tokens, generating)
+        share = num_prompt_tokens / (num_prompt_tokens + num_tokens)
+        return max(LEAST_OWN * seconds * share, seconds - generating)
 
     def generate(self, num_tokens: int) -> float:
         """Seconds of a step of nothing but so many generating sequences, or drafted tokens."""
@@ -59,9 +80,12 @@ class StepCost:
         """What a drafted token adds to a step of so many generating sequences, as a part of it."""
         return self._drafting.share(num_generating) if self._drafting.is_known else 1.0
 
-    def read_within(self, seconds: float, num_wanted: int, *, depth: int = 0) -> float:
+    def read_within(
+        self, seconds: float, num_wanted: int, *, depth: int = 0, num_generating: int = 0
+    ) -> float:
         """How many of `num_wanted` prompt tokens, from `depth` on, to read in `seconds`.
 
-        It may be a little more; infinite where nothing is known.
+        It may be a little more; infinite where nothing is known. Beside `num_generating` the
+        seconds are those beyond what generating takes.
         """
-        return self._reading.within(seconds, num_wanted, depth)
+        return self._reading.within(seconds, num_wanted, depth, num_generating=num_generating)

@@ -21,9 +21,8 @@ FIRST_CHUNK = 128
 PATIENCE = 2.0
 """Seconds for which commands may wait while there is nobody to stall."""
 
-MARGIN = 0.88
-"""The part of the bound that steps are sized for. Steps vary, and they get dearer as a prompt's
-attention reaches back further."""
+MARGIN = 0.92
+"""The part of the bound that steps are sized for, because steps vary."""
 
 DRAFTED = 0.25
 """The part of a step's room for prompts that drafts may take."""
@@ -63,7 +62,9 @@ class PrefillBudget:
         cells takes its part of the time.
         """
         seconds = self._seconds(num_generating) - self.moves.seconds(num_moved)
-        fitting = self.cost.read_within(max(0.0, seconds), num_pending, depth=depth)
+        fitting = self.cost.read_within(
+            max(0.0, seconds), num_pending, depth=depth, num_generating=num_generating
+        )
         if not self.cost.knows_reading:
             fitting = FIRST_CHUNK
         return floor(min(self._batch_size - num_generating, max(fitting, _least(num_pending))))

@@ -1,15 +1,22 @@
 """Steps that end in time."""
 
+from collections.abc import Callable
+from itertools import count
 from random import Random
 
 import pytest
 
+from arriero.agent.engine.cost.prefill_cost import OVERDRAFT
 from arriero.agent.engine.scheduling.prefill_budget import (
     FIRST_CHUNK,
+    MARGIN,
     MIN_CHUNK,
     PATIENCE,
     PrefillBudget,
 )
+from arriero.agent.engine.step import Step
+from tests.agent.engine.scheduling.simulated_machine import AMX, PLAIN, Costs
+from tests.agent.engine.scheduling.simulated_machine import run as simulate
 
 MAX_STALL = 0.5
 
@@ -93,3 +100,41 @@ def test_drafts_get_the_rest_of_the_batch_or_a_part_of_the_prompts_room() -> Non
     assert budget.drafted_tokens(4, 300, 40) == 10
     assert budget.drafted_tokens(4, 300, MIN_CHUNK + 1) == 1
     assert budget.drafted_tokens(4, 300, MIN_CHUNK) == 0
+
+
+# ---- the newcomer: a long prompt beside short streams, on an agent that was just started
+
+
+def slow_at_first(costs: Costs, num_steps: int, factor: float) -> Callable[[Step], float]:
+    numbers = count()
+    return lambda step: costs(step) * (factor if next(numbers) < num_steps else 1)
+
+
+@pytest.mark.parametrize("costs", [PLAIN, AMX], ids=["plain", "fast kernels"])
+@pytest.mark.parametrize(
+    ("num_slow", "factor"), [(0, 1), (1, 8), (3, 3)], ids=["even", "a slow start", "slow steps"]
+)
+def test_a_newcomer_waits_little_longer_than_alone_and_streams_no_longer_than_promised(
+    costs: Costs, num_slow: int, factor: float
+) -> None:
+    seen = simulate(slow_at_first(costs, num_slow, factor))
+    own_step = costs.fixed + 7 * costs.per_stream
+    assert seen.longest_gap < MAX_STALL * MARGIN * OVERDRAFT + own_step + 0.001
+    assert seen.waited < 1.5 * costs.reading_alone(1200)
+
+
+def test_a_newcomer_on_a_machine_that_just_became_faster_stalls_nobody() -> None:
+    """What generating is thought to take is out of date then."""
+    seen = simulate(slow_at_first(PLAIN, 12, 2.4))
+    own_step = PLAIN.fixed + 7 * PLAIN.per_stream
+    assert seen.longest_gap < 1.3 * (MAX_STALL + own_step)
+    assert seen.waited < 1.7 * PLAIN.reading_alone(1200)
+
+
+def test_on_a_machine_that_is_slower_the_promise_to_streams_comes_first() -> None:
+    slow = Costs(
+        fixed=0.08, per_stream=0.009, per_token=0.0057, per_pair=4e-6, per_untiled_pair=1e-5
+    )
+    seen = simulate(slow)
+    assert seen.longest_gap < MAX_STALL * 1.05 + slow.fixed + 7 * slow.per_stream
+    assert seen.waited < 2 * slow.reading_alone(1200)

@@ -286,7 +286,7 @@ def test_alone_dear_prompts_leave_time_to_hear_of_others() -> None:
     scheduler = make(context_size=1000, batch_size=300)
     scheduler.add(new(1, (5,) * 600))
     take(scheduler, Decoded(()), FIRST_CHUNK * 0.01)
-    assert planned(scheduler).num_prompt_tokens == pytest.approx(MARGIN * PATIENCE / 0.01, abs=2)
+    assert 0.7 < planned(scheduler).num_prompt_tokens / (MARGIN * PATIENCE / 0.01) <= 1
 
 
 def test_beside_a_stream_prompts_get_what_max_stall_leaves() -> None:
@@ -306,13 +306,13 @@ def test_what_is_too_long_to_be_read_beside_a_stream_is_read_in_turns() -> None:
     teach(scheduler, per_prompt=0.004, per_generated=0.1)
     scheduler.add(new(1, (6,) * 130))
     steps = []
-    for _ in range(5):
+    for _ in range(6):
         step = planned(scheduler)
         steps.append((step.num_generating, step.num_prompt_tokens))
         tokens = tuple(7 for run in step.runs if run.samples)
         seconds = 0.1 * step.num_generating + 0.004 * step.num_prompt_tokens
         scheduler.commit(step, Decoded(tokens), seconds)
-    assert steps == [(0, 99), (1, 0), (0, 31), (2, 0), (2, 0)]
+    assert steps == [(0, 37), (1, 0), (0, 62), (1, 0), (0, 31), (2, 0)]
     assert scheduler.statistics().stall_seconds == pytest.approx(130 * 0.004, abs=0.01)
 
 

@@ -1,0 +1,138 @@
+"""Non-negative least squares over a few features, fitted to noisy observations.
+
+value = the sum of prices times features, by errors relative to what was expected. No price is ever
+negative. The weight of what was observed decays with each further observation. Where observations
+do not tell features apart, penalties and ties decide.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+Matrix = list[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """The price of feature `second` is thought to be `ratio` times that of `first`.
+
+    `weight` is against the observations: with 1 it counts half.
+    """
+
+    first: int
+    second: int
+    ratio: float
+    weight: float
+
+
+class LeastSquares:
+    """One price for each of `penalties`. Learns from `observe`; before that every price is 0.
+
+    A penalty is against what the observations say of that feature: with 1 it counts half. `ties`
+    always hold, as far as the observations do not say otherwise.
+    """
+
+    def __init__(
+        self,
+        penalties: Sequence[float],
+        *,
+        forgetting: float,
+        ties: Sequence[Tie] = (),
+    ) -> None:
+        size = len(penalties)
+        self._penalties = penalties
+        self._ties = ties
+        self._forgetting = forgetting
+        self._squares: Matrix = [[0.0] * size for _ in range(size)]
+        self._sums = [0.0] * size
+        self._most = inf
+        self._prices: list[float] | None = [0.0] * size
+
+    def observe(self, features: Sequence[float], value: float, *, usual: float) -> None:
+        """`features` cost `value`, where `usual`, which is positive, was to be expected."""
+        relative = [feature / usual for feature in features]
+        for i, row in enumerate(self._squares):
+            self._sums[i] = self._sums[i] * self._forgetting + relative[i] * value / usual
+            for j in range(len(row)):
+                row[j] = row[j] * self._forgetting + relative[i] * relative[j]
+        self._prices = None
+
+    def doubt(self, factor: float) -> None:
+        """Keep only a part of the weight of everything so far."""
+        self._squares = [[factor * each for each in row] for row in self._squares]
+        self._sums = [factor * each for each in self._sums]
+
+    def suppose(self, tie: Tie) -> None:
+        """Believe `tie` as one observation, which is forgotten like others. After `observe`."""
+        _add(self._squares, tie, [row[:] for row in self._squares])
+        self._prices = None
+
+    def bound_first(self, most: float) -> None:
+        """The price of the first feature is at most `most`."""
+        if most != self._most:
+            self._most = most
+            self._prices = None
+
+    @property
+    def prices(self) -> list[float]:
+        """The price of each feature."""
+        if self._prices is None:
+            self._prices = self._fit()
+        return self._prices
+
+    def _fit(self) -> list[float]:
+        squares = self._penalised()
+        prices = _non_negative(squares, self._sums, range(len(squares)))
+        if prices[0] <= self._most:
+            return prices
+        sums = [each - row[0] * self._most for each, row in zip(self._sums, squares, strict=True)]
+        return [self._most, *_non_negative(squares, sums, range(1, len(squares)))[1:]]
+
+    def _penalised(self) -> Matrix:
+        squares = [row[:] for row in self._squares]
+        for i, penalty in enumerate(self._penalties):
+            squares[i][i] *= 1 + penalty
+        for tie in self._ties:
+            _add(squares, tie, self._squares)
+        return squares
+
+
+def _add(squares: Matrix, tie: Tie, observed: Matrix) -> None:
+    i, j, ratio = tie.first, tie.second, tie.ratio
+    weight = tie.weight * max(observed[i][i], observed[j][j])
+    squares[i][i] += weight * ratio * ratio
+    squares[j][j] += weight
+    squares[i][j] -= weight * ratio
+    squares[j][i] -= weight * ratio
+
+
+def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
+    """Solves a positive definite system of linear equations by Gaussian elimination."""
+    rows = [[*row, value] for row, value in zip(matrix, values, strict=True)]
+    size = len(rows)
+    for i in range(size):
+        for lower in rows[i + 1 :]:
+            factor = lower[i] / rows[i][i]
+            for j in range(i, size + 1):
+                lower[j] -= factor * rows[i][j]
+    solution = [0.0] * size
+    for i in reversed(range(size)):
+        known = sum(rows[i][j] * solution[j] for j in range(i + 1, size))
+        solution[i] = (rows[i][size] - known) / rows[i][i]
+    return solution
+
+
+def _non_negative(squares: Matrix, sums: Sequence[float], features: Iterable[int]) -> list[float]:
+    """Drops the feature with the most negative price until none has one."""
+    active = [i for i in features if squares[i][i] > 0]
+    prices = [0.0] * len(squares)
+    while active:
+        part = [[squares[i][j] for j in active] for i in active]
+        solution = solve(part, [sums[i] for i in active])
+        worst = min(range(len(active)), key=solution.__getitem__)
+        if solution[worst] >= 0:
+            for i, price in zip(active, solution, strict=True):
+                prices[i] = price
+            break
+        del active[worst]
+    return prices
