@@ -1,0 +1,281 @@
+"""Compares the wish with the fleet and says which agent is told to serve what.
+
+It looks at the whole fleet at once: what agents report is the truth, so after a restart of the
+balancer, or when an agent dials again, nothing is told that an agent does already. Between two
+looks it remembers orders under way, failures, when models were used, and who has gone a moment ago.
+
+Invariants: a pinned or cordoned agent is told nothing; no agent is told what it does already;
+without a wish nobody is told anything; orders' revisions grow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...shared.inference import AgentId
+from ...shared.messages import Issue
+from ...shared.models.assignments import Assign, Assignment
+from .demand import WAITING, Demand, Tiers, Usage
+from .departures import Departures
+from .desired_state import DesiredState, WishedModel
+from .failures import Failures
+from .members import AgentReport, Member, Order, member_of
+from .memory_needs import MemoryNeeds
+from .model_status import ModelStatus, by_model, shortage_of, status_of
+from .placement import Placement, Want, place
+from .rollout import Change, Rollout
+
+SETTLE = 6.0
+"""Seconds after a start in which agents dial again; until then nobody is told anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Send this order to this agent."""
+
+    agent: AgentId
+    order: Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the fleet came to."""
+
+    members: Mapping[AgentId, Member]
+    tiers: Tiers
+    placement: Placement
+    targets: Mapping[AgentId, Assignment | None]
+
+
+class Controller:
+    """`look` is called after every change, and at `look_at`."""
+
+    def __init__(self, *, drain_timeout: float) -> None:
+        """An agent that loads another model lets requests go on for `drain_timeout` seconds."""
+        self.statuses: Mapping[str, ModelStatus] = {}
+        self.look_at: float | None = None
+        self._drain_timeout = drain_timeout
+        self._wish: DesiredState | None = None
+        self._settled_at = 0.0
+        self._revision = 0
+        self._orders: dict[AgentId, Order] = {}
+        self._failures = Failures()
+        self._needs = MemoryNeeds()
+        self._departures = Departures()
+        self._usage = Usage()
+
+    @property
+    def wish(self) -> DesiredState | None:
+        """What is wished for, if anybody said so."""
+        return self._wish
+
+    # ---- events
+
+    def wished(self, wish: DesiredState) -> None:
+        """An operator wishes for this."""
+        self._wish = wish
+        self.statuses = {model.name: self._first_status(model) for model in wish.models}
+
+    def restored(self, wish: DesiredState, now: float) -> None:
+        """The balancer started with a wish: its agents dial again first."""
+        self.wished(wish)
+        self._settled_at = now + SETTLE
+
+    def used(self, model: str, now: float) -> None:
+        """A request for a wished model came or ended."""
+        self._usage.used(model, now)
+
+    def retry(self, agent: AgentId, now: float) -> None:
+        """An operator wants an agent to try again what it failed to do."""
+        self._failures.retry(agent, now)
+
+    def look(
+        self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
+    ) -> list[Told]:
+        """Look at the fleet; `demands` has the models that requests wait for."""
+        members = self._members(reports, now)
+        if self._wish is None:
+            self.look_at = None
+            return []
+        look = self._decide(self._wish, members, demands, now)
+        told = [] if now < self._settled_at else self._orders_for(look, now)
+        after = {**members, **{each.agent: self._told_now(members, each) for each in told}}
+        self.statuses = self._statuses(self._wish, replace(look, members=after))
+        self.look_at = self._next_look(look.tiers, now)
+        return told
+
+    # ---- what it sees
+
+    def _members(self, reports: Iterable[AgentReport], now: float) -> dict[AgentId, Member]:
+        """Agents with their orders; takes note of what came of these."""
+        members = {}
+        for report in reports:
+            self._needs.learn(report)
+            if report.work is not None:
+                self._revision = max(self._revision, report.work.revision)
+            members[report.id] = self._member(report, now)
+        for id in self._orders.keys() - members.keys():
+            del self._orders[id]
+        self._departures.look(members, now)
+        wished = self._wish.models if self._wish is not None else ()
+        self._failures.keep_only({model.name: model.assignment for model in wished}, members)
+        return members
+
+    def _member(self, report: AgentReport, now: float) -> Member:
+        order = self._orders.get(report.id)
+        if order is not None and _is_lost(order, report):
+            order = None
+            del self._orders[report.id]
+        member = member_of(report, order)
+        if not member.is_changing:
+            self._orders.pop(report.id, None)
+        if member.has_failed:
+            self._failures.failed(member, is_new=order is not None, now=now)
+        elif member.told is not None and not member.is_changing:
+            self._failures.succeeded(report.id, member.told.name)
+        return member
+
+    # ---- what it decides
+
+    def _decide(
+        self,
+        wish: DesiredState,
+        members: Mapping[AgentId, Member],
+        demands: Mapping[str, Demand],
+        now: float,
+    ) -> Look:
+        steered = [member for member in members.values() if member.report.is_steered]
+        tiers = self._usage.tiers(wish.models, steered, demands, now)
+        reserved = self._departures.reserved()
+        held = {member.model for member in steered}
+        wants = []
+        for model in wish.models:
+            if model.name in tiers.tiers:
+                is_missed = model.name in demands and model.name not in held
+                kept = 0 if is_missed else reserved[model.name]
+                wants.append(self._want(model, steered, tiers.tiers[model.name], kept, now=now))
+        placement = place(wants, steered)
+        assignments = {model.name: model.assignment for model in wish.models}
+        targets = {
+            id: None if name is None else assignments[name] for id, name in placement.models.items()
+        }
+        return Look(members, tiers, placement, targets)
+
+    def _want(
+        self, model: WishedModel, members: Sequence[Member], tier: int, reserved: int, *, now: float
+    ) -> Want:
+        replicas = model.agents.replicas
+        assignment = model.assignment
+        return Want(
+            model=model.name,
+            at_least=1 if replicas == "all" else replicas,
+            eligible={
+                member.id
+                for member in members
+                if _has_labels(model, member.report)
+                and self._needs.fits(assignment, member.report)
+                and (member.model == model.name or self._may_try(member, assignment, now))
+            },
+            takes_rest=replicas == "all" and tier != WAITING,
+            tier=tier,
+            reserved=reserved,
+        )
+
+    def _may_try(self, member: Member, assignment: Assignment, now: float) -> bool:
+        """Whether it may load this: after a failure elsewhere, only if it has nothing to lose."""
+        if member.report.serves is not None and self._failures.stops(assignment) is not None:
+            return False
+        return self._failures.may_try(member.id, assignment, now)
+
+    def _orders_for(self, look: Look, now: float) -> list[Told]:
+        placed = {name for name in look.placement.models.values() if name is not None}
+        rollout = Rollout(
+            list(look.members.values()),
+            look.targets,
+            protected=placed | look.tiers.tiers.keys(),
+            failures=self._failures,
+            now=now,
+        )
+        return [self._order(change) for change in rollout.changes()]
+
+    def _order(self, change: Change) -> Told:
+        self._revision += 1
+        member = change.member
+        self._orders[member.id] = Order(
+            revision=self._revision,
+            assignment=change.assignment,
+            link=member.report.link,
+            interrupts=change.interrupts,
+        )
+        assign = Assign(
+            revision=self._revision,
+            assignment=change.assignment,
+            drain_timeout=self._drain_timeout,
+        )
+        return Told(member.id, assign)
+
+    def _told_now(self, members: Mapping[AgentId, Member], told: Told) -> Member:
+        return member_of(members[told.agent].report, self._orders[told.agent])
+
+    # ---- what it tells
+
+    def _statuses(self, wish: DesiredState, look: Look) -> dict[str, ModelStatus]:
+        here = by_model(look.members.values())
+        return {
+            model.name: status_of(
+                model,
+                here.get(model.name, ()),
+                is_wanted=model.name in look.tiers.tiers,
+                failures=self._failures,
+                shortage=self._shortage(model, look),
+            )
+            for model in wish.models
+        }
+
+    def _first_status(self, model: WishedModel) -> ModelStatus:
+        """Before the first look."""
+        status = self.statuses.get(model.name)
+        if status is not None:
+            return replace(status, model=model)
+        return ModelStatus(model=model, status="waiting" if model.preload else "unloaded")
+
+    def _shortage(self, model: WishedModel, look: Look) -> Issue | None:
+        num_missing = look.placement.missing.get(model.name, 0)
+        if not num_missing:
+            return None
+        labelled = [
+            member.report
+            for member in look.members.values()
+            if member.report.is_steered and _has_labels(model, member.report)
+        ]
+        assignment = model.assignment
+        return shortage_of(
+            model,
+            num_missing,
+            labelled=len(labelled),
+            needed=self._needs.of(assignment),
+            fitting=sum(self._needs.fits(assignment, report) for report in labelled),
+        )
+
+    def _next_look(self, tiers: Tiers, now: float) -> float | None:
+        times = [tiers.look_at, self._departures.next_end(), self._failures.next_retry(now)]
+        if now < self._settled_at:
+            times.append(self._settled_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if any(order.revision > self._revision for order in self._orders.values()):
+            raise RuntimeError("an order is newer than the newest")
+        wished = set() if self._wish is None else {model.name for model in self._wish.models}
+        if self.statuses.keys() != wished:
+            raise RuntimeError("statuses are not of the models that are wished for")
+
+
+def _is_lost(order: Order, report: AgentReport) -> bool:
+    """Whether the agent dialled again without having heard the order."""
+    is_known = report.work is not None and report.work.revision >= order.revision
+    return report.link != order.link and not is_known
+
+
+def _has_labels(model: WishedModel, report: AgentReport) -> bool:
+    return model.agents.labels.items() <= report.labels.items()

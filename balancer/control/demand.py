@@ -1,0 +1,164 @@
+"""Which models are wanted at the moment, and who comes first when there are too few agents.
+
+Models with `preload` come first. A model that is loaded on demand keeps its agents while it loads
+or is used. A model with waiting requests and no agent is given one that is idle; after `PATIENCE`,
+one that is busy with another model that is loaded on demand and had its turn for `MIN_TURN`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from .desired_state import WishedModel
+from .members import Member
+
+PATIENCE = 5.0
+"""Seconds that requests wait before a busy agent changes its model for them."""
+
+MIN_TURN = 20.0
+"""Seconds for which a model that is in use keeps its agent before another one has its turn."""
+
+IDLE_AFTER = 1.0
+"""Seconds without requests after which a model counts as idle."""
+
+PRELOADED, IN_TURN, WAITING, IDLE = range(4)
+"""Tiers of wanted models, those that are served first before the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Requests that wait for a model; the oldest has waited since `since`."""
+
+    num_waiting: int = 0
+    since: float = 0.0
+
+
+NO_DEMAND = Demand()
+
+
+class _Contention(IntEnum):
+    """Whether requests wait for a model that no agent has."""
+
+    NONE = 0
+    SHORT = 1
+    LONG = 2
+
+
+@dataclass(slots=True)
+class _Usage:
+    used_at: float
+    serving_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The tier of each wanted model, and when to look again because time alone changes them."""
+
+    tiers: Mapping[str, int]
+    look_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Looks:
+    """Times at which to look again."""
+
+    now: float
+    times: list[float] = field(default_factory=list)
+
+    def has_come(self, time: float) -> bool:
+        if time <= self.now:
+            return True
+        self.times.append(time)
+        return False
+
+
+class Usage:
+    """When each wished model was used last, and since when it is served."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, _Usage] = {}
+
+    def used(self, model: str, now: float) -> None:
+        """A request for the model came or ended."""
+        if (usage := self._usage.get(model)) is not None:
+            usage.used_at = now
+
+    def tiers(
+        self,
+        models: Sequence[WishedModel],
+        members: Iterable[Member],
+        demands: Mapping[str, Demand],
+        now: float,
+    ) -> Tiers:
+        """The tier of each model that is wanted now."""
+        by_model: dict[str, list[Member]] = {model.name: [] for model in models}
+        for member in members:
+            if member.model in by_model:
+                by_model[member.model].append(member)
+        self._look(by_model, demands, now)
+        looks = _Looks(now)
+        contention = self._contention(models, by_model, demands, looks)
+        tiers = {}
+        for model in models:
+            demand = demands.get(model.name, NO_DEMAND)
+            tier = self._tier(
+                model, by_model[model.name], demand, contention=contention, looks=looks
+            )
+            if tier is not None:
+                tiers[model.name] = tier
+        return Tiers(tiers, min(looks.times, default=None))
+
+    def _look(
+        self, by_model: Mapping[str, list[Member]], demands: Mapping[str, Demand], now: float
+    ) -> None:
+        self._usage = {name: self._usage.get(name) or _Usage(used_at=now) for name in by_model}
+        for name, members in by_model.items():
+            usage = self._usage[name]
+            if name in demands or any(member.report.num_running for member in members):
+                usage.used_at = now
+            if not any(member.report.serves == name for member in members):
+                usage.serving_since = None
+            elif usage.serving_since is None:
+                usage.serving_since = now
+
+    def _contention(
+        self,
+        models: Sequence[WishedModel],
+        by_model: Mapping[str, list[Member]],
+        demands: Mapping[str, Demand],
+        looks: _Looks,
+    ) -> _Contention:
+        """Whether requests wait for a model that no agent has, and for how long."""
+        contention = _Contention.NONE
+        for model in models:
+            if model.name in demands and not by_model[model.name]:
+                has_waited = looks.has_come(demands[model.name].since + PATIENCE)
+                contention = max(contention, _Contention.LONG if has_waited else _Contention.SHORT)
+        return contention
+
+    def _tier(
+        self,
+        model: WishedModel,
+        members: Sequence[Member],
+        demand: Demand,
+        *,
+        contention: _Contention,
+        looks: _Looks,
+    ) -> int | None:
+        usage = self._usage[model.name]
+        if not demand.num_waiting and self._has_expired(model, usage, looks):
+            return None
+        if model.preload:
+            return PRELOADED
+        if not members:
+            return WAITING if demand.num_waiting else None
+        if contention is _Contention.NONE or any(member.is_changing for member in members):
+            return IN_TURN
+        if not demand.num_waiting and looks.has_come(usage.used_at + IDLE_AFTER):
+            return IDLE
+        since = looks.now if usage.serving_since is None else usage.serving_since
+        is_over = contention is _Contention.LONG and looks.has_come(since + MIN_TURN)
+        return IDLE if is_over else IN_TURN
+
+    def _has_expired(self, model: WishedModel, usage: _Usage, looks: _Looks) -> bool:
+        return model.idle_timeout is not None and looks.has_come(usage.used_at + model.idle_timeout)

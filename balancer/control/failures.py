@@ -1,0 +1,108 @@
+"""What agents failed to load: when it is tried again, and which changes stop because of it.
+
+Invariant: one failure for each agent and model, of the assignment that was wished for last.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ...shared.inference import AgentId
+from ...shared.messages import Issue
+from ...shared.models.assignments import Assignment
+from .members import Member
+
+FIRST_RETRY = 30.0
+"""Seconds until an agent that serves nothing tries again; the pause doubles each time."""
+
+LAST_RETRY = 600.0
+
+OF_THE_HOST = frozenset({"too_large", "disk_full", "denied", "no_memory"})
+"""Codes of issues that say nothing about other agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An agent could not load a model, `num_tries` times in a row.
+
+    `is_forced`: an operator wants it to try again at once.
+    """
+
+    agent: AgentId
+    agent_name: str
+    assignment: Assignment
+    issues: tuple[Issue, ...]
+    num_tries: int
+    retry_at: float
+    stops_others: bool
+    is_forced: bool = False
+
+
+class Failures:
+    """Failures by agent and model."""
+
+    def __init__(self) -> None:
+        self._failures: dict[tuple[AgentId, str], Failure] = {}
+
+    def __iter__(self) -> Iterator[Failure]:
+        return iter(self._failures.values())
+
+    def of(self, agent: AgentId, assignment: Assignment) -> Failure | None:
+        """The failure of this agent with exactly this."""
+        failure = self._failures.get((agent, assignment.name))
+        return failure if failure is not None and failure.assignment == assignment else None
+
+    def may_try(self, agent: AgentId, assignment: Assignment, now: float) -> bool:
+        """Whether the agent has not failed with it, or may try again."""
+        failure = self.of(agent, assignment)
+        return failure is None or failure.retry_at <= now
+
+    def stops(self, assignment: Assignment) -> Failure | None:
+        """The failure because of which no further agent gives up its model for this."""
+        found = (f for f in self if f.stops_others and f.assignment == assignment)
+        return next(found, None)
+
+    def failed(self, member: Member, *, is_new: bool, now: float) -> None:
+        """The agent says that it could not do what it was told; `is_new` after an order."""
+        assignment = member.told
+        if assignment is None:
+            return
+        old = self.of(member.id, assignment)
+        if old is not None and not is_new:
+            return
+        num_tries = 1 if old is None else old.num_tries + 1
+        issues = member.report.issues
+        is_of_host = bool(issues) and all(issue.code in OF_THE_HOST for issue in issues)
+        self._failures[member.id, assignment.name] = Failure(
+            agent=member.id,
+            agent_name=member.report.name,
+            assignment=assignment,
+            issues=issues,
+            num_tries=num_tries,
+            retry_at=now + min(FIRST_RETRY * 2 ** min(num_tries - 1, 10), LAST_RETRY),
+            stops_others=not is_of_host or member.report.serves is not None,
+        )
+
+    def succeeded(self, agent: AgentId, model: str) -> None:
+        """The agent serves the model."""
+        self._failures.pop((agent, model), None)
+
+    def retry(self, agent: AgentId, now: float) -> None:
+        """An operator wants the agent to try again."""
+        for key, failure in self._failures.items():
+            if key[0] == agent:
+                self._failures[key] = replace(
+                    failure, retry_at=now, is_forced=True, stops_others=False
+                )
+
+    def keep_only(self, wished: Mapping[str, Assignment], agents: Iterable[AgentId]) -> None:
+        """Forget failures with what nobody wishes any more, and of agents that have gone."""
+        here = set(agents)
+        self._failures = {
+            key: failure
+            for key, failure in self._failures.items()
+            if wished.get(key[1]) == failure.assignment and key[0] in here
+        }
+
+    def next_retry(self, now: float) -> float | None:
+        """When the next agent may try again."""
+        return min((f.retry_at for f in self if f.retry_at > now), default=None)

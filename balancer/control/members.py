@@ -1,0 +1,111 @@
+"""An agent as the controller sees it: what it reports, and what it was told last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...shared.inference import AgentId
+from ...shared.messages import Issue
+from ...shared.models.assignments import Assignment, HostFacts, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """What is known of a connected agent.
+
+    `serves` is the model that it takes requests for at the moment. `link` changes when it dials
+    again. A cordoned agent is not changed.
+    """
+
+    id: AgentId
+    link: int
+    name: str
+    labels: Mapping[str, str]
+    facts: HostFacts
+    work: Work | None = None
+    serves: str | None = None
+    slots: int = 0
+    issues: tuple[Issue, ...] = ()
+    num_running: int = 0
+    is_cordoned: bool = False
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the controller may tell it what to serve."""
+        return not (self.facts.is_pinned or self.is_cordoned)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a model may take here; 0 where the agent does not say."""
+        return self.facts.memory + sum(device.memory for device in self.facts.devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an agent was told and has not done yet.
+
+    `interrupts` is the model that it served before, if others have to stand in for it meanwhile.
+    """
+
+    revision: int
+    assignment: Assignment | None
+    link: int
+    interrupts: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """An agent and its last order.
+
+    `told` is what it should serve by its last order. `is_changing`: it has not done so yet.
+    `has_failed`: it cannot, and serves what it served before, if anything.
+    """
+
+    report: AgentReport
+    told: Assignment | None = None
+    is_changing: bool = False
+    has_failed: bool = False
+    interrupts: str | None = None
+
+    @property
+    def id(self) -> AgentId:
+        """The agent's id."""
+        return self.report.id
+
+    @property
+    def model(self) -> str | None:
+        """The model that it counts for."""
+        if self.has_failed or self.report.facts.is_pinned:
+            return self.report.serves
+        return None if self.told is None else self.told.name
+
+
+def member_of(report: AgentReport, order: Order | None) -> Member:
+    """The agent with its order, if one is under way."""
+    work = report.work
+    if order is not None and (work is None or work.revision < order.revision):
+        return Member(
+            report=report,
+            told=order.assignment,
+            is_changing=True,
+            interrupts=order.interrupts,
+        )
+    told = None if work is None else work.assignment
+    is_changing = _is_changing(work)
+    interrupts = None if told is None else told.name
+    if order is not None:
+        interrupts = order.interrupts
+    return Member(
+        report=report,
+        told=told,
+        is_changing=is_changing,
+        has_failed=work is not None and work.phase == "failed",
+        interrupts=interrupts if is_changing else None,
+    )
+
+
+def _is_changing(work: Work | None) -> bool:
+    if work is None:
+        return False
+    if work.assignment is None:
+        return work.phase == "draining"
+    return work.phase not in ("serving", "failed")

@@ -1,0 +1,135 @@
+"""How each wished model is: loaded, loading, waiting, failed or unloaded, and why."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ...shared.inference import AgentId
+from ...shared.messages import Issue
+from .desired_state import WishedModel
+from .failures import Failure
+from .members import Member
+
+Status = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
+
+MAX_ISSUES = 20
+"""Issues of one model that are told."""
+
+_WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
+"""Where each phase begins, as a share of the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatus:
+    """A wished model. `loaded`: an agent serves it; `loading`: agents are about to.
+
+    `waiting`: it waits for an agent; `unloaded`: it is loaded when a request for it comes.
+    `progress` is the share of loading that is done, where that is known. `agents` have it or are
+    about to.
+    """
+
+    model: WishedModel
+    status: Status
+    progress: float | None = None
+    agents: tuple[AgentId, ...] = ()
+    issues: tuple[Issue, ...] = ()
+
+
+def status_of(
+    model: WishedModel,
+    members: Iterable[Member],
+    *,
+    is_wanted: bool,
+    failures: Iterable[Failure],
+    shortage: Issue | None,
+) -> ModelStatus:
+    """`members` are the agents that count for the model."""
+    here = list(members)
+    failed = [failure for failure in failures if failure.assignment == model.assignment]
+    issues = [*_told(failed, here), *([] if shortage is None else [shortage])]
+    loading = [member for member in here if member.is_changing]
+    status: Status = "unloaded"
+    if any(member.report.serves == model.name for member in here):
+        status = "loaded"
+    elif loading:
+        status = "loading"
+    elif failed:
+        status = "failed"
+    elif is_wanted:
+        status = "waiting"
+    return ModelStatus(
+        model=model,
+        status=status,
+        progress=max(map(_progress, loading), default=None) if status == "loading" else None,
+        agents=tuple(member.id for member in here),
+        issues=tuple(issues[:MAX_ISSUES]),
+    )
+
+
+def _progress(member: Member) -> float:
+    work = member.report.work
+    if work is None or work.assignment != member.told:
+        return 0.0
+    share = 0.0 if work.progress is None else work.progress
+    return _WEIGHTS.get(work.phase, 0.0) + share / 2
+
+
+def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
+    """What agents say of their failures, and that the others wait because of them."""
+    for failure in failed:
+        for issue in failure.issues or (Issue(code="load_failed", message="could not load it"),):
+            yield Issue(
+                code=issue.code,
+                message=f"agent {failure.agent_name}: {issue.message}",
+                hint=issue.hint,
+            )
+    stopping = next((failure for failure in failed if failure.stops_others), None)
+    behind = [
+        member for member in here if stopping is not None and member.told != stopping.assignment
+    ]
+    if stopping is not None and behind:
+        yield Issue(
+            code="roll_stopped",
+            message=f"{len(behind)} agents keep what they serve, since agent "
+            f"{stopping.agent_name} could not load the change",
+            hint="mend the cause and reload that agent, or change the desired state",
+        )
+
+
+def shortage_of(
+    model: WishedModel, num_missing: int, *, labelled: int, needed: int | None, fitting: int
+) -> Issue | None:
+    """Why `num_missing` agents of those wished for could not be found.
+
+    Of the agents, `labelled` have the labels; of these, `fitting` have the memory `needed`.
+    """
+    if not num_missing:
+        return None
+    labels = ", ".join(f"{key}={value}" for key, value in model.agents.labels.items())
+    which = f" with the labels {labels}" if labels else ""
+    if not labelled:
+        return Issue(
+            code="no_agent",
+            message=f"no agent{which} takes models",
+            hint="start an agent without --model" + (f" and with {which[6:]}" if labels else ""),
+        )
+    if not fitting and needed is not None:
+        return Issue(
+            code="too_large",
+            message=f"it needs {needed / 2**30:.1f} GiB; no agent{which} has as much",
+            hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
+        )
+    return Issue(
+        code="too_few_agents",
+        message=f"{num_missing} more agents{which} are needed; none is free",
+        hint="start further agents, or wish for fewer replicas",
+    )
+
+
+def by_model(members: Iterable[Member]) -> Mapping[str, list[Member]]:
+    """The members that count for each model."""
+    found: dict[str, list[Member]] = {}
+    for member in members:
+        if member.model is not None:
+            found.setdefault(member.model, []).append(member)
+    return found

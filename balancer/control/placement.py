@@ -1,0 +1,196 @@
+"""Which agent should serve which model. Moves as little as it can.
+
+Each model wants a number of agents, or all that are left. Agents that have a model already keep it
+as long as the model wants them; then idle ones are taken, then those of models that are wanted
+less. Where an agent with the right labels is taken by a model that could be served elsewhere as
+well, that model moves.
+
+A decision costs O(agents x models) for each place that is not filled yet.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import count
+
+from ...shared.inference import AgentId
+from .members import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A model that is wanted on `at_least` of the agents in `eligible`, the first ones first.
+
+    With `takes_rest`, it is given all agents that nobody else wants. `tier`: lower ones are served
+    first; within a tier, models take turns. `reserved` places are kept for agents that have gone a
+    moment ago.
+    """
+
+    model: str
+    at_least: int
+    eligible: Set[AgentId]
+    takes_rest: bool = False
+    tier: int = 0
+    reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The model of each agent, `None` for those that nobody wants; and how many places are empty.
+
+    `missing` counts places of a model's `at_least` that no agent could be found for.
+    """
+
+    models: Mapping[AgentId, str | None]
+    missing: Mapping[str, int]
+
+
+def place(wants: Sequence[Want], members: Iterable[Member]) -> Placement:
+    """Choose a model for each of `members`. The order of `wants` breaks ties."""
+    return _Placing(wants, members).run()
+
+
+@dataclass(slots=True)
+class _Model:
+    want: Want
+    holders: list[AgentId] = field(default_factory=list)
+    num_holding: int = 0
+    num_placed: int = 0
+    reserved: int = 0
+    is_short: bool = False
+
+    @property
+    def num_missing(self) -> int:
+        return max(0, self.want.at_least - self.num_placed)
+
+
+class _Placing:
+    def __init__(self, wants: Sequence[Want], members: Iterable[Member]) -> None:
+        self._members = {member.id: member for member in members}
+        self._models = {
+            want.model: _Model(want, reserved=want.reserved)
+            for want in sorted(wants, key=lambda want: want.tier)
+        }
+        self._chosen: dict[AgentId, str | None] = dict.fromkeys(self._members)
+        self._ranks = {name: rank for rank, name in enumerate(self._models)}
+        self._flexibility: Counter[AgentId] = Counter()
+        for model in self._models.values():
+            self._flexibility.update(model.want.eligible)
+        self._find_holders()
+
+    def _find_holders(self) -> None:
+        """Agents by the model they have, the ones to keep last."""
+        for member in sorted(self._members.values(), key=_worth_keeping):
+            model = self._models.get(member.model) if member.model else None
+            if model is not None and member.id in model.want.eligible:
+                model.holders.append(member.id)
+                model.num_holding += 1
+
+    def run(self) -> Placement:
+        for name in self._places():
+            self._fill(self._models[name])
+        self._share_rest()
+        missing = {name: model.num_missing for name, model in self._models.items()}
+        return Placement(self._chosen, {name: most for name, most in missing.items() if most})
+
+    def _places(self) -> Iterator[str]:
+        """One entry for each place to fill, tier by tier, models in turn."""
+        tiers: defaultdict[int, list[_Model]] = defaultdict(list)
+        for model in self._models.values():
+            tiers[model.want.tier].append(model)
+        for models in tiers.values():
+            for turn in count():
+                wanting = [m for m in models if m.want.at_least > turn and not m.is_short]
+                if not wanting:
+                    break
+                yield from (model.want.model for model in wanting)
+
+    def _fill(self, model: _Model) -> None:
+        agent = self._own(model)
+        if agent is None and model.reserved:
+            model.reserved -= 1
+            model.num_placed += 1
+            return
+        if agent is None:
+            agent = self._best(model)
+        if agent is not None:
+            self._take(agent, model)
+        elif not self._augment(model, set()):
+            model.is_short = True
+
+    def _own(self, model: _Model) -> AgentId | None:
+        """An agent that has the model and was not given away."""
+        while model.holders:
+            agent = model.holders.pop()
+            if self._chosen[agent] is None:
+                return agent
+        return None
+
+    def _best(self, model: _Model) -> AgentId | None:
+        """The agent that is missed least."""
+        free = [agent for agent in model.want.eligible if self._is_free(agent)]
+        return min(free, key=self._price, default=None)
+
+    def _is_free(self, agent: AgentId) -> bool:
+        return agent in self._chosen and self._chosen[agent] is None
+
+    def _price(self, agent: AgentId) -> tuple[int, int, int, int, str]:
+        member = self._members[agent]
+        owner = self._models.get(member.model) if member.model else None
+        is_idle = member.model is None
+        rank = 0 if owner is None else -self._ranks[owner.want.model]
+        return (
+            0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2,
+            rank,
+            self._flexibility[agent],
+            member.report.num_running,
+            agent,
+        )
+
+    def _has_surplus(self, model: _Model) -> bool:
+        return model.num_holding > model.num_missing
+
+    def _take(self, agent: AgentId, model: _Model) -> None:
+        member = self._members[agent]
+        owner = self._models.get(member.model) if member.model else None
+        if owner is not None and self._is_free(agent) and agent in owner.want.eligible:
+            owner.num_holding -= 1
+        self._chosen[agent] = model.want.model
+        model.num_placed += 1
+
+    def _augment(self, model: _Model, seen: set[AgentId]) -> bool:
+        """Take an agent from a model that can be served elsewhere as well."""
+        for agent in sorted(model.want.eligible - seen):
+            if agent not in self._chosen or self._chosen[agent] == model.want.model:
+                continue
+            seen.add(agent)
+            owner = self._chosen[agent]
+            if owner is None or self._replace(agent, self._models[owner], seen):
+                self._take(agent, model)
+                return True
+        return False
+
+    def _replace(self, agent: AgentId, model: _Model, seen: set[AgentId]) -> bool:
+        """Find another agent for a place of `model`."""
+        if not self._augment(model, seen):
+            return False
+        model.num_placed -= 1
+        return True
+
+    def _share_rest(self) -> None:
+        """Agents that are left keep their model if it takes all; others go where fewest are."""
+        greedy = [model for model in self._models.values() if model.want.takes_rest]
+        for agent in sorted(self._chosen):
+            if self._chosen[agent] is not None:
+                continue
+            able = [model for model in greedy if agent in model.want.eligible]
+            if able:
+                own = self._members[agent].model
+                best = min(able, key=lambda m: (m.want.model != own, m.num_placed))
+                self._take(agent, best)
+
+
+def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
+    """Later ones are kept: those that serve, then the busiest."""
+    serves = member.report.serves is not None and member.report.serves == member.model
+    return (serves, not member.has_failed, member.report.num_running, member.id)

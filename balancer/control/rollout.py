@@ -1,0 +1,139 @@
+"""Which changes may happen now, so that a model with two agents never has none.
+
+A change that takes nothing away happens at once. One that interrupts a model waits until another
+agent serves that model, and until the agent that was interrupted before serves again; a failure
+stops all that want the same. The last agent of a model changes only when there is no other to wait
+for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from ...shared.inference import AgentId
+from ...shared.models.assignments import Assignment, needs_reload
+from .failures import Failures
+from .members import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An agent is to be told this. `interrupts` is the model that it serves until then."""
+
+    member: Member
+    assignment: Assignment | None
+    interrupts: str | None = None
+
+
+class Rollout:
+    """One look at the fleet; `protected` models are those that some agent has to serve."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        targets: Mapping[AgentId, Assignment | None],
+        *,
+        protected: Set[str],
+        failures: Failures,
+        now: float,
+    ) -> None:
+        self._members = members
+        self._targets = targets
+        self._protected = protected
+        self._failures = failures
+        self._now = now
+        self._serving = Counter(
+            member.report.serves
+            for member in members
+            if member.report.serves is not None and not member.report.is_cordoned
+        )
+        self._interrupted = {name for member in members if (name := member.interrupts) is not None}
+        self._coming = Counter(self._comings())
+
+    def _comings(self) -> Iterable[str]:
+        """Models that agents are to serve which do not serve them now."""
+        for member in self._members:
+            target = self._targets.get(member.id)
+            if target is not None and member.report.serves != target.name:
+                yield target.name
+
+    def changes(self) -> list[Change]:
+        """What may happen now."""
+        wanted = [change for member in self._members if (change := self._wanted(member))]
+        free = [change for change in wanted if _is_free(change)]
+        others = [change for change in wanted if not _is_free(change)]
+        stopped = [change for change in others if self._is_stopped(change)]
+        waiting = [change for change in others if not self._is_stopped(change)]
+        allowed = [change for change in waiting if self._may_interrupt(change)]
+        if allowed or free or self._is_anyone_changing():
+            return [*free, *allowed]
+        # All wait for each other, as when two models change places: one of them has to begin.
+        stuck = {change.assignment.name for change in stopped if change.assignment is not None}
+        return [change for change in waiting if change.interrupts not in stuck][:1]
+
+    def _is_anyone_changing(self) -> bool:
+        return any(member.is_changing for member in self._members)
+
+    def _wanted(self, member: Member) -> Change | None:
+        if member.id not in self._targets:
+            return None
+        target = self._targets[member.id]
+        serves = member.report.serves
+        if member.told == target:
+            return self._again(member, target)
+        if target is None and self._waits_for_retry(member):
+            return None
+        if serves is None or serves not in self._protected or is_live(member, target):
+            return Change(member, target)
+        return Change(member, target, member.interrupts or serves)
+
+    def _waits_for_retry(self, member: Member) -> bool:
+        """Whether an idle agent keeps what it failed to load: it may be mended."""
+        told = member.told
+        if told is None or not member.has_failed or member.report.serves is not None:
+            return False
+        return self._failures.of(member.id, told) is not None
+
+    def _again(self, member: Member, target: Assignment | None) -> Change | None:
+        """Another try: where it takes nothing away, or an operator wants it."""
+        if target is None or not member.has_failed:
+            return None
+        if not self._failures.may_try(member.id, target, self._now):
+            return None
+        serves = member.report.serves
+        failure = self._failures.of(member.id, target)
+        if serves is not None and not (failure is not None and failure.is_forced):
+            return None
+        return Change(member, target, serves if serves in self._protected else None)
+
+    def _is_stopped(self, change: Change) -> bool:
+        target = change.assignment
+        return target is not None and self._failures.stops(target) is not None
+
+    def _may_interrupt(self, change: Change) -> bool:
+        model = change.interrupts
+        if model is None or model in self._interrupted:
+            return False
+        target = None if change.assignment is None else change.assignment.name
+        if target in self._interrupted:
+            return False
+        is_last = self._serving[model] <= 1
+        if is_last and self._coming[model]:
+            return False
+        self._serving[model] -= 1
+        self._interrupted.add(model)
+        return True
+
+
+def _is_free(change: Change) -> bool:
+    """Whether it takes nothing away, or only what the order before it took already."""
+    return change.interrupts is None or change.member.interrupts is not None
+
+
+def is_live(member: Member, target: Assignment | None) -> bool:
+    """Whether the agent can serve `target` without loading anything."""
+    told = member.told
+    if target is None or told is None or member.has_failed or member.is_changing:
+        return False
+    slots = member.report.slots if told.slots is None else told.slots
+    return not needs_reload(told, target, loaded_slots=slots)

@@ -1,0 +1,210 @@
+from collections.abc import Mapping
+
+from arriero.balancer.control.controller import SETTLE, Controller
+from arriero.balancer.control.demand import Demand
+from arriero.balancer.control.departures import HOLD
+from arriero.balancer.control.desired_state import WishedModel
+from arriero.shared.models.assignments import HostFacts, Work
+from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
+
+
+class Fleet:
+    """Simulated agents under one controller."""
+
+    def __init__(self, *names: str, has_room: bool = True) -> None:
+        self.controller = Controller(drain_timeout=30.0)
+        self.agents = {name: SimulatedAgent(name, has_room=has_room) for name in names}
+        self.bad: set[str] = set()
+        self.now = 100.0
+
+    def wish(self, *models: WishedModel) -> None:
+        self.controller.wished(state(*models))
+
+    def look(self, **demands: float) -> dict[str, str | None]:
+        """What the agents are told: a source, or nothing."""
+        waiting: Mapping[str, Demand] = {name: Demand(1, at) for name, at in demands.items()}
+        reports = [agent.report() for agent in self.agents.values()]
+        told = self.controller.look(reports, waiting, self.now)
+        self.controller.check_integrity()
+        for each in told:
+            self.agents[each.agent].inbox.append(each.order)
+        return {
+            str(each.agent): each.order.assignment.source if each.order.assignment else None
+            for each in told
+        }
+
+    def act(self) -> None:
+        for agent in self.agents.values():
+            agent.hear()
+            agent.finish(self.bad)
+
+    def rest(self, **demands: float) -> list[dict[str, str | None]]:
+        """Looks and acts until nothing is told; what was told, look by look."""
+        history = []
+        while told := self.look(**demands):
+            history.append(told)
+            self.act()
+        return history
+
+
+M1, M2, N1 = "file:///m-1.gguf", "file:///m-2.gguf", "file:///n-1.gguf"
+
+
+def test_without_a_wish_nobody_is_told_anything() -> None:
+    fleet = Fleet("a")
+    fleet.agents["a"].revision, fleet.agents["a"].told = 7, wished("m").assignment
+    assert fleet.look() == {}
+    assert fleet.controller.look_at is None
+
+
+def test_the_same_wish_again_changes_nothing() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m"))
+    assert fleet.rest() == [{"a": M1, "b": M1}]
+    fleet.wish(wished("m"))
+    assert fleet.look() == {}
+
+
+def test_a_change_rolls() -> None:
+    fleet = Fleet("a", "b", "c", has_room=False)
+    fleet.wish(wished("m"))
+    fleet.rest()
+    fleet.wish(wished("m", 2))
+    assert [len(told) for told in fleet.rest()] == [1, 1, 1]
+    assert {agent.runs.source for agent in fleet.agents.values() if agent.runs} == {M2}
+
+
+def test_a_load_that_fails_stops_the_roll_and_says_why() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m"))
+    fleet.rest()
+    fleet.bad.add(M2)
+    fleet.wish(wished("m", 2))
+    assert len(fleet.rest()) == 1
+    assert all(agent.is_serving for agent in fleet.agents.values())
+    status = fleet.controller.statuses["m"]
+    assert [issue.code for issue in status.issues] == ["load_failed", "roll_stopped"]
+    fleet.now += 3600
+    assert fleet.look() == {}, "no agent that serves is troubled again"
+    fleet.wish(wished("m", 1))
+    assert list(fleet.look().values()) == [M1]
+
+
+def test_an_operator_may_have_it_tried_again() -> None:
+    fleet = Fleet("a")
+    fleet.bad.add(M1)
+    fleet.wish(wished("m"))
+    fleet.rest()
+    assert fleet.controller.statuses["m"].status == "failed"
+    assert fleet.look() == {}
+    fleet.controller.retry(fleet.agents["a"].report().id, fleet.now)
+    fleet.bad.clear()
+    assert fleet.rest() == [{"a": M1}]
+    assert fleet.controller.statuses["m"].status == "loaded"
+    assert fleet.controller.statuses["m"].issues == ()
+
+
+def test_after_a_restart_of_the_balancer_nothing_is_told_that_need_not_be() -> None:
+    fleet = Fleet("a", "b", has_room=False)
+    fleet.wish(wished("m"))
+    fleet.rest()
+    fleet.wish(wished("m", 2))
+    [first] = fleet.look()
+    fleet.act()
+    fleet.controller = Controller(drain_timeout=30.0)
+    fleet.controller.restored(state(wished("m", 2)), fleet.now)
+    assert fleet.look() == {}, "agents dial again first"
+    assert fleet.controller.look_at == fleet.now + SETTLE
+    fleet.now += SETTLE
+    second = fleet.look()
+    assert list(second.values()) == [M2]
+    assert list(second) != [first]
+    revisions = [order.revision for agent in fleet.agents.values() for order in agent.inbox]
+    assert revisions == [4], "above all that agents have heard of"
+
+
+def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:
+    fleet = Fleet("a")
+    fleet.wish(wished("m"))
+    assert fleet.look() == {"a": M1}
+    assert fleet.look() == {}
+    fleet.agents["a"].inbox.clear()
+    fleet.agents["a"].link += 1
+    assert fleet.look() == {"a": M1}
+
+
+def test_an_agent_that_dials_again_has_its_place() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m", replicas=1))
+    [[told]] = fleet.rest()
+    gone = fleet.agents.pop(told)
+    assert fleet.look() == {}
+    gone.link += 1
+    fleet.agents[told] = gone
+    assert fleet.look() == {}
+
+
+def test_an_agent_that_stays_away_is_replaced() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m", replicas=1))
+    [[told]] = fleet.rest()
+    del fleet.agents[told]
+    fleet.look()
+    assert fleet.controller.look_at == fleet.now + HOLD
+    fleet.now += HOLD
+    assert list(fleet.look().values()) == [M1]
+
+
+def test_an_agent_is_replaced_at_once_where_requests_wait() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m", replicas=1))
+    [[told]] = fleet.rest()
+    del fleet.agents[told]
+    assert list(fleet.look(m=fleet.now).values()) == [M1]
+
+
+def test_a_model_is_loaded_when_requests_wait_for_it_and_takes_an_idle_agent() -> None:
+    fleet = Fleet("a")
+    fleet.wish(wished("m", preload=False), wished("n", preload=False))
+    assert fleet.look() == {}
+    assert fleet.controller.statuses["m"].status == "unloaded"
+    assert fleet.rest(m=fleet.now) == [{"a": M1}]
+    fleet.now += 5.0
+    assert fleet.rest(n=fleet.now) == [{"a": N1}]
+    assert fleet.controller.statuses["m"].status == "unloaded"
+    assert fleet.controller.statuses["n"].status == "loaded"
+
+
+def test_a_model_that_is_not_used_is_unloaded() -> None:
+    fleet = Fleet("a")
+    fleet.wish(wished("m", idle_timeout=60.0))
+    fleet.rest()
+    assert fleet.controller.look_at == fleet.now + 60.0
+    fleet.controller.used("m", fleet.now + 30.0)
+    fleet.now += 60.0
+    assert fleet.look() == {}
+    fleet.now += 30.0
+    assert fleet.look() == {"a": None}
+
+
+def test_a_model_is_not_given_to_an_agent_without_the_memory() -> None:
+    controller = Controller(drain_timeout=30.0)
+    model = wished("m", replicas=1)
+    controller.wished(state(model))
+    needy = Work(revision=1, assignment=model.assignment, phase="failed", needed=9 * GIB)
+    small = report("a", work=needy, facts=HostFacts(memory=8 * GIB))
+    assert controller.look([small], {}, 0.0) == []
+    assert [issue.code for issue in controller.statuses["m"].issues][-1] == "too_large"
+    large = report("b", facts=HostFacts(memory=16 * GIB))
+    assert [each.agent for each in controller.look([small, large], {}, 0.0)] == ["b"]
+
+
+def test_pinned_and_cordoned_agents_are_left_alone() -> None:
+    fleet = Fleet("a", "b")
+    fleet.agents["a"].is_pinned = True
+    fleet.agents["b"].is_cordoned = True
+    fleet.wish(wished("m"))
+    assert fleet.look() == {}
+    assert [issue.code for issue in fleet.controller.statuses["m"].issues] == ["no_agent"]
+    fleet.agents["b"].is_cordoned = False
+    assert fleet.look() == {"b": M1}

@@ -1,0 +1,87 @@
+import pytest
+
+from arriero.balancer.control.failures import Failures
+from arriero.balancer.control.members import Member, member_of
+from arriero.balancer.control.model_status import ModelStatus, by_model, shortage_of, status_of
+from arriero.shared.messages import Issue
+from arriero.shared.models.assignments import Work
+from tests.balancer.control.builders import GIB, report, wished
+
+MODEL = wished("m", 2)
+OLD = wished("m", 1).assignment
+
+
+def status(
+    *members: Member, is_wanted: bool = True, failures: Failures | None = None
+) -> ModelStatus:
+    return status_of(
+        MODEL, members, is_wanted=is_wanted, failures=failures or Failures(), shortage=None
+    )
+
+
+def loading(phase: str, progress: float | None) -> Member:
+    work = Work(revision=1, assignment=MODEL.assignment, phase=phase, progress=progress)  # type: ignore[arg-type]
+    return member_of(report("a", work=work), None)
+
+
+def test_a_model_that_some_agent_serves_is_loaded() -> None:
+    members = [member_of(report("a", told=MODEL.assignment), None), loading("fetching", 0.5)]
+    found = status(*members)
+    assert (found.status, found.progress, found.agents) == ("loaded", None, ("a", "a"))
+
+
+@pytest.mark.parametrize(
+    ("phase", "progress", "whole"),
+    [("fetching", 0.5, 0.25), ("fetching", None, 0.0), ("loading", 0.5, 0.75)],
+)
+def test_progress_is_of_fetching_and_loading_together(
+    phase: str, progress: float | None, whole: float
+) -> None:
+    found = status(loading(phase, progress))
+    assert (found.status, found.progress) == ("loading", whole)
+
+
+def test_without_an_agent_it_waits_or_is_unloaded() -> None:
+    assert status().status == "waiting"
+    assert status(is_wanted=False).status == "unloaded"
+
+
+def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
+    issue = Issue(code="not_a_gguf", message="it begins with zeros", hint="check the file")
+    failed = member_of(
+        report("a", told=MODEL.assignment, phase="failed", serves="m", issues=(issue,)), None
+    )
+    failures = Failures()
+    failures.failed(failed, is_new=True, now=0.0)
+    found = status(failed, member_of(report("b", told=OLD), None), failures=failures)
+    assert found.status == "loaded"
+    assert [(each.code, each.message) for each in found.issues] == [
+        ("not_a_gguf", "agent a: it begins with zeros"),
+        (
+            "roll_stopped",
+            "1 agents keep what they serve, since agent a could not load the change",
+        ),
+    ]
+    assert status(failures=failures).status == "failed"
+
+
+def test_a_shortage_says_what_is_missing() -> None:
+    model = wished("m", labels={"gpu": "yes"}, replicas=2)
+
+    def shortage(missing: int, labelled: int, fitting: int) -> str | None:
+        found = shortage_of(model, missing, labelled=labelled, needed=9 * GIB, fitting=fitting)
+        return None if found is None else f"{found.code}: {found.message}"
+
+    assert shortage(0, 0, 0) is None
+    assert shortage(2, 0, 0) == "no_agent: no agent with the labels gpu=yes takes models"
+    assert shortage(2, 3, 0) == (
+        "too_large: it needs 9.0 GiB; no agent with the labels gpu=yes has as much"
+    )
+    assert shortage(1, 3, 3) == (
+        "too_few_agents: 1 more agents with the labels gpu=yes are needed; none is free"
+    )
+
+
+def test_members_by_model() -> None:
+    member = member_of(report("a", told=OLD), None)
+    assert by_model([member, member_of(report("b"), None)]) == {"m": [member]}
