@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -35,7 +35,7 @@ async def run_batch(
     *,
     concurrency: Callable[[], Awaitable[int]],
     clock: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[Result[A]]:
+) -> AsyncGenerator[Result[A], None]:
     """Results in the order in which they come. Leaving the iteration cancels what runs."""
     waiting = enumerate(requests)
     running: set[asyncio.Task[Result[A]]] = set()

@@ -1,6 +1,6 @@
 """Inference: one request or many, whole or as a stream."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -92,7 +92,7 @@ class Client:
 
     def batch(
         self, requests: Iterable[GenerateOptions], *, concurrency: int | None = None
-    ) -> AsyncIterator[BatchResult]:
+    ) -> AsyncGenerator[BatchResult, None]:
         """The answers to many requests, in the order in which they end.
 
         `requests` is read as answers come, so it may be as long as it likes. `concurrency` of them
@@ -148,6 +148,11 @@ class Client:
                 raise
             return {"ready": False, "slots": {"total": 0, "busy": 0}}
         return body
+
+    async def date(self) -> str | None:
+        """The balancer's clock, as HTTP writes it."""
+        _, headers = await self._http.call("GET", "/health")
+        return headers.get("Date")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Any other call of the inference port, such as `/v1/chat/completions`, not streamed."""

@@ -9,7 +9,11 @@ class ArrieroError(Exception):
 
 
 class Unreachable(ArrieroError):
-    """No connection, or it broke: nobody knows what became of the request."""
+    """No connection, or it broke: nobody knows what became of a request that `was_sent`."""
+
+    def __init__(self, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
 
 
 class RequestFailed(ArrieroError):

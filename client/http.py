@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -10,7 +12,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from .errors import ArrieroError, Unreachable, failure
-from .retries import Retries
+from .retries import Retries, is_untouched
 
 R = TypeVar("R")
 
@@ -67,16 +69,17 @@ class Http:
 
     async def retried(self, once: Callable[[], Awaitable[R]]) -> R:
         """What `once` returns, tried again after failures that a retry can help."""
-        attempt = 0
+        attempts = Counter[bool]()
         while True:
             try:
                 return await once()
             except ArrieroError as error:
-                pause = self.retries.pause(attempt, error, random.random())
+                kind = is_untouched(error)
+                pause = self.retries.pause(attempts[kind], error, random.random())
                 if pause is None:
                     raise
                 await asyncio.sleep(pause)
-                attempt += 1
+                attempts[kind] += 1
 
     @asynccontextmanager
     async def open(
@@ -117,7 +120,8 @@ def reaching(url: str) -> Iterator[None]:
     try:
         yield
     except aiohttp.ClientConnectorError as error:
-        raise Unreachable(f"cannot connect to {url}: {error.strerror}") from error
+        problem = f"cannot connect to {url}: {os.strerror(error.errno) if error.errno else error}"
+        raise Unreachable(problem, was_sent=False) from error
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"the connection to {url} broke: {words}") from error

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -96,7 +96,7 @@ class Management:
         """Throughput, queue, latencies and errors over time; `since`, `step` and `by` choose."""
         return await self._get("/api/v1/history", choice)
 
-    async def events(self) -> AsyncIterator[FleetEvent]:
+    async def events(self) -> AsyncGenerator[FleetEvent, None]:
         """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
         last_id: str | None = None
         attempt = 0

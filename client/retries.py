@@ -11,32 +11,45 @@ from .errors import ArrieroError, RequestFailed, Unreachable
 FIRST_PAUSE = 0.2
 LAST_PAUSE = 10.0
 
+_REFUSED = {"queue_full", "queue_timeout", "rate_limited", "overloaded", "shutting_down"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
     """At most `limit` more attempts. Pauses double from `first_pause` to `last_pause`, in seconds.
 
-    A balancer's `Retry-After` counts instead, up to `last_pause`.
+    A balancer's `Retry-After` counts instead, up to `last_pause`. `patience` is the limit for those
+    that nobody has begun to work on, because there was no room or nobody there; by default `limit`.
     """
 
     limit: int = 4
+    patience: int | None = None
     first_pause: float = FIRST_PAUSE
     last_pause: float = LAST_PAUSE
 
     def pause(self, attempt: int, error: ArrieroError, jitter: float) -> float | None:
         """Seconds until the next attempt after `attempt` (from 0); `None`: give up.
 
+        Failures that `is_untouched` tells apart are counted apart.
         `jitter` from 0 to 1 spreads clients that failed together: pauses vary by half.
         """
-        if attempt >= self.limit or not _may_help(error):
+        limit = self.limit if self.patience is None or not is_untouched(error) else self.patience
+        if attempt >= limit or not _may_help(error):
             return None
-        pause: float = self.first_pause * 2**attempt
+        pause: float = self.first_pause * 2 ** min(attempt, 32)
         if isinstance(error, RequestFailed) and error.retry_after is not None:
             pause = max(pause, error.retry_after)
         return min(pause, self.last_pause) * (0.75 + jitter / 2)
 
 
 NEVER = Retries(limit=0)
+
+
+def is_untouched(error: ArrieroError) -> bool:
+    """Whether nobody has begun to work on the request."""
+    if isinstance(error, RequestFailed):
+        return error.code in _REFUSED
+    return isinstance(error, Unreachable) and not error.was_sent
 
 
 def _may_help(error: ArrieroError) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -83,7 +83,7 @@ class Socket:
         events = [event async for event in self.stream(**request)]
         return put_together("", events)
 
-    async def stream(self, **request: Unpack[GenerateOptions]) -> AsyncIterator[Event]:
+    async def stream(self, **request: Unpack[GenerateOptions]) -> AsyncGenerator[Event, None]:
         """An answer as it is made. Closing the iterator cancels what is left of it."""
         id, call = await self._begin("generate", {**request, "stream": True})
         try:

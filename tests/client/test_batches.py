@@ -62,7 +62,7 @@ async def test_leaving_cancels_what_runs() -> None:
 
     results = run_batch(call, iter(range(9)), concurrency=two)
     assert (await anext(results)).index == 0
-    await results.aclose()  # type: ignore[attr-defined]
+    await results.aclose()
     assert cancelled == [1]
 
 

@@ -37,3 +37,11 @@ def test_the_balancer_knows_better_within_bounds() -> None:
         return Retries(last_pause=8).pause(0, error, 0.5)
 
     assert (after(3), after(3600)) == (3, 8)
+
+
+def test_who_has_patience_waits_for_room_and_not_for_a_miracle() -> None:
+    retries = Retries(limit=1, patience=50, last_pause=3)
+    nobody, lost = Unreachable("no", was_sent=False), RequestFailed("x", "", is_retryable=True)
+    assert [retries.pause(49, error, 0.5) for error in (FULL, nobody)] == [3, 3]
+    assert [retries.pause(50, error, 0.5) for error in (FULL, nobody)] == [None, None]
+    assert [retries.pause(1, error, 0.5) for error in (lost, Unreachable("x"))] == [None, None]

@@ -67,7 +67,7 @@ async def test_streams_side_by_side(pair: tuple[Socket, Peer]) -> None:
     await peer.result(first["id"], DONE)
     [end] = [event async for event in one]
     assert isinstance(end, Done)
-    await two.aclose()  # type: ignore[attr-defined]
+    await two.aclose()
     cancel = await peer.next()
     assert (cancel["method"], cancel["params"]) == ("cancel", {"id": second["id"]})
     assert "id" not in cancel

@@ -1,0 +1,107 @@
+"""What all commands have in common on the command line: where the balancer is, and how to print."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+INFERENCE_URL = "http://127.0.0.1:8061"
+MANAGEMENT_URL = "http://127.0.0.1:8060"
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+
+EPILOG = (
+    """exit codes: 0 it went well, 1 it did not, 2 wrong arguments, 3 nobody answers, 130 Ctrl-C"""
+)
+
+
+class UsageError(Exception):
+    """Wrong arguments. The message is one line that names the argument and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The balancer to talk to."""
+
+    url: str
+    management: str
+    key: str | None = None
+
+
+def make_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the flags that every command takes."""
+    parser = argparse.ArgumentParser(
+        prog=f"arriero {command}",
+        description=description,
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    add_common(parser)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add `--url`, `--management`, `--key-file` and `--json`."""
+    common = parser.add_argument_group("common")
+    common.add_argument(
+        "--url",
+        metavar="URL",
+        help=f"inference address (ARRIERO_URL; {INFERENCE_URL})",
+    )
+    common.add_argument(
+        "--management",
+        metavar="URL",
+        help=f"management address (ARRIERO_MANAGEMENT; {MANAGEMENT_URL})",
+    )
+    common.add_argument(
+        "--key-file", metavar="FILE", help="file with the key to send (else ARRIERO_KEY)"
+    )
+    common.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def target_of(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Target:
+    """Flags win over the environment. Raises `UsageError`."""
+    return Target(
+        _url("--url", arguments.url or environ.get("ARRIERO_URL") or INFERENCE_URL),
+        _url(
+            "--management",
+            arguments.management or environ.get("ARRIERO_MANAGEMENT") or MANAGEMENT_URL,
+        ),
+        _key(arguments.key_file, environ),
+    )
+
+
+def _url(flag: str, text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise UsageError(f"{flag}: must be a URL such as {INFERENCE_URL}, not {text!r}")
+    return text.rstrip("/")
+
+
+def _key(file: str | None, environ: Mapping[str, str]) -> str | None:
+    if file is None:
+        return environ.get("ARRIERO_KEY") or None
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--key-file: cannot read {file}: {error}") from error
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    return int(text)
+
+
+def positives(text: str) -> Sequence[int]:
+    """Whole numbers with commas between them, for argparse."""
+    return [positive(word) for word in text.split(",")]

@@ -1,0 +1,106 @@
+"""The lines of a batch: what each asks, and what is written when it has ended.
+
+A line is one of OpenAI's batch files (`custom_id`, `url`, `body`), the fields of `/api/v1/generate`
+as JSON, a JSON string, or plain text; the last two are questions. A result line of OpenAI's kind is
+as theirs. Another has `line`, the number of the line that it answers, from 1, and an `answer` or an
+`error`.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+URLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
+MAX_LINE = 2**24
+"""Longest line in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One request. `url` is `None` for the native API."""
+
+    number: int
+    url: str | None = None
+    body: dict[str, Any] = field(default_factory=dict)
+    custom_id: str | None = None
+    problem: str | None = None
+
+
+def parse_line(number: int, text: str, defaults: dict[str, Any]) -> Line:
+    """The request in a line; one that is wrong has a `problem`. `defaults` are for native ones."""
+    if len(text) > MAX_LINE:
+        return Line(number, problem=f"the line is longer than {MAX_LINE} bytes")
+    if text.lstrip()[:1] not in ("{", '"'):
+        return _question(number, text, defaults)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Line(number, problem=f"not JSON: {error}")
+    if isinstance(value, str):
+        return _question(number, value, defaults)
+    if "custom_id" not in value:
+        return Line(number, body=defaults | value)
+    return _openai(number, value)
+
+
+def _question(number: int, text: str, defaults: dict[str, Any]) -> Line:
+    message = {"role": "user", "content": text}
+    return Line(number, body=defaults | {"messages": [message]})
+
+
+def _openai(number: int, value: dict[str, Any]) -> Line:
+    custom_id, url, body = value["custom_id"], value.get("url"), value.get("body")
+    if not isinstance(custom_id, str) or not custom_id:
+        return Line(number, problem="custom_id: must be a text")
+    if url not in URLS:
+        problem = f"url: must be one of {', '.join(URLS)}"
+    elif not isinstance(body, dict):
+        problem = "body: must be an object"
+    elif body.get("stream"):
+        problem = "body.stream: must be left out"
+    else:
+        return Line(number, url, body, custom_id)
+    return Line(number, custom_id=custom_id, problem=problem)
+
+
+def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None = None) -> str:
+    """What is written for a line that has ended. `error` has `code`, `message` and `status`."""
+    if line.custom_id is None:
+        known = {"line": line.number}
+        return _text(known | ({"error": error} if error else {"answer": answer}))
+    response = None
+    if error is None:
+        response = {"status_code": 200, "request_id": answer.get("id"), "body": answer}
+    elif error.get("status"):
+        body = {"error": {"code": error["code"], "message": error["message"]}}
+        response = {"status_code": error["status"], "request_id": None, "body": body}
+    told = {"code": error["code"], "message": error["message"]} if error else None
+    return _text(
+        {
+            "id": f"batch_req_{line.number}",
+            "custom_id": line.custom_id,
+            "response": response,
+            "error": None if response else told,
+        }
+    )
+
+
+def key_of(result: str) -> str | int | None:
+    """Which line a result line is for: its `custom_id`, or its number; `None` if it is torn."""
+    try:
+        value = json.loads(result)
+        key = value.get("custom_id") or value["line"]
+    except (ValueError, KeyError, AttributeError):
+        return None
+    return key if isinstance(key, str | int) else None
+
+
+def has_failed(result: str) -> bool:
+    """Whether a result line tells of an error."""
+    value = json.loads(result)
+    response = value.get("response") or {}
+    return bool(value.get("error")) or response.get("status_code", 200) != 200
+
+
+def _text(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"

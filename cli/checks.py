@@ -1,0 +1,90 @@
+"""What `arriero doctor` finds: each check looks at facts and says what to do."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Verdict = Literal["good", "warning", "bad"]
+
+MIN_FILES = 4096
+MIN_MEMORY = 2 * 2**30
+MAX_CLOCK_DIFFERENCE = 5.0
+"""Seconds. Nothing depends on equal clocks, but logs of several hosts are read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line. `advice` says what to do where it is not good."""
+
+    verdict: Verdict
+    what: str
+    advice: str = ""
+
+
+def of_fleet(
+    readiness: dict[str, Any], agents: list[dict[str, Any]], version: str
+) -> list[Finding]:
+    """Who is connected, with which version and which issues."""
+    findings = []
+    slots = readiness["slots"]
+    if not agents:
+        advice = "start one: agent --balancer ws://HOST:8060 --model FILE"
+        findings.append(Finding("bad", "no agent is connected", advice))
+    elif not slots["total"]:
+        findings.append(Finding("bad", "no agent has a slot", "see their issues below"))
+    else:
+        number = "1 agent" if len(agents) == 1 else f"{len(agents)} agents"
+        words = f"{number}, {slots['busy']} of {slots['total']} slots busy"
+        findings.append(Finding("good", words))
+    for agent in agents:
+        findings += _of_agent(agent, version)
+    return findings
+
+
+def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
+    name = agent["name"]
+    findings = []
+    if agent["version"] != version:
+        words = f"{name} runs version {agent['version']}, this is {version}"
+        findings.append(Finding("warning", words, "upgrade the older one"))
+    model = agent.get("model") or {}
+    if model.get("kernels") == "plain":
+        advice = "for AMX, build llama.cpp with -fno-dse: see docs/engine.md"
+        findings.append(Finding("warning", f"{name} computes with plain kernels", advice))
+    for issue in agent.get("issues") or ():
+        findings.append(Finding("bad", f"{name}: {issue['message']}", issue.get("hint", "")))
+    return findings
+
+
+def of_clock(difference: float) -> Finding:
+    """How far this host's clock is from the balancer's, in seconds."""
+    if abs(difference) <= MAX_CLOCK_DIFFERENCE:
+        return Finding("good", "the clock agrees with the balancer's")
+    words = f"the clock differs from the balancer's by {difference:+.0f} s"
+    return Finding("warning", words, "run a time service on both hosts")
+
+
+def of_files(limit: int) -> Finding:
+    """How many files a daemon that is started here may open."""
+    if limit >= MIN_FILES:
+        return Finding("good", f"{limit} open files are allowed")
+    words = f"only {limit} open files are allowed, one for each client and agent"
+    return Finding("warning", words, f"ulimit -n {MIN_FILES}, or LimitNOFILE= of systemd")
+
+
+def of_memory(free: int | None) -> Finding:
+    """Bytes of memory that are free here."""
+    if free is None:
+        return Finding("warning", "how much memory is free is not known on this system")
+    words = f"{free / 2**30:.1f} GiB of memory are free"
+    if free >= MIN_MEMORY:
+        return Finding("good", words)
+    return Finding("warning", words, "an agent needs room for weights and KV cache")
+
+
+def of_engine(is_installed: bool, has_gpu: bool) -> Finding:
+    """Whether an agent can run here, and on what."""
+    if not is_installed:
+        return Finding("good", "llama.cpp is not installed: this host can balance, not compute")
+    return Finding(
+        "good", f"llama.cpp is installed, {'with' if has_gpu else 'without'} GPU support"
+    )

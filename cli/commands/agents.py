@@ -1,0 +1,61 @@
+"""`arriero agents`: list, drain, resume, reload."""
+
+import argparse
+from collections.abc import Sequence
+
+from ..arguments import Target, UsageError, make_parser
+from ..boundary import run
+from ..names import agent_named
+from ..output import print_json
+
+ACTIONS = ("list", "drain", "resume", "reload")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Lists agents; drains, resumes or reloads one."""
+    return run(build_parser(), argv, _agents)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("agents", main.__doc__ or "")
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
+    parser.add_argument("agent", nargs="?", help="name or id")
+    parser.add_argument(
+        "--deadline", metavar="DURATION", help="drain: how long running requests may go on (30s)"
+    )
+    return parser
+
+
+async def _agents(arguments: argparse.Namespace, target: Target) -> None:
+    from rich.console import Console
+
+    from ...client import Client
+    from ..fleet_state import FleetState
+    from .status import view
+
+    async with Client(target.url, management=target.management, key=target.key) as client:
+        fleet = client.management
+        agents = await fleet.agents()
+        if arguments.action == "list":
+            if arguments.json:
+                print_json(agents)
+                return
+            state = FleetState()
+            state.apply("snapshot", {"agents": agents, "requests": []})
+            Console().print(view(state))
+            return
+        if arguments.agent is None:
+            raise UsageError(f"{arguments.action} which agent? Give its name or id")
+        agent = agent_named(agents, arguments.agent)
+        if arguments.action == "drain":
+            await fleet.drain(agent["id"], deadline=arguments.deadline)
+        elif arguments.action == "resume":
+            await fleet.resume(agent["id"])
+        else:
+            await fleet.reload(agent["id"])
+        changed = await fleet.agent(agent["id"])
+        if arguments.json:
+            print_json(changed)
+        else:
+            Console().print(f"{changed['name']}: {changed['state']}", highlight=False)

@@ -1,0 +1,192 @@
+"""`arriero batch`: many requests from a file, and their answers into another."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive
+from ..batch_lines import Line, has_failed, key_of, parse_line, result_line
+from ..boundary import run
+from ..output import print_json
+from .generate import add_options, options_of
+
+if TYPE_CHECKING:
+    from ...client import ArrieroError, Client
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answers a file of requests; started again, it goes on where it stopped."""
+    return run(build_parser(), argv, _batch)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("batch", main.__doc__ or "")
+    parser.add_argument("input", help="OpenAI batch lines, JSON objects, or a question a line")
+    parser.add_argument("output", help="a result for each line, in the order in which they end")
+    parser.add_argument(
+        "--concurrency", type=positive, metavar="N", help="at once (a few more than slots)"
+    )
+    add_options(parser)
+    return parser
+
+
+async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
+    from ...client import Client, Retries
+
+    defaults = options_of(arguments)
+    async with Client(target.url, key=target.key) as client:
+        await client.readiness()  # a wrong address is not worth any patience
+    with _open_input(arguments.input) as lines, _Output(Path(arguments.output)) as output:
+        total = sum(1 for line in lines if line.strip())
+        lines.seek(0)
+        # A batch has time: it waits for as long as its requests are refused for want of room.
+        retries = Retries(patience=10_000)
+        async with Client(target.url, key=target.key, retries=retries) as client:
+            todo = _remaining(lines, output, defaults)
+            await _run(client, todo, output, total=total, at_once=arguments.concurrency)
+    summary = {"lines": total, "failed": output.num_failed, "answered": output.num_answered}
+    if arguments.json:
+        print_json(summary)
+    else:
+        sys.stderr.write(f"{total} lines, {output.num_failed} failed\n")
+    return EXIT_FAILED if output.num_failed else None
+
+
+async def _run(
+    client: "Client", todo: Iterator[Line], output: "_Output", *, total: int, at_once: int | None
+) -> None:
+    from contextlib import aclosing
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from ...client import ArrieroError
+    from ...client.batches import run_batch
+
+    async def wanted() -> int:
+        return at_once or await client.wanted_concurrency()
+
+    bar = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task("", total=total, completed=output.num_done, rate="")
+        results = run_batch(lambda line: _answer(client, line), todo, concurrency=wanted)
+        async with aclosing(results):
+            async for result in results:
+                if result.answer is None:  # refusals are lines, so nobody answers any more
+                    raise result.error or ArrieroError("no result")
+                output.add(result.answer)
+                speed = bar.tasks[task].speed
+                bar.update(task, advance=1, rate=f"{speed:.1f}/s" if speed else "")
+
+
+async def _answer(client: "Client", line: Line) -> str:
+    """The result line of a request."""
+    from ...client import RequestFailed
+
+    if line.problem is not None:
+        error = {"code": "invalid_request", "message": line.problem, "status": 400}
+        return result_line(line, error=error)
+    try:
+        if line.url is None:
+            return result_line(line, answer=asdict(await client.generate(**line.body)))
+        return result_line(line, answer=await client.post(line.url, line.body))
+    except RequestFailed as error:
+        return result_line(line, error=_told(error))
+
+
+def _told(error: "ArrieroError") -> dict[str, Any]:
+    return {
+        "code": getattr(error, "code", "unreachable"),
+        "message": getattr(error, "message", str(error)),
+        "status": getattr(error, "status", None),
+    }
+
+
+def _open_input(path: str) -> IO[str]:
+    try:
+        return Path(path).open(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _remaining(lines: IO[str], output: "_Output", defaults: dict[str, Any]) -> Iterator[Line]:
+    """The lines that have no result yet."""
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        line = parse_line(number, text.rstrip("\n"), defaults)
+        if not output.has(line):
+            yield line
+
+
+class _Output:
+    """The results. Each is written in one piece, so that only the last can be torn."""
+
+    def __init__(self, path: Path) -> None:
+        self._done: set[str | int] = set()
+        self._path = path
+        self.num_failed = 0
+        self.num_answered = 0
+
+    @property
+    def num_done(self) -> int:
+        return len(self._done)
+
+    def __enter__(self) -> "_Output":
+        try:
+            self._file = self._path.open("a+b")
+        except OSError as error:
+            raise UsageError(f"cannot write {self._path}: {error.strerror}") from error
+        try:
+            self._read_back()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def has(self, line: Line) -> bool:
+        return (line.custom_id or line.number) in self._done
+
+    def add(self, result: str) -> None:
+        self._file.write(result.encode())
+        self._file.flush()
+        self.num_answered += 1
+        self.num_failed += has_failed(result)
+
+    def _read_back(self) -> None:
+        """Learn what is done, and cut off a last line that was not written as a whole."""
+        self._file.seek(0)
+        end = 0
+        for raw in self._file:
+            key = key_of(raw.decode(errors="replace")) if raw.endswith(b"\n") else None
+            if key is None:
+                break
+            self._done.add(key)
+            self.num_failed += has_failed(raw.decode())
+            end += len(raw)
+        if self._file.seek(0, 2) > end and self._file.seek(end) == end:
+            rest = self._file.read()
+            if b"\n" in rest.rstrip(b"\n"):
+                raise UsageError(f"{self._path} holds something else than results; name another")
+            self._file.truncate(end)
+        self._file.seek(0, 2)

@@ -1,0 +1,133 @@
+"""`arriero bench`: how fast any OpenAI-compatible server is, over a range of clients at once."""
+
+import argparse
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import EXIT_FAILED, Target, make_parser, positive, positives
+from ..boundary import run
+from ..load import Level, Timed, ask, summed_up
+from ..output import print_json
+
+if TYPE_CHECKING:
+    import aiohttp
+
+WORDS = ("lake", "stone", "river", "cloud", "paper", "green", "window", "market", "silver", "music")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures first token, time between tokens and throughput of a server."""
+    return run(build_parser(), argv, _bench)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("bench", main.__doc__ or "")
+    parser.add_argument("server", nargs="?", metavar="URL", help="the server (as --url)")
+    parser.add_argument("--model", help="the model to ask (the first that the server lists)")
+    parser.add_argument(
+        "--concurrency", type=positives, default=(1, 2, 4, 8), metavar="N,…", help="(1,2,4,8)"
+    )
+    parser.add_argument(
+        "--requests", type=positive, metavar="N", help="at each step (4 for each client)"
+    )
+    parser.add_argument("--prompt-words", type=positive, default=64, metavar="N", help="(64)")
+    parser.add_argument("--max-tokens", type=positive, default=64, metavar="N", help="(64)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the throughput, as SVG")
+    return parser
+
+
+async def _bench(arguments: argparse.Namespace, target: Target) -> int | None:
+    import aiohttp
+
+    from ...client import Client
+
+    url = (arguments.server or target.url).rstrip("/").removesuffix("/v1")
+    headers = {"Authorization": f"Bearer {target.key}"} if target.key else {}
+    async with Client(url, key=target.key) as client:
+        model = arguments.model or (await client.models())[0]["id"]
+    levels: list[Level] = []
+    timeout = aiohttp.ClientTimeout(total=600)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        for at_once in arguments.concurrency:
+            body = {"model": model, "max_tokens": arguments.max_tokens}
+            requests = arguments.requests or 4 * at_once
+            load = _Load(session, url, headers, body, arguments.prompt_words)
+            levels.append(await load.run(at_once, requests))
+    _tell(arguments, model, levels)
+    return EXIT_FAILED if any(level.failed for level in levels) else None
+
+
+class _Load:
+    """Prompts that have nothing in common, so that no cache helps."""
+
+    def __init__(
+        self,
+        session: "aiohttp.ClientSession",
+        url: str,
+        headers: dict[str, str],
+        body: dict[str, Any],
+        num_words: int,
+    ) -> None:
+        self._session = session
+        self._url = f"{url}/v1/chat/completions"
+        self._headers = headers
+        self._body = body | {"stream": True, "stream_options": {"include_usage": True}}
+        self._num_words = num_words
+
+    async def run(self, at_once: int, requests: int) -> Level:
+        left = iter(range(requests))
+        start = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            clients = [group.create_task(self._client(left)) for _ in range(at_once)]
+        answers = [answer for client in clients for answer in client.result()]
+        return summed_up(at_once, answers, time.monotonic() - start)
+
+    async def _client(self, left: Any) -> list[Timed]:
+        answers = []
+        for _ in left:
+            prompt = " ".join(random.choices(WORDS, k=self._num_words))
+            body = self._body | {"messages": [{"role": "user", "content": prompt}]}
+            answers.append(await ask(self._session, self._url, body, self._headers))
+        return answers
+
+
+def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> None:
+    from rich.console import Console
+
+    from ..plot import line_plot
+
+    if arguments.json:
+        print_json({"model": model, "levels": [asdict(level) for level in levels]})
+    else:
+        Console().print(_table(model, levels))
+    if arguments.plot:
+        labels = [str(level.concurrency) for level in levels]
+        values = [level.tokens_per_second for level in levels]
+        Path(arguments.plot).write_text(line_plot(model, labels, values, unit="tokens/s"))
+
+
+def _table(model: str, levels: list[Level]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=model, box=None, pad_edge=False, title_justify="left")
+    for name in ("clients", "requests", "failed", "tok/s", "first token", "p95", "between", "p95"):
+        table.add_column(name, justify="right")
+    for level in levels:
+        times = (level.first_p50, level.first_p95, level.between_p50, level.between_p95)
+        table.add_row(
+            str(level.concurrency),
+            str(level.requests),
+            str(level.failed),
+            f"{level.tokens_per_second:.1f}",
+            *("-" if each is None else f"{each * 1000:.0f} ms" for each in times),
+        )
+    problem = next((level.problem for level in levels if level.problem), None)
+    table.caption = problem
+    return table

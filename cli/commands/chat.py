@@ -1,0 +1,172 @@
+"""`arriero chat`: a conversation in the terminal."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import Target, make_parser
+from ..boundary import run_plain
+from ..conversation import Conversation, FileProblem, with_files
+from .generate import add_options, options_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...client import Client
+
+HELP = """/help        this
+/system TEXT the system message from now on; without TEXT, none
+/retry       ask the last question again
+/clear       begin anew
+/quit        leave, as does Ctrl-D
+@path        puts a file into the question; a \\ at a line's end goes on in the next
+Ctrl-C       stops the answer"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Holds a conversation."""
+    return run_plain(build_parser(), argv, _chat)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("chat", main.__doc__ or "")
+    parser.add_argument("--system", help="the system message")
+    parser.add_argument("--no-thinking", action="store_true", help="ask the model not to reason")
+    add_options(parser)
+    return parser
+
+
+def _chat(arguments: argparse.Namespace, target: Target) -> None:
+    from rich.console import Console
+
+    from ...client import Client
+
+    if sys.stdin.isatty():
+        import readline  # noqa: F401  # input() then has a history and can be edited
+
+    options = options_of(arguments)
+    if arguments.no_thinking:
+        options["thinking"] = False
+    with asyncio.Runner() as runner:
+        client = Client(target.url, key=target.key)
+        try:
+            _Chat(runner, client, Console(), options, arguments.system).run()
+        finally:
+            runner.run(client.close())
+
+
+class _Chat:
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        client: "Client",
+        console: "Console",
+        options: dict[str, Any],
+        system: str | None,
+    ) -> None:
+        self._runner = runner
+        self._client = client
+        self._console = console
+        self._options = options
+        self._conversation = Conversation(system)
+
+    def run(self) -> None:
+        if sys.stdin.isatty():
+            self._console.print("/help explains, Ctrl-D leaves", style="dim", highlight=False)
+        while (line := self._read()) is not None:
+            if line.startswith("/"):
+                if not self._obey(line):
+                    return
+            elif line.strip():
+                self._ask(line)
+
+    def _read(self) -> str | None:
+        """A question, which may have several lines; `None` at the end."""
+        lines: list[str] = []
+        while True:
+            try:
+                lines.append(input("… " if lines else "> "))
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                self._console.print()
+                lines = []
+                continue
+            if not lines[-1].endswith("\\"):
+                return "\n".join(line.removesuffix("\\") for line in lines)
+
+    def _obey(self, line: str) -> bool:
+        """Carry out a command; whether to go on."""
+        command, _, rest = line.partition(" ")
+        match command:
+            case "/quit" | "/exit":
+                return False
+            case "/clear":
+                self._conversation = Conversation(self._conversation.system)
+            case "/system":
+                self._conversation.system = rest.strip() or None
+            case "/retry":
+                question = self._conversation.take_back()
+                if question is not None:
+                    self._answer(question)
+            case _:
+                self._console.print(HELP, highlight=False, markup=False)
+        return True
+
+    def _ask(self, line: str) -> None:
+        try:
+            self._answer(with_files(line))
+        except FileProblem as problem:
+            self._console.print(str(problem), style="red", markup=False)
+
+    def _answer(self, question: str) -> None:
+        from ...client import ArrieroError
+
+        texts: list[str] = []
+        try:
+            self._runner.run(self._stream(question, texts))
+        except KeyboardInterrupt:
+            self._console.print("\nstopped", style="dim")
+        except ArrieroError as error:
+            self._console.print(str(error), style="red", markup=False)
+            return
+        self._conversation.answered(question, "".join(texts))
+
+    async def _stream(self, question: str, texts: list[str]) -> None:
+        from ...client import Done, Token, ToolCall, Warned
+
+        messages = self._conversation.asked(question)
+        async with self._client.stream(messages=messages, **self._options) as events:
+            async for event in events:
+                match event:
+                    case Token(kind="content"):
+                        texts.append(event.text)
+                        self._say(event.text)
+                    case Token(kind="reasoning"):
+                        self._say(event.text, style="dim italic")
+                    case ToolCall():
+                        self._say(f"\n{event.name}({event.arguments})", style="cyan")
+                    case Warned():
+                        self._say(f"\n{event.message}\n", style="yellow")
+                    case Done():
+                        self._say(f"\n{_facts(event)}\n", style="dim")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(
+            text, end="", style=style, markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def _facts(done: Any) -> str:
+    rate = done.timings.decode_tokens_per_second
+    parts = [f"{done.usage.completion_tokens} tokens"]
+    if rate is not None:
+        parts.append(f"{rate:.0f} tok/s")
+    if done.usage.cached_tokens:
+        parts.append(f"{done.usage.cached_tokens} of {done.usage.prompt_tokens} cached")
+    if done.finish_reason != "stop":
+        parts.append(done.finish_reason)
+    return " · ".join(parts)

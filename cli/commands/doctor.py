@@ -1,0 +1,107 @@
+"""`arriero doctor`: looks at this host and the fleet, and says what to do."""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ..arguments import EXIT_FAILED, Target, make_parser
+from ..boundary import run
+from ..checks import Finding, of_clock, of_engine, of_files, of_fleet, of_memory
+from ..output import print_json
+
+if TYPE_CHECKING:
+    from ...client import Client
+
+_HAS_GPU = "import llama_cpp, sys; sys.exit(0 if llama_cpp.llama_supports_gpu_offload() else 1)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Checks this host and the fleet, and says what to do."""
+    return run(build_parser(), argv, _doctor)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    return make_parser("doctor", main.__doc__ or "")
+
+
+async def _doctor(arguments: argparse.Namespace, target: Target) -> int | None:
+    from ...client import Client, Retries
+
+    findings = list(_of_host())
+    never = Retries(limit=0)
+    async with Client(
+        target.url, management=target.management, key=target.key, retries=never
+    ) as client:
+        findings += await _of_balancer(client, target)
+    if arguments.json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        _print(findings)
+    return EXIT_FAILED if any(finding.verdict == "bad" for finding in findings) else None
+
+
+def _of_host() -> Iterator[Finding]:
+    yield of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield of_memory(_free_memory())
+    is_installed = find_spec("llama_cpp") is not None
+    yield of_engine(is_installed, is_installed and _has_gpu())
+
+
+async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
+    from ...client import ArrieroError
+
+    findings: list[Finding] = []
+    readiness = None
+    try:
+        readiness, date = await client.readiness(), await client.date()
+        findings.append(Finding("good", f"clients are answered at {target.url}"))
+        if date:
+            findings.append(of_clock(time.time() - parsedate_to_datetime(date).timestamp()))
+    except ArrieroError as error:
+        findings.append(Finding("bad", str(error), "start it with: balancer; or give --url"))
+    try:
+        agents = await client.management.agents()
+        findings.append(Finding("good", f"operators are answered at {target.management}"))
+        if readiness is not None:
+            findings += of_fleet(readiness, agents, version("arriero"))
+    except ArrieroError as error:
+        findings.append(Finding("bad", str(error), "give its address with --management"))
+    return findings
+
+
+def _free_memory() -> int | None:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def _has_gpu() -> bool:
+    """In a process of its own: llama.cpp looks for devices, and may not survive it."""
+    command = (sys.executable, "-c", _HAS_GPU)
+    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for finding in findings:
+        sign, style = _SIGNS[finding.verdict]
+        console.print(Text.assemble((f"{sign} ", style), finding.what))
+        if finding.advice:
+            console.print(Text(f"    {finding.advice}", style="dim"))
+
+
+_SIGNS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}

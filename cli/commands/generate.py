@@ -1,0 +1,92 @@
+"""`arriero generate`: one question, answered as it is made."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..arguments import Target, UsageError, make_parser, positive
+from ..boundary import run
+from ..output import print_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answers one prompt, from the arguments or from stdin."""
+    return run(build_parser(), argv, _generate)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("generate", main.__doc__ or "")
+    parser.add_argument("prompt", nargs="?", help="the question; - or nothing: read it from stdin")
+    parser.add_argument("--system", help="the system message")
+    parser.add_argument("--raw", action="store_true", help="send it without the chat template")
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that generates takes."""
+    parser.add_argument("--model", help="the model to ask")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="longest answer")
+    parser.add_argument("--temperature", type=float, metavar="T", help="0 takes the likeliest")
+    parser.add_argument("--seed", type=int, metavar="N", help="for the same answer again")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=JSON",
+        help="any other field of /api/v1/generate; repeatable",
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields that were given. Raises `UsageError`."""
+    options: dict[str, Any] = {}
+    for name in ("model", "max_tokens", "temperature", "seed"):
+        if (value := getattr(arguments, name)) is not None:
+            options[name] = value
+    for word in arguments.set:
+        field, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set: must be FIELD=JSON such as top_k=20, not {word!r}")
+        try:
+            options[field] = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"--set {field}: must be JSON: {error}") from error
+    return options
+
+
+async def _generate(arguments: argparse.Namespace, target: Target) -> int | None:
+    from ...client import Client, Token, Warned
+
+    request = options_of(arguments) | _question(arguments)
+    async with Client(target.url, key=target.key) as client:
+        if arguments.json:
+            print_json(asdict(await client.generate(**request)))
+            return None
+        async with client.stream(**request) as events:
+            async for event in events:
+                if isinstance(event, Warned):
+                    sys.stderr.write(f"warning: {event.message}\n")
+                elif isinstance(event, Token) and event.kind != "reasoning":
+                    sys.stdout.write(event.text)
+                    sys.stdout.flush()
+    sys.stdout.write("\n")
+    return None
+
+
+def _question(arguments: argparse.Namespace) -> dict[str, Any]:
+    text = arguments.prompt
+    if text in (None, "-"):
+        if text is None and sys.stdin.isatty():
+            raise UsageError("what is the question? Give it, or pipe it in")
+        text = sys.stdin.read()
+    if arguments.raw:
+        if arguments.system is not None:
+            raise UsageError("--system: a raw prompt has no messages")
+        return {"prompt": text}
+    system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    return {"messages": [*system, {"role": "user", "content": text}]}

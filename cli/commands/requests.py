@@ -1,0 +1,84 @@
+"""`arriero requests`: what runs, waits and has ended; cancel one."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from ..arguments import Target, UsageError, make_parser, positive
+from ..boundary import run
+from ..output import duration, print_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Lists requests; cancels one."""
+    return run(build_parser(), argv, _requests)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("requests", main.__doc__ or "")
+    parser.add_argument("action", nargs="?", choices=("list", "cancel"), default="list")
+    parser.add_argument("request", nargs="?", help="cancel: the request's id")
+    parser.add_argument("--ended", action="store_true", help="list those that have ended")
+    parser.add_argument("--model", help="list those of this model")
+    parser.add_argument("--limit", type=positive, default=50, help="list at most so many (50)")
+    return parser
+
+
+async def _requests(arguments: argparse.Namespace, target: Target) -> None:
+    from rich.console import Console
+
+    from ...client import Client
+
+    async with Client(target.url, management=target.management, key=target.key) as client:
+        if arguments.action == "cancel":
+            if arguments.request is None:
+                raise UsageError("cancel which request? Give its id")
+            await client.management.cancel(arguments.request)
+            return
+        choice: dict[str, str | int] = {"limit": arguments.limit}
+        if arguments.ended:
+            choice["state"] = "ended"
+        if arguments.model:
+            choice["model"] = arguments.model
+        requests = await client.management.requests(**choice)
+        if arguments.json:
+            print_json(requests)
+        else:
+            Console().print(_ended(requests) if arguments.ended else _live(requests))
+
+
+def _live(requests: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table("id", "state", "model", "tokens", "waited", "age", box=None, pad_edge=False)
+    for each in requests:
+        table.add_row(
+            each["id"],
+            each["state"],
+            each["model"] or "any",
+            str(each["num_tokens"]),
+            duration(each["waited_seconds"]),
+            duration(each["age_seconds"]),
+        )
+    return table if requests else "nothing runs or waits"
+
+
+def _ended(requests: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    columns = ("id", "ended", "model", "agent", "prompt", "cached", "tokens", "took")
+    table = Table(*columns, box=None, pad_edge=False)
+    for each in requests:
+        table.add_row(
+            each["id"],
+            each.get("error") or each.get("finish_reason") or "-",
+            each.get("model") or "-",
+            each.get("agent_name") or each.get("agent") or "-",
+            *(str(each.get(name, "-")) for name in _COUNTS),
+            duration(each.get("total_seconds")),
+        )
+    return table if requests else "nothing has ended yet"
+
+
+_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")

@@ -1,0 +1,100 @@
+"""`arriero status`: the fleet at a glance, and as it changes."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import Target, make_parser
+from ..boundary import run
+from ..fleet_state import FleetState
+from ..output import duration, issues, print_json, rate
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Shows agents, slots and the queue as they change."""
+    return run(build_parser(), argv, _status)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("status", main.__doc__ or "")
+    parser.add_argument("--once", action="store_true", help="print it once and exit")
+    return parser
+
+
+async def _status(arguments: argparse.Namespace, target: Target) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from ...client import Client
+
+    state = FleetState()
+    async with (
+        Client(target.url, management=target.management, key=target.key) as client,
+        aclosing(client.management.events()) as events,
+    ):
+        if arguments.once or arguments.json or not sys.stdout.isatty():
+            first = await anext(events)
+            state.apply(first.name, first.data)
+            if arguments.json:
+                print_json(first.data)
+            else:
+                Console().print(view(state))
+            return
+        with Live(auto_refresh=False, screen=False, console=Console()) as live:
+            async for event in events:
+                state.apply(event.name, event.data)
+                live.update(view(state), refresh=True)
+
+
+def view(state: FleetState) -> "Group":
+    """The fleet as tables."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("agent")
+    table.add_column("state")
+    table.add_column("slots", justify="right")
+    table.add_column("tok/s", justify="right")
+    table.add_column("model")
+    table.add_column("up", justify="right")
+    problems = []
+    for agent in sorted(state.agents.values(), key=lambda each: each["name"]):
+        model = agent.get("model")
+        table.add_row(
+            Text(agent["name"]),
+            Text(agent["state"], style=_STYLES.get(agent["state"], "yellow")),
+            f"{agent['slots']['busy']}/{agent['slots']['total']}",
+            rate(state.rates.get(agent["id"])),
+            Text(model["name"] if model else "-"),
+            duration(agent["connected_seconds"]),
+        )
+        if words := issues(agent):
+            problems.append(Text(f"{agent['name']}: {words}", style="red"))
+    return Group(Text(_headline(state)), Text(), table, *problems)
+
+
+_STYLES = {"ready": "green", "failed": "red", "idle": "dim", "drained": "dim"}
+
+
+def _headline(state: FleetState) -> str:
+    queue: Any = state.totals.get("queue") or {}
+    busy = sum(agent["slots"]["busy"] for agent in state.agents.values())
+    total = sum(agent["slots"]["total"] for agent in state.agents.values())
+    parts = [
+        f"{len(state.agents)} agents" if len(state.agents) != 1 else "1 agent",
+        f"{busy} of {total} slots busy",
+        f"{queue.get('depth', 0)} waiting",
+    ]
+    if state.rate is not None:
+        parts.append(f"{rate(state.rate)} tok/s")
+    if state.totals.get("is_draining"):
+        parts.append("the balancer is shutting down")
+    return " · ".join(parts)

@@ -1,0 +1,51 @@
+"""How values look in tables."""
+
+import json
+import sys
+from typing import Any
+
+
+def print_json(value: object) -> None:
+    """One line of JSON on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def duration(seconds: float | None) -> str:
+    """`0.3 s`, `12 s`, `3 m 20 s`, `2 h 5 m`; `-` for none."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} m {rest} s"
+    return f"{minutes // 60} h {minutes % 60} m"
+
+
+def size(num_bytes: float | None) -> str:
+    """`512 B`, `1.5 GB`; `-` for none."""
+    if num_bytes is None:
+        return "-"
+    amount, unit = float(num_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if amount >= 100 or unit == "B" else f"{amount:.1f} {unit}"
+
+
+def rate(value: float | None) -> str:
+    """Tokens a second; `-` for none."""
+    return "-" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def issues(entry: dict[str, Any]) -> str:
+    """What keeps it from its work, with what to do about it."""
+    return "\n".join(
+        each["message"] + (f" → {each['hint']}" if each.get("hint") else "")
+        for each in entry.get("issues") or ()
+    )

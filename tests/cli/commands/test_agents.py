@@ -1,0 +1,45 @@
+import json
+
+import pytest
+
+from arriero.cli.commands.agents import main
+from tests.cli.commands.answers import AGENT
+from tests.client.fakes import FakeServer, says
+
+
+def test_list(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(says({"agents": [AGENT]}), says({"agents": [AGENT]}))
+    assert main([]) == 0
+    assert "box" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [AGENT]
+
+
+@pytest.mark.parametrize(
+    ("argv", "path", "body"),
+    [
+        (["drain", "box"], "drain", b"{}"),
+        (["drain", "id-1", "--deadline", "5s"], "drain", b'{"deadline": "5s"}'),
+        (["resume", "box"], "resume", b"{}"),
+        (["reload", "box"], "reload", b"{}"),
+    ],
+)
+def test_actions(
+    balancer: FakeServer,
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    path: str,
+    body: bytes,
+) -> None:
+    balancer.will(says({"agents": [AGENT]}), says({}), says(AGENT | {"state": "draining"}))
+    assert main(argv) == 0
+    assert balancer.seen[1] == ("POST", f"/api/v1/agents/id-1/{path}", body)
+    assert capsys.readouterr().out == "box: draining\n"
+
+
+def test_which(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(*[says({"agents": [AGENT]})] * 2)
+    assert main(["drain"]) == 2
+    assert main(["drain", "other"]) == 2
+    assert "connected: box" in capsys.readouterr().err
+    assert {method for method, *_ in balancer.seen} == {"GET"}

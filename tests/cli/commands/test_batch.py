@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.cli.commands.batch import main
+from tests.cli.commands.answers import ANSWER, READY
+from tests.client.fakes import FakeServer, says
+
+OPENAI = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}
+FULL = {"error": {"code": "queue_full", "message": "full", "retryable": True}}
+WRONG = {"error": {"code": "invalid_request", "message": "no"}}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    lines = ["first", "", json.dumps(OPENAI), "{wrong", "last"]
+    (tmp_path / "in").write_text("\n".join(lines) + "\n")
+    return tmp_path / "in", tmp_path / "out"
+
+
+def results(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(files: tuple[Path, Path], *flags: str) -> int:
+    return main([*map(str, files), "--concurrency", "1", *flags])
+
+
+def test_each_line_has_a_result(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(says(READY), says(ANSWER), says({"id": "c1"}), says(WRONG, status=400))
+    assert run(files, "--max-tokens", "2", "--json") == 1
+    first, second, third, fourth = results(files[1])
+    assert (first["line"], first["answer"]["text"]) == (1, "yes")
+    assert second["response"]["body"] == {"id": "c1"}
+    assert (third["line"], third["error"]["code"]) == (4, "invalid_request")
+    assert (fourth["line"], fourth["error"]["message"]) == (5, "no")
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"lines": 4, "failed": 2, "answered": 4}
+    assert json.loads(balancer.seen[1][2])["max_tokens"] == 2
+    assert balancer.seen[2][1:] == ("/v1/completions", b'{"prompt": "x"}')
+
+
+def test_it_goes_on_where_it_stopped(balancer: FakeServer, files: tuple[Path, Path]) -> None:
+    done = '{"line":1,"answer":{"text":"kept"}}\n'
+    files[1].write_text(done + '{"line":5,"answ')  # killed while it wrote
+    balancer.will(says(READY), says({"id": "c1"}), says(ANSWER))
+    assert run(files) == 1
+    assert files[1].read_text().startswith(done)
+    assert [each.get("line") for each in results(files[1])] == [1, None, 4, 5]
+    balancer.will(says(READY))
+    assert run(files) == 1  # nothing to do; the failed line stays failed
+    assert len(results(files[1])) == 4
+
+
+def test_it_waits_for_room(balancer: FakeServer, files: tuple[Path, Path]) -> None:
+    files[0].write_text("only\n")
+    balancer.will(says(READY), says(FULL, status=503), says(FULL, status=503), says(ANSWER))
+    assert run(files) == 0
+    assert [each["line"] for each in results(files[1])] == [1]
+
+
+def test_no_file_is_overwritten_that_holds_something_else(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files[1].write_text("my\nnotes\n")
+    balancer.will(says(READY))
+    assert run(files) == 2
+    assert "holds something else than results" in capsys.readouterr().err
+    assert files[1].read_text() == "my\nnotes\n"
+
+
+def test_files_that_cannot_be_opened(
+    balancer: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(says(READY), says(READY))
+    assert main([str(tmp_path / "none"), str(tmp_path / "out")]) == 2
+    (tmp_path / "in").write_text("x\n")
+    assert main([str(tmp_path / "in"), str(tmp_path / "no" / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "cannot read" in said
+    assert "cannot write" in said

@@ -1,0 +1,46 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from arriero.cli.commands.bench import main
+from tests.cli.test_load import END, USAGE, chunk
+from tests.client.fakes import FakeServer, says, writes
+
+GOOD = writes(chunk(content="a"), chunk(content="b"), USAGE, END)
+MODELS = says({"data": [{"id": "m"}]})
+
+
+def test_each_level_is_measured(
+    balancer: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(MODELS, *[GOOD] * 5)
+    plot = tmp_path / "plot.svg"
+    argv = [f"{balancer.url}/v1/", "--concurrency", "1,2", "--json", "--plot", str(plot)]
+    assert main([*argv, "--requests", "2", "--prompt-words", "3"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["concurrency"], each["requests"]) for each in told["levels"]] == [(1, 2), (2, 2)]
+    assert all(each["tokens_per_second"] > 0 for each in told["levels"])
+    body = json.loads(balancer.seen[1][2])
+    assert (body["model"], len(body["messages"][0]["content"].split())) == ("m", 3)
+    assert "<svg" in plot.read_text()
+
+
+def test_failures_are_counted_and_told(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(GOOD, says({"error": {"message": "full"}}, status=503))
+    argv = [balancer.url, "--model", "m", "--concurrency", "1", "--requests", "2"]
+    assert main(argv) == 1
+    out = capsys.readouterr().out
+    assert "503" in out
+    [row] = [each.split() for each in out.splitlines() if each.split()[:1] == ["1"]]
+    assert row[:3] == ["1", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    "argv", [["--concurrency", "0"], ["--requests", "x"], ["--max-tokens", "-1"]]
+)
+def test_wrong_arguments_are_refused(argv: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)

@@ -1,0 +1,53 @@
+import json
+from typing import Any
+
+import pytest
+
+from arriero.cli.commands.requests import main
+from tests.client.fakes import FakeServer, says
+
+LIVE: dict[str, Any] = {
+    "id": "r1",
+    "state": "streaming",
+    "model": None,
+    "num_tokens": 7,
+    "waited_seconds": 0.5,
+    "age_seconds": 70.0,
+}
+ENDED: dict[str, Any] = {
+    "id": "r2",
+    "finish_reason": "stop",
+    "model": "m",
+    "agent": "box",
+    "prompt_tokens": 9,
+    "cached_tokens": 4,
+    "completion_tokens": 3,
+    "total_seconds": 2.0,
+}
+
+
+def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(says({"requests": [LIVE]}), says({"requests": []}), says({"requests": [LIVE]}))
+    assert main([]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row == ["r1", "streaming", "any", "7", "0.5", "s", "1", "m", "10", "s"]
+    assert main([]) == 0
+    assert "nothing runs or waits" in capsys.readouterr().out
+    assert main(["--json", "--model", "m", "--limit", "3"]) == 0
+    assert json.loads(capsys.readouterr().out) == [LIVE]
+    assert balancer.seen[-1][1] == "/api/v1/requests?limit=3&model=m"
+
+
+def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(says({"requests": [ENDED]}))
+    assert main(["--ended"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row == ["r2", "stop", "m", "box", "9", "4", "3", "2.0", "s"]
+    assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended"
+
+
+def test_cancel(balancer: FakeServer) -> None:
+    balancer.will(says({}))
+    assert main(["cancel"]) == 2
+    assert main(["cancel", "r1"]) == 0
+    assert balancer.seen == [("DELETE", "/api/v1/requests/r1", b"")]

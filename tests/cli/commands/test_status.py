@@ -1,0 +1,23 @@
+import json
+
+import pytest
+
+from arriero.cli.commands.status import main
+from tests.cli.commands.answers import SNAPSHOT, event
+from tests.client.fakes import FakeServer, writes
+
+
+def test_once(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(writes(event("snapshot", SNAPSHOT)))
+    assert main(["--once"]) == 0
+    out = capsys.readouterr().out
+    assert "1 agent · 1 of 4 slots busy · 3 waiting" in out
+    [row] = [each for each in out.splitlines() if each.startswith("box ")]
+    assert row.split() == ["box", "ready", "1/4", "-", "m", "1", "m", "1", "s"]
+    assert "box: the disk is full → make room" in out
+
+
+def test_for_programs(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(writes(event("snapshot", SNAPSHOT)))
+    assert main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == SNAPSHOT

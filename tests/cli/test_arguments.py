@@ -1,0 +1,50 @@
+import argparse
+from pathlib import Path
+
+import pytest
+
+from arriero.cli.arguments import (
+    INFERENCE_URL,
+    MANAGEMENT_URL,
+    Target,
+    UsageError,
+    make_parser,
+    positive,
+    positives,
+    target_of,
+)
+
+
+def target(*argv: str, **environ: str) -> Target:
+    return target_of(make_parser("x", "").parse_args(argv), environ)
+
+
+def test_without_anything_it_is_this_machine() -> None:
+    assert target() == Target(INFERENCE_URL, MANAGEMENT_URL)
+
+
+def test_flags_win_over_the_environment() -> None:
+    environ = {"ARRIERO_URL": "http://a:1", "ARRIERO_MANAGEMENT": "http://b:2/", "ARRIERO_KEY": "k"}
+    assert target(**environ) == Target("http://a:1", "http://b:2", "k")
+    assert target("--url", "https://c", **environ).url == "https://c"
+
+
+def test_a_key_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("ark_1\n")
+    assert target("--key-file", str(file), ARRIERO_KEY="other").key == "ark_1"
+    with pytest.raises(UsageError, match="--key-file: cannot read"):
+        target("--key-file", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("url", ["localhost:8061", "ftp://x", "http://", "http://x:99999"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(UsageError, match="--url: must be a URL"):
+        target("--url", url)
+
+
+def test_numbers() -> None:
+    assert (positive("7"), positives("1,8")) == (7, [1, 8])
+    for wrong in ("0", "-1", "1.5", "x", "", "²"):
+        with pytest.raises(argparse.ArgumentTypeError, match="whole number"):
+            positive(wrong)

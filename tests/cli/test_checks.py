@@ -1,0 +1,38 @@
+from typing import Any
+
+from arriero.cli.checks import of_clock, of_engine, of_files, of_fleet, of_memory
+
+SLOTS = {"slots": {"total": 4, "busy": 1}}
+
+
+def agent(**more: Any) -> dict[str, Any]:
+    return {"name": "box", "version": "1", "model": {"kernels": "all"}, "issues": []} | more
+
+
+def test_a_sound_fleet() -> None:
+    [finding] = of_fleet(SLOTS, [agent()], "1")
+    assert (finding.verdict, finding.what) == ("good", "1 agent, 1 of 4 slots busy")
+
+
+def test_what_is_wrong_says_what_to_do() -> None:
+    [nobody] = of_fleet(SLOTS, [], "1")
+    assert nobody.verdict == "bad"
+    assert "agent --balancer" in nobody.advice
+    issue = {"message": "disk full", "hint": "make room"}
+    sick = agent(version="0", model={"kernels": "plain"}, issues=[issue])
+    empty, old, slow, broken = of_fleet({"slots": {"total": 0, "busy": 0}}, [sick], "1")
+    assert [each.verdict for each in (empty, old, slow, broken)] == [
+        "bad",
+        "warning",
+        "warning",
+        "bad",
+    ]
+    assert (broken.what, broken.advice) == ("box: disk full", "make room")
+
+
+def test_the_host() -> None:
+    good = [of_clock(1), of_files(65536), of_memory(2**33), of_engine(True, True)]
+    poor = [of_clock(-60), of_files(256), of_memory(2**20), of_memory(None)]
+    assert {each.verdict for each in good} == {"good"}
+    assert {each.verdict for each in poor} == {"warning"}
+    assert "balance, not compute" in of_engine(False, False).what
