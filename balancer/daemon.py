@@ -26,7 +26,7 @@ from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
-from .management.metrics import Metrics
+from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .settings import BalancerSettings
 from .store.open import OpenedStore, open_store

@@ -22,8 +22,8 @@ from ...shared.errors import RateLimited, ShuttingDown
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import Snapshot
 from .event_history import MAX_DELTAS, EventHistory
-from .fleet_collector import EventNumbers
 from .fleet_feed import MAX_REQUESTS_SENT, FleetFeed
+from .metrics.fleet_collector import EventNumbers
 from .serializers import dumps, snapshot_json, throughput_json
 from .throughput import Meter, Throughput
 

@@ -20,7 +20,7 @@ from ..fleet.view import AgentView
 from . import page
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
-from .metrics import Metrics
+from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
 from .serializers import agent_json, dumps, request_json

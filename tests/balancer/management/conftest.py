@@ -9,7 +9,7 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
-from arriero.balancer.management.metrics import Metrics
+from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
 
 

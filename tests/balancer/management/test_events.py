@@ -16,7 +16,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetDelta
 from arriero.balancer.management.event_history import MAX_BYTES
 from arriero.balancer.management.events import EventHub, Reader
-from arriero.balancer.management.metrics import Metrics
+from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.management.peers import Peer

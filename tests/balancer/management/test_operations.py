@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
-from arriero.balancer.management.metrics import Metrics
+from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
 from arriero.shared.inference import GenerateRequest

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
-from arriero.balancer.management.metrics import Metrics
+from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.inference import Failed, GenerateRequest
 from arriero.shared.messages import Cancel
 from tests.balancer.management.peers import EagerPeer, Peer

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from arriero.balancer.management.gap_histogram import GapHistogram
+from arriero.balancer.management.metrics.gap_histogram import GapHistogram
 
 BOUNDS = (0.5, 1, 2.5)
 DURATIONS = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, 2.5, 3.0]), max_size=9)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.fleet_collector import EventNumbers, FleetCollector
+from arriero.balancer.management.metrics.fleet_collector import EventNumbers, FleetCollector
 from tests.balancer.management.views import agent_view, fleet_view
 
 

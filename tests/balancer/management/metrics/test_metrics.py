@@ -5,7 +5,7 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
-from arriero.balancer.management.metrics import SECONDS, Metrics
+from arriero.balancer.management.metrics.metrics import SECONDS, Metrics
 from arriero.shared.errors import BY_CODE
 from arriero.shared.inference import RequestId, Timings, Usage
 

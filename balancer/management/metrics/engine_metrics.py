@@ -18,8 +18,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from ...shared.reports.statistics import Statistics
-from ..fleet.view import FleetView
+from ....shared.reports.statistics import Statistics
+from ...fleet.view import FleetView
 
 _ByName = dict[str, list[Statistics]]
 

@@ -9,9 +9,9 @@ from prometheus_client.registry import Collector
 
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.engine_metrics import engine_metrics
-from arriero.balancer.management.fleet_collector import EventNumbers
-from arriero.balancer.management.metrics import Metrics
+from arriero.balancer.management.metrics.engine_metrics import engine_metrics
+from arriero.balancer.management.metrics.fleet_collector import EventNumbers
+from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view
 

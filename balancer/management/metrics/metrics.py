@@ -18,10 +18,10 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from ...shared.errors import BY_CODE
-from ..fleet.recorder import Ending, Origin
-from ..fleet.runtime.fleet_runtime import Backlog
-from ..fleet.view import FleetView
+from ....shared.errors import BY_CODE
+from ...fleet.recorder import Ending, Origin
+from ...fleet.runtime.fleet_runtime import Backlog
+from ...fleet.view import FleetView
 from .fleet_collector import EventNumbers, FleetCollector
 from .gap_histogram import GapHistogram
 
