@@ -27,7 +27,7 @@ from ....shared.models.sources import HubFile, HubQuantisation
 from ..download.refusals import TOKEN_HINT
 from ..download.remote_file import RemoteFile
 from ..folder.checksum import sha256_of
-from ..folder.models_folder import ModelsFolder
+from ..folder.models_folder import ModelsFolder, in_words
 from ..port import FetchError
 from .hub_cache import RepoCache
 from .located import Located
@@ -99,8 +99,13 @@ def _of(source: HubSource, info: ModelInfo, sha256: str | None, folder: ModelsFo
     checked = _checked(source, names[0], entries[names[0]], sha256)
     own = RepoCache(Path(constants.HF_HUB_CACHE), source.repo)
     if own.has(commit, names):
-        return Located(paths=tuple(own.path(commit, name) for name in names))
+        return _here(own, commit, names, is_kept=False)
     cache = RepoCache(folder.hub, source.repo)
+    if cache.has(commit, names):
+        cache.remember(source.revision, commit)
+        return _here(cache, commit, names)
+    for name in names:
+        _check_size(source, name, entries[name], folder)
     remotes = tuple(
         _remote(source, commit, name, checked if name == names[0] else entries[name], cache)
         for name in names
@@ -194,10 +199,25 @@ def _cached(source: HubSource, folder: ModelsFolder) -> Located | None:
             names = _names(source, cache.names(commit))
         except FetchError:
             continue
-        paths = tuple(cache.path(commit, name) for name in names)
-        is_ours = root == folder.hub
-        return Located(paths=paths, kept=tuple(path.resolve() for path in paths) if is_ours else ())
+        return _here(cache, commit, names, is_kept=root == folder.hub)
     return None
+
+
+def _here(cache: RepoCache, commit: str, names: Iterable[str], *, is_kept: bool = True) -> Located:
+    """Files in a cache. Those in the folder are kept from eviction; other caches are not ours."""
+    paths = tuple(cache.path(commit, name) for name in names)
+    return Located(paths=paths, kept=tuple(path.resolve() for path in paths) if is_kept else ())
+
+
+def _check_size(source: HubSource, name: str, entry: HubEntry, folder: ModelsFolder) -> None:
+    if entry.size is not None and entry.size > constants.MAX_HTTP_DOWNLOAD_SIZE:
+        raise FetchError(
+            "too_large",
+            f"{name} has {in_words(entry.size)}, more than the hub sends over HTTP",
+            "take a model that is split into files, or bring it there yourself: "
+            f"hf download {source.repo} {name} --revision {source.revision} "
+            f"--cache-dir {folder.hub}",
+        )
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:

@@ -8,6 +8,7 @@ from huggingface_hub import constants
 
 from arriero.agent.models.folder.models_folder import ModelsFolder
 from tests.agent.models.file_server import FileServer, file_server
+from tests.agent.models.small_disk import NoNamespaces, small_disk
 from tests.agent.models.small_hub import SmallHub, small_hub
 
 
@@ -22,6 +23,17 @@ def folder(tmp_path: Path) -> ModelsFolder:
 def server() -> Iterator[FileServer]:
     with file_server() as server:
         yield server
+
+
+@pytest.fixture
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A real disk of 3 MiB, or one with the mount options that the test asks for."""
+    options = getattr(request, "param", "size=3m")
+    try:
+        with small_disk(tmp_path / "disk", options) as disk:
+            yield disk
+    except NoNamespaces as error:
+        pytest.skip(f"no file system can be mounted: {error}")
 
 
 @pytest.fixture

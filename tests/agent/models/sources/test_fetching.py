@@ -14,6 +14,7 @@ from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
 from arriero.agent.models.port import FetchError
 from arriero.agent.models.sources.fetching import Found, fetched
 from tests.agent.models.file_server import FileServer, Served, model
+from tests.agent.models.small_disk import fill
 from tests.agent.models.small_hub import SmallHub
 
 DATA, OTHER = model(seed=1), model(seed=2)
@@ -199,3 +200,57 @@ def test_a_partial_file_can_be_evicted(tmp_path: Path, server: FileServer) -> No
     assert stored.name.endswith("m.gguf.part")
     fetch_once(folder, server.serve("/other.gguf", Served(OTHER)))
     assert not part_of(folder.root / stored.name.removesuffix(".part")).exists()
+
+
+LARGE = model(2_000_000)
+
+
+def test_a_file_larger_than_a_real_disk_is_refused_before_it_comes(
+    disk: Path, server: FileServer
+) -> None:
+    held = threading.Event()
+    url = server.serve("/m.gguf", Served(model(4_000_000), held=held))
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(disk / "models"), url)
+    assert caught.value.code == "disk_full"
+    assert "--models-limit" in caught.value.hint
+    assert not held.is_set()
+
+
+def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
+    disk: Path, server: FileServer
+) -> None:
+    held = threading.Event()
+    served = Served(LARGE, held=held, held_after=1_000_000)
+    url = server.serve("/m.gguf", served)
+    folder = ModelsFolder(disk / "models")
+    failures: list[FetchError] = []
+
+    def fails() -> None:
+        try:
+            fetch_once(folder, url)
+        except FetchError as error:
+            failures.append(error)
+
+    fetching = threading.Thread(target=fails)
+    fetching.start()
+    assert server.is_holding.wait(WAIT)
+    filler = fill(disk)
+    held.set()
+    fetching.join(WAIT)
+
+    assert [error.code for error in failures] == ["disk_full"]
+    assert isinstance(failures[0].__cause__, OSError)
+    assert failures[0].__cause__.errno == errno.ENOSPC
+    filler.unlink()
+    with fetched(url, None, folder, tell=no_progress) as found:
+        assert found.paths[0].read_bytes() == LARGE
+    assert server.starts("/m.gguf")[-1] is not None
+
+
+@pytest.mark.parametrize("disk", ["ro"], indirect=True)
+def test_a_real_folder_that_nobody_may_write_is_denied(disk: Path, server: FileServer) -> None:
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(disk / "models"), server.serve("/m.gguf", Served(DATA)))
+    assert caught.value.code == "denied"
+    assert caught.value.hint

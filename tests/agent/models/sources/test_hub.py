@@ -153,3 +153,20 @@ def test_finished_downloads_are_found_by_huggingface_hub(
 
     assert Path(found) == located.paths[0]
     assert Path(found).read_bytes() == SMALL
+
+
+def test_a_file_too_large_for_http_is_told_with_another_way(
+    filled: SmallHub, folder: ModelsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = HubFile(REPO, "M-Q8_0.gguf")
+    with monkeypatch.context() as patch:
+        patch.setattr(constants, "MAX_HTTP_DOWNLOAD_SIZE", len(LARGE) - 1)
+        error = refused(source, folder)
+    assert error.code == "too_large"
+    assert f"hf download {REPO} M-Q8_0.gguf --revision main --cache-dir {folder.hub}" in error.hint
+
+    path = hf_hub_download(REPO, "M-Q8_0.gguf", cache_dir=folder.hub)
+    monkeypatch.setattr(constants, "MAX_HTTP_DOWNLOAD_SIZE", len(LARGE) - 1)
+    located = locate(source, None, folder)
+    assert (located.paths, located.remotes) == ((Path(path),), ())
+    assert located.kept == (Path(path).resolve(),)
