@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bench.arguments import at_least
 from bench.balancer.apis import APIS, SOCKET
-from bench.balancer.sides import PACKAGES, Cores, Hosts, installed, running
+from bench.balancer.sides import FOR_OPENAI, SIDES, Cores, Hosts, installed, running
 from bench.store import save, wide_console
 
 CLIENT_DEADLINE = 180.0
@@ -137,7 +137,7 @@ def run(given: argparse.Namespace) -> dict[tuple[str, Case], list[Figures]]:
     for _ in range(given.rounds):
         for case in cases(given):
             for side in given.sides:
-                if side in PACKAGES and case.api != "openai":
+                if side in FOR_OPENAI and case.api != "openai":
                     continue
                 figures = measured(side, case, given)
                 results.setdefault((side, case), []).append(figures)
@@ -158,12 +158,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=at_least(1), default=1)
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
-    parser.add_argument("--sides", nargs="+", choices=["arriero", *PACKAGES], default=None)
+    parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES))
     parser.add_argument(
         "--peers", default=sys.executable, metavar="PYTHON", help="of an environment with the peers"
     )
     given = parser.parse_args(arguments)
-    wanted = given.sides or ["arriero", *PACKAGES]
+    wanted = given.sides
     given.sides = [side for side in wanted if installed(side, given.peers)]
     if missing := [side for side in wanted if side not in given.sides]:
         print(f"not installed, so not measured: {', '.join(missing)}")

@@ -1,13 +1,15 @@
 """A simulated OpenAI-compatible server, for balancers that expect one: it computes nothing.
 
-Like the simulated agents, a step gives each running request one stamped token.
+Like a simulated agent, it gives each running request one stamped token a step. Requests are spread
+over `--groups`, each of which has its steps at times of its own, as so many agents have. Asked
+directly, it is the floor of what a stream can cost: the same bytes to the same sockets.
 """
 
 import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from itertools import cycle
 from typing import cast
 
 import uvloop
@@ -46,9 +48,8 @@ def _chunked(data: bytes) -> bytes:
 class Connection(asyncio.Protocol):
     """One connection; its requests follow one another."""
 
-    def __init__(self, running: "dict[Connection, int]", on_work: Callable[[], None]) -> None:
-        self._running = running
-        self._on_work = on_work
+    def __init__(self, group: "Group") -> None:
+        self._group = group
         self._buffer = b""
         self.transport: asyncio.Transport | None = None
 
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._running.pop(self, None)
+        self._group.running.pop(self, None)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -81,9 +82,9 @@ class Connection(asyncio.Protocol):
         if b"/chat/completions" in head.partition(b"\r\n")[0]:
             wanted = json.loads(body)
             num_tokens = wanted.get("max_tokens") or wanted["max_completion_tokens"]
-            self._running[self] = num_tokens
+            self._group.running[self] = num_tokens
             self.write(_HEAD + _chunked(_FIRST))
-            self._on_work()
+            self._group.has_work.set()
             return
         facts = json.dumps(_FACTS).encode()
         self.write(
@@ -92,23 +93,39 @@ class Connection(asyncio.Protocol):
         )
 
 
-async def run(port: int, rate: float) -> None:
+class Group:
+    """Requests that get their tokens in one step."""
+
+    def __init__(self) -> None:
+        self.running: dict[Connection, int] = {}
+        self.has_work = asyncio.Event()
+
+    async def generate(self, period: float, phase: float) -> None:
+        """Steps every `period` seconds, shifted by `phase`; without pauses if it is 0."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + phase
+        while True:
+            if not self.running:
+                self.has_work.clear()
+                await self.has_work.wait()
+                due = max(due, loop.time())
+            due += period
+            await asyncio.sleep(max(due - loop.time(), 0))
+            step(self.running)
+
+
+async def run(port: int, rate: float, num_groups: int) -> None:
     """Serves until it is ended."""
-    running: dict[Connection, int] = {}
-    has_work = asyncio.Event()
+    groups = [Group() for _ in range(num_groups)]
+    turns = cycle(groups)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(running, has_work.set), "127.0.0.1", port)
+    server = await loop.create_server(lambda: Connection(next(turns)), "127.0.0.1", port)
     taken = server.sockets[0].getsockname()[1]
     print(f"ready backend=127.0.0.1:{taken}", flush=True)
-    due = loop.time()
-    while True:
-        if not running:
-            has_work.clear()
-            await has_work.wait()
-            due = loop.time()
-        due += 1 / rate if rate else 0.0
-        await asyncio.sleep(max(due - loop.time(), 0))
-        step(running)
+    period = 1 / rate if rate else 0.0
+    async with asyncio.TaskGroup() as tasks:
+        for number, group in enumerate(groups):
+            tasks.create_task(group.generate(period, number * period / num_groups))
 
 
 def step(running: dict[Connection, int]) -> None:
@@ -126,9 +143,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.balancer.backend")
     parser.add_argument("--port", type=at_least(0), default=0)
     parser.add_argument("--rate", type=float, default=20.0, help="steps a second; 0: no pauses")
+    parser.add_argument("--groups", type=at_least(1), default=1, help="with steps of their own")
     return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
     given = parse(sys.argv[1:])
-    uvloop.run(run(given.port, given.rate))
+    uvloop.run(run(given.port, given.rate, given.groups))

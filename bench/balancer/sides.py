@@ -130,11 +130,23 @@ def _arriero(starter: Starter, cores: Cores, hosts: Hosts, _python: str) -> Runn
     return Running(balancer.pid, addresses["inference"], " ".join(command))
 
 
-def _backend(starter: Starter, cores: Cores, hosts: Hosts) -> str:
-    backend = starter.start(
-        cores.others, sys.executable, "-m", "bench.balancer.backend", "--rate", str(hosts.rate)
+def _server(starter: Starter, core: int, hosts: Hosts) -> Running:
+    """A server that generates by itself, with as many groups of requests as there are agents."""
+    command = (
+        *(sys.executable, "-m", "bench.balancer.backend"),
+        *("--rate", str(hosts.rate), "--groups", str(hosts.num_agents)),
     )
-    return starter.ready(backend)["backend"]
+    server = starter.start(core, *command)
+    return Running(server.pid, starter.ready(server)["backend"], " ".join(command))
+
+
+def _direct(starter: Starter, cores: Cores, hosts: Hosts, _python: str) -> Running:
+    """No balancer: the server has its core, and writes what a balancer would have to write."""
+    return _server(starter, cores.balancer, hosts)
+
+
+def _backend(starter: Starter, cores: Cores, hosts: Hosts) -> str:
+    return _server(starter, cores.others, hosts).address
 
 
 def _sglang_router(starter: Starter, cores: Cores, hosts: Hosts, python: str) -> Running:
@@ -168,12 +180,16 @@ def _litellm(starter: Starter, cores: Cores, hosts: Hosts, python: str) -> Runni
 
 
 SIDES: dict[str, Callable[[Starter, Cores, Hosts, str], Running]] = {
+    "direct": _direct,
     "arriero": _arriero,
     "sglang-router": _sglang_router,
     "litellm": _litellm,
 }
 PACKAGES = {"sglang-router": "sglang_router", "litellm": "litellm"}
 """The packages of the peers, which are measured where they are installed."""
+
+FOR_OPENAI = ("direct", *PACKAGES)
+"""Sides that know only OpenAI's API."""
 
 
 def installed(side: str, python: str) -> bool:
