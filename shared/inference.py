@@ -7,7 +7,7 @@ comes before the answer's first token, unless it fails before.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NewType, Self
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import (
     ConfigDict,
@@ -310,8 +310,7 @@ class TokenLogProbs:
     top: Annotated[ListOf[LogProb], Field(max_length=MAX_TOP_LOGPROBS)] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of text, always whole characters, and the ids of new tokens.
 
     `tokens` and `text` need not match: a character can span tokens, and text may be held back while
@@ -322,6 +321,9 @@ class Token:
 
     A `kind` of `prompt` is a part of the prompt; it comes before the answer, without `tokens`. A
     `kind` of `tool_call` is a part of the arguments, as JSON, of the call that started last.
+
+    A named tuple, since one is made for each token and stream: that takes a third of the time of a
+    frozen dataclass.
     """
 
     text: str

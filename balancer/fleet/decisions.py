@@ -41,11 +41,13 @@ class Deliver:
 class DeliverTokens:
     """Hand each token to its request's stream, in order, and record them: one for each step.
 
+    `num_tokens` counts what models generated: a text may stand for several tokens, or none.
     `gaps` are the seconds since the piece before, of each piece that was not its request's first.
     All come from one agent.
     """
 
     tokens: tuple[tuple[RequestId, Token], ...]
+    num_tokens: int
     gaps: tuple[float, ...] = ()
     origin: Origin = NOWHERE
 

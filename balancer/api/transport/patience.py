@@ -29,7 +29,8 @@ class PatientTransport:
         """As a transport does."""
         self._num_written += len(data)
         self._transport.write(data)
-        self._watch()
+        if self._timer is None:
+            self._watch()
 
     def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
         """As a transport does."""

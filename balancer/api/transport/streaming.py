@@ -45,6 +45,8 @@ class Events(Protocol):
     ) -> None: ...
 
 
+ENDS = (Done, Failed)
+
 Render = Callable[[Event], bytes]
 """The bytes for an event, which may be none. Raises the error that precedes all bytes."""
 
@@ -102,7 +104,7 @@ def _writing(
 
     def take(event: Event) -> bool:
         data = render(event)
-        if isinstance(event, Done | Failed):
+        if isinstance(event, ENDS):
             ending.extend(data)
         elif data:
             write(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data)

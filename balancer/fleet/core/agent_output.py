@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from ....shared.errors import ShuttingDown, from_wire
-from ....shared.inference import RequestId
+from ....shared.inference import Token
 from ....shared.messages import (
     Busy,
     Called,
@@ -23,6 +23,7 @@ from ....shared.messages import (
 from ..decisions import Decision
 from ..registry import Agent
 from ..requests.request_lifecycle import RequestLifecycle
+from ..requests.requests import Gain
 from .state import FleetState
 
 NoPiece = CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy
@@ -36,21 +37,23 @@ class AgentOutput:
 
     def items(self, agent: Agent, items: Iterable[Item], now: float) -> list[Decision]:
         """A step's items in their order; those in a row that are pieces count as one change."""
+        get, link = self._state.requests.get, agent.link
         decisions: list[Decision] = []
-        pieces: list[tuple[RequestLifecycle, Piece]] = []
+        gains: list[Gain] = []
         for item in items:
-            lifecycle = self._running_on(agent, item.id)
-            if lifecycle is None:
+            lifecycle = get(item.id)
+            if lifecycle is None or lifecycle.link != link:
                 self._state.items_ignored += 1
             elif isinstance(item, Piece):
-                pieces.append((lifecycle, item))
+                token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
+                gains.append((lifecycle, token))
             else:
-                if pieces:
-                    decisions += self._pieces(agent, pieces, now)
-                    pieces = []
+                if gains:
+                    decisions += self._gained(agent, gains, now)
+                    gains = []
                 decisions += self._item(agent, lifecycle, item, now)
-        if pieces:
-            decisions += self._pieces(agent, pieces, now)
+        if gains:
+            decisions += self._gained(agent, gains, now)
         return decisions
 
     def reply(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
@@ -61,18 +64,12 @@ class AgentOutput:
             return []
         return decisions
 
-    def _running_on(self, agent: Agent, id: RequestId) -> RequestLifecycle | None:
-        lifecycle = self._state.requests.get(id)
-        return lifecycle if lifecycle is not None and lifecycle.link == agent.link else None
-
-    def _pieces(
-        self, agent: Agent, pieces: list[tuple[RequestLifecycle, Piece]], now: float
-    ) -> list[Decision]:
-        num_tokens = sum(len(piece.tokens) for _, piece in pieces)
-        agent.num_tokens += num_tokens
-        self._state.tokens_total += num_tokens
+    def _gained(self, agent: Agent, gains: list[Gain], now: float) -> list[Decision]:
+        decision, firsts = self._state.requests.gained(gains, now)
+        agent.num_tokens += decision.num_tokens
+        self._state.tokens_total += decision.num_tokens
         self._state.registry.touch(agent.link)
-        return self._state.requests.pieces(pieces, now)
+        return [decision, *firsts]
 
     def _item(
         self, agent: Agent, lifecycle: RequestLifecycle, item: NoPiece, now: float

@@ -33,7 +33,7 @@ from ....shared.inference import (
     ToolCallStarted,
     Usage,
 )
-from ....shared.messages import Called, CallStarted, Ended, Noticed, Piece, PromptRead
+from ....shared.messages import Called, CallStarted, Ended, Noticed, PromptRead
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId
 from ..lifecycle import Lifecycle
@@ -142,13 +142,14 @@ class RequestLifecycle(Lifecycle):
         self.link = None
         self._join_queue(now)
 
-    def piece(self, piece: Piece, now: float) -> float | FirstToken:
-        """The agent sent a piece, to be delivered: the seconds since the one before.
+    def gained(self, num_tokens: int, now: float) -> float | FirstToken:
+        """Text came from the agent, to be delivered: the seconds since the text before.
 
-        Of the first piece of an answer, the measurement instead.
+        Of the first text of an answer, the measurement instead.
         """
-        self._require_agent()
-        self.num_tokens += len(piece.tokens)
+        if self.link is None or self.is_ended:
+            raise self._no_agent()
+        self.num_tokens += num_tokens
         if self._first_token_at is None:
             return self._stream(now)
         gap = now - self._last_token_at
@@ -286,7 +287,10 @@ class RequestLifecycle(Lifecycle):
 
     def _require_agent(self) -> None:
         if self.link is None or self.is_ended:
-            raise ValueError(f"request {self.id} has no agent to receive from")
+            raise self._no_agent()
+
+    def _no_agent(self) -> ValueError:
+        return ValueError(f"request {self.id} has no agent to receive from")
 
     def _require(self, state: RequestState) -> None:
         if self.state != state or self.is_ended:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
-from ....shared.messages import Cancel, Ended, Piece, Start
+from ....shared.messages import Cancel, Ended, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
@@ -22,6 +22,10 @@ from .routing import routing_of
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
+
+
+Gain = tuple[RequestLifecycle, Token]
+"""What a request gained in a step."""
 
 
 class Requests:
@@ -88,23 +92,27 @@ class Requests:
 
     # ---- what agents send
 
-    def pieces(
-        self, pieces: Sequence[tuple[RequestLifecycle, Piece]], now: float
-    ) -> list[Decision]:
-        """Pieces of an agent's step, each for another request or after one of its own."""
+    def gained(
+        self, gains: Sequence[Gain], now: float
+    ) -> tuple[DeliverTokens, Sequence[FirstToken]]:
+        """Tokens of an agent's step, each for another request or after one of its own."""
         tokens: list[tuple[RequestId, Token]] = []
         gaps: list[float] = []
-        firsts: list[Decision] = []
-        for lifecycle, piece in pieces:
-            gap = lifecycle.piece(piece, now)
+        firsts: list[FirstToken] = []
+        num_tokens = 0
+        for lifecycle, token in gains:
+            num_gained = len(token.tokens)
+            num_tokens += num_gained
+            gap = lifecycle.gained(num_gained, now)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
                 self._deadlines.arm(lifecycle.id)
             else:
                 gaps.append(gap)
-            tokens.append((lifecycle.id, token_of(piece)))
-        self._changes.requests_changed(id for id, _ in tokens)
-        return [DeliverTokens(tuple(tokens), tuple(gaps), pieces[0][0].origin), *firsts]
+            tokens.append((lifecycle.id, token))
+        self._changes.requests_changed([id for id, _ in tokens])
+        origin = gains[0][0].origin
+        return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
@@ -255,11 +263,6 @@ class Requests:
                 raise RuntimeError(f"{id} is not where dispatch has it")
         if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
             raise RuntimeError("dispatch has a request that has ended")
-
-
-def token_of(piece: Piece) -> Token:
-    """The event of a piece."""
-    return Token(piece.text, piece.kind, piece.tokens, piece.log_probs or ())
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, assert_never
 
-from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId, Token
+from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.model_info import Task
@@ -271,9 +271,8 @@ class FleetRuntime:
             match decision:
                 case Deliver(request=id, event=event):
                     self._deliver(id, event)
-                case DeliverTokens(tokens=tokens, gaps=gaps, origin=origin):
-                    self._recorder.tokens(self._deliver_tokens(tokens), origin)
-                    self._recorder.between_tokens(gaps, origin)
+                case DeliverTokens():
+                    self._deliver_tokens(decision)
                 case FirstToken(seconds=seconds, origin=origin):
                     self._recorder.first_token(seconds, origin)
                 case Send(link=link, message=message):
@@ -298,12 +297,12 @@ class FleetRuntime:
         if isinstance(event, Done | Failed):
             del self._streams[id]
 
-    def _deliver_tokens(self, tokens: Iterable[tuple[RequestId, Token]]) -> int:
-        num_tokens = 0
-        for id, token in tokens:
-            num_tokens += len(token.tokens)
-            self._streams[id].put(token)
-        return num_tokens
+    def _deliver_tokens(self, delivery: DeliverTokens) -> None:
+        streams = self._streams
+        for id, token in delivery.tokens:
+            streams[id].put(token)
+        self._recorder.tokens(delivery.num_tokens, delivery.origin)
+        self._recorder.between_tokens(delivery.gaps, delivery.origin)
 
     def _notify(self) -> None:
         if self._revision != self._fleet.revision:

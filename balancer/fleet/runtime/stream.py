@@ -49,14 +49,24 @@ class Stream:
 
     def put(self, event: Event) -> None:
         """Another event. Raises `RuntimeError` after the end."""
+        if self._take is None or not isinstance(event, Token):
+            self._keep(event)
+            return
+        try:
+            if self._take(event):
+                return
+        except Exception as error:
+            # It is the task's error and ends its request: the task logs and answers it. Whoever
+            # puts tokens has those of other requests to put as well.
+            self._error = error
+        self._take = None
+        self._wake()
+
+    def _keep(self, event: Event) -> None:
         if self._has_ended:
             raise RuntimeError(f"{event} came after the end of request {self.id}")
-        if self._take is not None:
-            if isinstance(event, Token):
-                self._hand_over(event, self._take)
-                return
-            # The task takes this one, and what comes until then, in order.
-            self._take = None
+        # The task takes this one, and what comes until then, in order.
+        self._take = None
         self._has_ended = isinstance(event, Done | Failed)
         if not self._is_closed:
             self._pending.append(event)
@@ -125,17 +135,6 @@ class Stream:
             await self._reader
         finally:
             self._reader = None
-
-    def _hand_over(self, token: Token, take: Take) -> None:
-        try:
-            if take(token):
-                return
-        except Exception as error:
-            # It is the task's error and ends its request: the task logs and answers it. Whoever
-            # puts tokens has those of other requests to put as well.
-            self._error = error
-        self._take = None
-        self._wake()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

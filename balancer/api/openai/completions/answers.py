@@ -69,6 +69,7 @@ class Shape(Protocol):
     id_prefix: str
     object_name: str
     chunk_name: str
+    has_log_probs: bool
 
     def choice(
         self, number: int, accumulator: Accumulator, done: Done
@@ -102,7 +103,7 @@ class Chat:
     chunk_name = "chat.completion.chunk"
 
     def __init__(self, *, has_log_probs: bool = False) -> None:
-        self._has_log_probs = has_log_probs
+        self.has_log_probs = has_log_probs
 
     def choice(self, number: int, accumulator: Accumulator, done: Done) -> ChatChoice:
         """A whole message."""
@@ -115,7 +116,7 @@ class Chat:
             message["tool_calls"] = [
                 _call(call.id, call.name, call.arguments) for call in accumulator.calls
             ]
-        log_probs = chat_log_probs(accumulator.log_probs()) if self._has_log_probs else None
+        log_probs = chat_log_probs(accumulator.log_probs()) if self.has_log_probs else None
         return {
             "index": number,
             "message": message,
@@ -125,7 +126,7 @@ class Chat:
 
     def log_probs(self, number: int, token: Token) -> ChatLogProbs | None:
         """Log-probabilities of the content only, without reasoning and calls."""
-        if not self._has_log_probs or token.kind != "content":
+        if not self.has_log_probs or token.kind != "content":
             return None
         return chat_log_probs(token.log_probs)
 
@@ -169,7 +170,7 @@ class Completion:
         generates: bool = True,
     ) -> None:
         """`echoes` are the texts that the choices begin with, if any."""
-        self._has_log_probs = has_log_probs
+        self.has_log_probs = has_log_probs
         self._generates = generates
         self._echoes = echoes
         self._log_probs: dict[int, LogProbsWriter] = {}
@@ -190,7 +191,7 @@ class Completion:
         return self._told(number, token.log_probs)
 
     def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs | None:
-        if not self._has_log_probs:
+        if not self.has_log_probs:
             return None
         return self._log_probs.setdefault(number, LogProbsWriter()).render(log_probs)
 
@@ -238,6 +239,8 @@ class ChunkWriter:
         head_json = to_json({"object": shape.chunk_name} | asdict(head))[:-1]
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
         self._usage = RunningUsage(num_choices) if has_running_usage else None
+        self._is_plain = self._usage is None and not shape.has_log_probs
+        """Whether a choice's chunks differ in their text alone."""
         self._no_usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._start = b'data: %b,"choices":[' % head_json
         self._text_frames: dict[tuple[int, TokenKind], tuple[bytes, bytes]] = {}
@@ -250,15 +253,7 @@ class ChunkWriter:
         if self._usage is not None:
             self._usage.take(number, event)
         if isinstance(event, Token):
-            if event.is_silent:
-                return self._opening(number)
-            frame = self._text_frames.get((number, event.kind))
-            opening = b"" if frame else self._opening(number)
-            start, end = frame or self._text_frame(number, event.kind)
-            log_probs = self._shape.log_probs(number, event)
-            told = b"null" if log_probs is None else to_json(log_probs)
-            text = to_json(event.text)
-            return b"%b%b%b%b%b%b%b" % (opening, start, text, end, told, _TEXT_END, self._end_json)
+            return self._token(number, event)
         match event:
             case Failed():
                 raise event.error
@@ -270,6 +265,21 @@ class ChunkWriter:
                 return self._opening(number) + self._end(number, event)
             case _:
                 assert_never(event)
+
+    def _token(self, number: int, token: Token) -> bytes:
+        text, kind, _, log_probs = token
+        if not text and not log_probs:
+            return self._opening(number)
+        frame = self._text_frames.get((number, kind))
+        opening = b"" if frame else self._opening(number)
+        start, end = frame or self._text_frame(number, kind)
+        if not self._is_plain:
+            end += self._log_probs(number, token) + _TEXT_END + self._end_json
+        return b"%b%b%b%b" % (opening, start, to_json(text), end)
+
+    def _log_probs(self, number: int, token: Token) -> bytes:
+        log_probs = self._shape.log_probs(number, token)
+        return b"null" if log_probs is None else to_json(log_probs)
 
     def tail(self) -> bytes:
         """The stream's last bytes, once all choices have ended."""
@@ -288,10 +298,10 @@ class ChunkWriter:
 
     def _text_frame(self, number: int, kind: TokenKind) -> tuple[bytes, bytes]:
         start, end = self._shape.text_frame(kind, self._num_calls[number] - 1)
-        frame = (
-            b'%b{"index":%d,%b' % (self._start, number, start),
-            end + b',"logprobs":',
-        )
+        end += b',"logprobs":'
+        if self._is_plain:
+            end += b"null" + _TEXT_END + self._end_json
+        frame = (b'%b{"index":%d,%b' % (self._start, number, start), end)
         self._text_frames[number, kind] = frame
         return frame
 

@@ -89,10 +89,11 @@ def _rendering(writer: ChunkWriter, names: FieldNames) -> Render:
 
     def render(event: Event) -> bytes:
         nonlocal has_begun
-        if isinstance(event, Failed) and has_begun:
+        if has_begun and isinstance(event, Failed):
             return error_chunk(names.told(event.error))
         chunk = writer.render(0, event)
-        has_begun = has_begun or bool(chunk)
+        if chunk:
+            has_begun = True
         return chunk + writer.tail() if isinstance(event, Done) else chunk
 
     return render

@@ -224,7 +224,7 @@ def test_arguments_belong_to_a_call() -> None:
 # ---- any stream
 
 TEXTS = st.text(max_size=4)
-SAID = st.builds(Token, TEXTS, st.sampled_from(["content", "reasoning"]))
+SAID = st.builds(lambda *said: Token(*said), TEXTS, st.sampled_from(["content", "reasoning"]))
 CALLS = st.builds(
     lambda id, parts: [
         ToolCallStarted(id, "f"),

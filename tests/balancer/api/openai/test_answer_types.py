@@ -50,7 +50,8 @@ CALL: list[Event] = [
     ToolCall("c", "f", "{}"),
 ]
 PIECES = st.lists(TOKENS.map(lambda token: [token]) | st.just(CALL), max_size=5)
-TEXTS = st.lists(st.builds(Token, st.text(max_size=3), log_probs=st.sampled_from([(), LOG_PROBS])))
+LOGGED = st.sampled_from([(), LOG_PROBS])
+TEXTS = st.lists(st.builds(Token, st.text(max_size=3), st.just("content"), st.just(()), LOGGED))
 
 
 def chunks(shape: Shape, events: list[Event]) -> list[Any]:

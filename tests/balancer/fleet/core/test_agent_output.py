@@ -167,8 +167,11 @@ def test_pieces_of_a_step_are_delivered_at_once_and_around_other_items_in_order(
             (RequestId("q"), Token("a", "content", (0,))),
             (RequestId("r"), Token("b", "content", (0,))),
         ),
+        2,
         (0.5, 0.5),
         HOST,
     )
-    assert step[3] == DeliverTokens(((RequestId("r"), Token("c", "content", (0,))),), (0.0,), HOST)
+    assert step[3] == DeliverTokens(
+        ((RequestId("r"), Token("c", "content", (0,))),), 1, (0.0,), HOST
+    )
     assert scene.fleet.totals().items_ignored == 1

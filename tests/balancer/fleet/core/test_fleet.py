@@ -53,12 +53,12 @@ def test_a_request_runs_and_is_measured() -> None:
     assert scene.open("r") == [Send(A, start("r"))]
     scene.now += 2.0
     assert scene.say(A, piece("r", "Once")) == [
-        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),), (), HOST),
+        DeliverTokens(((RequestId("r"), Token("Once", "content", (0,))),), 1, (), HOST),
         FirstToken(2.0, HOST),
     ]
     scene.now += 0.5
     assert scene.say(A, piece("r", " upon")) == [
-        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), (0.5,), HOST)
+        DeliverTokens(((RequestId("r"), Token(" upon", "content", (0,))),), 1, (0.5,), HOST)
     ]
     decisions = scene.say(A, ended("r"))
     [(_, event)] = delivered(decisions)

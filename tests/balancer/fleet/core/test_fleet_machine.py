@@ -174,9 +174,10 @@ class FleetMachine(RuleBasedStateMachine):
                     assert ending.request_id not in self.codes, "ended twice"
                     self.codes[ending.request_id] = ending.code
                     self.stop_cancelled(ending.request_id)
-                case DeliverTokens(tokens=tokens, gaps=gaps):
+                case DeliverTokens(tokens=tokens, num_tokens=num_tokens, gaps=gaps):
                     for id, token in tokens:
                         self.receive(id, token)
+                    assert num_tokens == sum(len(token.tokens) for _, token in tokens)
                     assert all(gap >= 0 for gap in gaps)
                 case FirstToken(seconds=seconds):
                     assert seconds >= 0

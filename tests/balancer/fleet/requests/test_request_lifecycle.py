@@ -33,7 +33,7 @@ from arriero.shared.inference import (
     Usage,
 )
 from arriero.shared.messages import Noticed
-from tests.balancer.fleet.builders import USAGE, ended, piece, request
+from tests.balancer.fleet.builders import USAGE, ended, request
 
 LIMITS = Limits(
     buffered_request_timeout=10.0,
@@ -51,7 +51,7 @@ def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
 def streaming_at(now: float) -> RequestLifecycle:
     lifecycle = lifecycle_at(now)
     lifecycle.assigned(LINK, "host", now)
-    lifecycle.piece(piece("r"), now)
+    lifecycle.gained(1, now)
     return lifecycle
 
 
@@ -65,11 +65,9 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
     assert lifecycle.state == "queued"
     lifecycle.assigned(LINK, "host", 101.0, model="llama-2")
     assert lifecycle.state == "assigned"
-    assert lifecycle.piece(piece("r", "Once", num_tokens=2), 103.0) == FirstToken(
-        3.0, Origin("host", "llama-2")
-    )
+    assert lifecycle.gained(2, 103.0) == FirstToken(3.0, Origin("host", "llama-2"))
     assert lifecycle.state == "streaming"
-    assert lifecycle.piece(piece("r", " more", "reasoning"), 103.5) == 0.5
+    assert lifecycle.gained(1, 103.5) == 0.5
     assert lifecycle.num_tokens == 3
     timings = Timings(queue_ms=1000.0, first_token_ms=3000.0, total_ms=4000.0)
     end = replace(ended("r"), stop_string="END")
@@ -122,14 +120,14 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
 def test_each_token_moves_the_deadline_of_the_next() -> None:
     lifecycle = streaming_at(1.0)
     assert lifecycle.deadline == 6.0
-    lifecycle.piece(piece("r"), 4.0)
+    lifecycle.gained(1, 4.0)
     assert lifecycle.deadline == 9.0
     assert lifecycle.overdue(9.0) == TokenTimeout("no further token within 5 s")
 
 
 def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
     lifecycle = streaming_at(0.0)
-    lifecycle.piece(piece("r"), 98.0)
+    lifecycle.gained(1, 98.0)
     assert lifecycle.deadline == 100.0
     assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
 
@@ -187,7 +185,7 @@ def test_what_has_streamed_cannot_come_back() -> None:
 
 def test_nothing_is_gained_without_an_agent() -> None:
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle_at(0.0).piece(piece("r"), 1.0)
+        lifecycle_at(0.0).gained(1, 1.0)
 
 
 def test_it_ends_once() -> None:
@@ -196,13 +194,13 @@ def test_it_ends_once() -> None:
     with pytest.raises(ValueError, match="ended already"):
         lifecycle.failed(Cancelled("late"), 2.0)
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle.piece(piece("r"), 2.0)
+        lifecycle.gained(1, 2.0)
 
 
 def test_its_view_shows_where_it_is() -> None:
     lifecycle = lifecycle_at(10.0)
     lifecycle.assigned(LINK, "host", 12.0)
-    lifecycle.piece(piece("r", num_tokens=3), 13.0)
+    lifecycle.gained(3, 13.0)
     assert lifecycle.view(AgentId("a1"), 15.0) == RequestView(
         id=RequestId("r"),
         state="streaming",

@@ -10,7 +10,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import Done, Failed, RequestId
-from tests.balancer.fleet.builders import ended, piece, request
+from tests.balancer.fleet.builders import ended, request
 
 LIMITS = Limits(
     buffered_request_timeout=4.0, first_token_timeout=6.0, token_timeout=2.0, request_timeout=15.0
@@ -68,7 +68,7 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.is_in("assigned", "streaming"))
     @rule()
     def gains(self) -> None:
-        self.lifecycle.piece(piece("r"), self.now)
+        self.lifecycle.gained(1, self.now)
         self.stage_began = self.now
 
     @precondition(lambda self: self.is_in("assigned", "streaming"))
@@ -90,7 +90,7 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
     @rule()
     def nothing_more_happens(self) -> None:
         with pytest.raises(ValueError, match="r"):
-            self.lifecycle.piece(piece("r"), self.now)
+            self.lifecycle.gained(1, self.now)
         with pytest.raises(ValueError, match="ended already"):
             self.lifecycle.gone(self.now)
         with pytest.raises(ValueError, match="has ended"):

@@ -72,7 +72,7 @@ async def test_a_slow_reader_gets_what_piled_up_as_one_kind_by_kind() -> None:
 
 
 KINDS = st.sampled_from(["content", "reasoning", "tool_call"])
-TOKENS = st.builds(Token, st.text(max_size=3), KINDS, st.tuples(st.integers()))
+TOKENS = st.builds(Token, st.text(max_size=3), KINDS, st.tuples(st.integers()), st.just(()))
 EVENTS = st.lists(TOKENS | st.builds(Notice, st.text(max_size=3), st.just("m")), max_size=200)
 
 

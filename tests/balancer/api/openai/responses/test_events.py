@@ -184,7 +184,7 @@ def test_arguments_belong_to_a_call() -> None:
 # ---- any stream
 
 TEXTS = st.text(max_size=4)
-SAID = st.builds(Token, TEXTS, st.sampled_from(["content", "reasoning"]))
+SAID = st.builds(lambda *said: Token(*said), TEXTS, st.sampled_from(["content", "reasoning"]))
 CALLS = st.builds(
     lambda id, parts: [
         ToolCallStarted(id, "f"),
@@ -215,7 +215,7 @@ def test_any_stream_gives_a_valid_sequence(pieces: list[list[Event]], end: Event
 
 
 LOG_PROBS = (TokenLogProbs(LogProb(1, b"a", -0.5)),)
-EXPLAINED = st.builds(Token, TEXTS, st.just("content"), log_probs=st.just(LOG_PROBS))
+EXPLAINED = TEXTS.map(lambda text: Token(text, log_probs=LOG_PROBS))
 
 
 @given(st.lists(st.lists(SAID | EXPLAINED, max_size=5) | CALLS, max_size=6), ENDS)
