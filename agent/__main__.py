@@ -19,10 +19,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup(settings.log_format, settings.log_level)
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
-        from .supervision.supervisor import main  # late: --help and a wrong flag answer at once
+        # Late: --help and a wrong flag answer at once.
+        from .host_facts import host_facts
+        from .models.fetcher import Fetcher
+        from .supervision.supervisor import main
 
         _require_engine()
-        return await main(settings, shutdown)
+        files = Fetcher(settings.models_dir, settings.models_limit)
+        is_pinned = settings.model is not None
+        facts = host_facts(is_pinned=is_pinned, disk_free=None if is_pinned else await files.room())
+        return await main(settings, shutdown, facts=facts, files=files)
 
     return lifecycle.run(settings.program, daemon)
 

@@ -7,21 +7,23 @@ the event loop's thread while the next step is computed.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, assert_never
 
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
-from ..shared.models.assignments import Assign, Reload
-from ..shared.reports.model_info import Kernels
+from ..shared.models.assignments import Assign, Assignment, Reload
+from ..shared.reports.model_info import Kernels, ModelInfo
 from ..shared.reports.statistics import Statistics
+from ..shared.sampling import SamplingChoices
 from .chat.templates.chat_template import TemplateError
-from .chat.templates.chat_templates import given_template
+from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.embedding.embedder import Embedder
 from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel, ModelError
@@ -44,7 +46,16 @@ from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
 from .settings import AgentSettings
-from .supervision.supervisor_protocol import Loaded, Ready, SupervisorChannel
+from .supervision.supervisor_protocol import (
+    Change,
+    Changed,
+    Dial,
+    Loaded,
+    Ordered,
+    Ready,
+    SupervisorChannel,
+    Tell,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +114,7 @@ class _Agent:
         make_worker: MakeWorker,
     ) -> None:
         if settings.model is None:
-            raise StartupError("no model to serve: name a GGUF file with --model FILE")
+            raise ValueError("an engine process needs a model")
         self._settings = settings
         self._shutdown = shutdown
         self._channel = channel
@@ -112,6 +123,8 @@ class _Agent:
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._slots = Slots(settings.slots)
         self._connections: list[Connection] = []
+        self._assignment = channel.begin.assignment
+        self._told = Tell()
         self._is_ready = False
         self._preparer: Preparer | None = None
         self._embedder: Embedder | None = None
@@ -143,10 +156,11 @@ class _Agent:
             raise StartupError(str(error)) from error
         try:
             store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
-            self._channel.report(Loaded(model=model.info))
-            issues = await self._channel.issues.get()
-            if not self._shutdown.requested.is_set():
-                await self._serve(model, store, issues)
+            preparer = await self._make_preparer(model, store, self._assignment)
+            self._channel.report(Loaded(model=_named(model.info, self._assignment)))
+            dial = await self._dial_order()
+            if dial is not None:
+                await self._serve(model, store, preparer, dial)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
 
@@ -165,26 +179,39 @@ class _Agent:
 
     # ---- on the event loop's thread
 
+    async def _dial_order(self) -> Dial | None:
+        """The order to dial; `None` if the agent stops before."""
+        async with asyncio.TaskGroup() as group:
+            dial = group.create_task(self._channel.dials.get())
+            stop = group.create_task(self._shutdown.requested.wait())
+            await asyncio.wait({dial, stop}, return_when=asyncio.FIRST_COMPLETED)
+            is_stopping = stop.done()
+            dial.cancel()
+            stop.cancel()
+        return None if is_stopping else dial.result()
+
     async def _serve(
-        self, model: LoadedModel, store: PromptStore | None, issues: tuple[Issue, ...]
+        self, model: LoadedModel, store: PromptStore | None, preparer: Preparer, dial: Dial
     ) -> None:
-        self._preparer = preparer = _preparer(self._settings, model, store)
-        lasting = _lasting_issues(preparer) if _generates(model) else ()
+        self._preparer = preparer
+        preparation = Preparation(preparer)
+        queries = TextQueries(model.vocab, preparer)
         generation = LocalGeneration(
-            Preparation(preparer), self._worker, PromptSaver(store), model.vocab.piece
+            preparation, self._worker, PromptSaver(store), model.vocab.piece
         )
         self._embedder = self._make_embedder(model)
-        executor = QueryExecutor(TextQueries(model.vocab, preparer), self._embedder)
-        self._slots = Slots(self._settings.slots if _generates(model) else 0)
+        executor = QueryExecutor(queries, self._embedder)
+        self._told = Tell(issues=dial.issues, work=dial.work)
+        status = self._status(model, preparer)
         try:
-            self._connections = self._connect(model, lasting + issues, generation, executor)
+            self._connections = self._connect(dial, status, generation, executor)
             self._reporter.look()
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(each)
                     for each in (
                         self._hand_out_steps(generation),
-                        self._tell(lasting),
+                        self._obey(_Served(model, store, preparer, preparation, queries)),
                         self._drain(),
                         self._fail(),
                     )
@@ -214,23 +241,21 @@ class _Agent:
         )
 
     def _connect(
-        self,
-        model: LoadedModel,
-        issues: tuple[Issue, ...],
-        generation: LocalGeneration,
-        executor: QueryExecutor,
+        self, dial: Dial, status: Status, generation: LocalGeneration, executor: QueryExecutor
     ) -> list[Connection]:
-        settings = self._settings
-        slots = self._slots.total
+        settings, begin = self._settings, self._channel.begin
         hello = Hello(
             protocol=PROTOCOL_VERSION,
-            agent_id=self._channel.agent_id,
+            agent_id=begin.agent_id,
             name=settings.name,
             version=version("arriero"),
-            slots=slots,
-            model=model.info,
+            slots=status.slots,
+            model=status.model,
+            labels=settings.labels,
+            facts=begin.facts,
+            work=status.work,
+            takes_over=dial.takes_over,
         )
-        status = Status(slots=slots, accepting=True, model=model.info, issues=issues)
         tickets = map(Ticket, count(1))
 
         def connect(url: str) -> Connection:
@@ -242,9 +267,9 @@ class _Agent:
                 session,
                 generation,
                 executor,
-                on_connected=lambda: self._ready(model),
+                on_connected=self._ready,
                 on_change=self._slots_changed,
-                on_order=_keep_own_model,
+                on_order=self._pass_on,
             )
 
         return [connect(url) for url in settings.balancer]
@@ -254,16 +279,51 @@ class _Agent:
             generation.stepped(await self._steps.get())
             self._reporter.stir()
 
-    async def _tell(self, lasting: tuple[Issue, ...]) -> None:
+    async def _obey(self, served: "_Served") -> None:
+        """What the supervisor orders, one after the other."""
         while True:
-            issues = lasting + await self._channel.issues.get()
+            order = await self._channel.orders.get()
+            match order:
+                case Tell():
+                    self._told = order
+                case Change(assignment=assignment):
+                    reason = await self._change(served, assignment)
+                    self._channel.report(Changed(assignment=assignment, reason=reason))
+                case _:
+                    assert_never(order)
+            status = self._status(served.model, served.preparer)
             for connection in self._connections:
-                connection.tell(issues)
+                connection.tell(status)
+
+    async def _change(self, served: "_Served", assignment: Assignment) -> str | None:
+        """Serve `assignment` with the model that is loaded. Returns why not, if so."""
+        try:
+            served.use(await self._make_preparer(served.model, served.store, assignment))
+        except StartupError as error:
+            return str(error)
+        self._preparer = served.preparer
+        self._assignment = assignment
+        return None
+
+    def _status(self, model: LoadedModel, preparer: Preparer) -> Status:
+        """What balancers hear; makes as many slots as they hear of."""
+        slots = self._assignment and self._assignment.slots
+        self._slots.resize((slots or self._settings.slots) if _generates(model) else 0)
+        issues = _lasting_issues(preparer) if _generates(model) else ()
+        return Status(
+            slots=self._slots.total,
+            accepting=True,
+            model=_named(model.info, self._assignment),
+            issues=issues + self._told.issues,
+            work=self._told.work,
+        )
 
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
+        ordered = self._channel.drain_timeout
+        timeout = self._settings.drain_timeout if ordered is None else ordered
         for connection in self._connections:
-            connection.drain(self._settings.drain_timeout)
+            connection.drain(timeout)
 
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})
@@ -288,10 +348,36 @@ class _Agent:
         for connection in self._connections:
             connection.report(statistics)
 
-    def _ready(self, model: LoadedModel) -> None:
+    def _ready(self) -> None:
         if not self._is_ready:
             self._is_ready = True
-            self._channel.report(Ready(model=model.info.name))
+            self._channel.report(Ready())
+
+    def _pass_on(self, order: Assign | Reload) -> None:
+        self._channel.report(Ordered(order=order))
+
+    async def _make_preparer(
+        self, model: LoadedModel, store: PromptStore | None, assignment: Assignment | None
+    ) -> Preparer:
+        make = partial(_preparer, self._settings, model, store, assignment)
+        preparer = await self._loop.run_in_executor(None, make)
+        if _generates(model) and preparer.template_issue is not None:
+            logger.warning("conversations cannot be served: %s", preparer.template_issue)
+        return preparer
+
+
+@dataclass(slots=True)
+class _Served:
+    """The model that is loaded, and what prepares requests for it, which may change."""
+
+    model: LoadedModel
+    store: PromptStore | None
+    preparer: Preparer
+    preparation: Preparation
+    queries: TextQueries
+
+    def use(self, preparer: Preparer) -> None:
+        self.preparer = self.preparation.preparer = self.queries.preparer = preparer
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
@@ -307,17 +393,33 @@ def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | No
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
 
 
-def _preparer(settings: AgentSettings, model: LoadedModel, store: PromptStore | None) -> Preparer:
+def _preparer(
+    settings: AgentSettings,
+    model: LoadedModel,
+    store: PromptStore | None,
+    assignment: Assignment | None,
+) -> Preparer:
     try:
         return Preparer(
             model,
             settings.context_size,
-            template=given_template(settings.chat_template) if settings.chat_template else None,
+            template=_template(settings, assignment),
             family=settings.chat_family,
             store=store,
+            defaults=assignment.sampling if assignment else SamplingChoices(),
         )
     except TemplateError as error:
         raise StartupError(str(error)) from error
+
+
+def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:
+    if assignment is not None and assignment.chat_template is not None:
+        return TemplateSource(assignment.chat_template, "the chat template that is wished for")
+    return given_template(settings.chat_template) if settings.chat_template else None
+
+
+def _named(info: ModelInfo, assignment: Assignment | None) -> ModelInfo:
+    return info if assignment is None else replace(info, name=assignment.name)
 
 
 def _generates(model: LoadedModel) -> bool:
@@ -327,13 +429,7 @@ def _generates(model: LoadedModel) -> bool:
 def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:
     if preparer.template_issue is None:
         return ()
-    logger.warning("conversations cannot be served: %s", preparer.template_issue)
     return (Issue(code="chat_template", message=preparer.template_issue),)
-
-
-def _keep_own_model(order: Assign | Reload) -> None:
-    """What an operator wishes for this host by hand comes before what the fleet wishes."""
-    logger.warning("`%s` ignored: this agent serves the model it was started with", order.type)
 
 
 def _line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The settings of an agent."""
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from ..shared.messages import MAX_LABELS
 from ..shared.quantities import Duration, Size
 from ..shared.reports.model_info import Kernels
 from ..shared.settings.declaration import DaemonSettings, Shown
@@ -19,6 +21,9 @@ MAX_SLOTS = 256
 
 MAX_DRAFT = 64
 """Longer drafts make a step longer and bring no more tokens."""
+
+
+_LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
 
 def _websocket_url(url: str) -> str:
@@ -59,6 +64,20 @@ def _models_dir() -> Path:
     return Path(base) / "arriero" / "models"
 
 
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError("must be KEY=VALUE, both of letters, digits and -_./ (at most 63)")
+    return text
+
+
+def _one_a_key(labels: tuple[str, ...]) -> tuple[str, ...]:
+    keys = [label.partition("=")[0] for label in labels]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(f"must name each key once, and names {twice} twice")
+    return labels
+
+
+Label = Annotated[str, AfterValidator(_label)]
 BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
 
 
@@ -81,11 +100,22 @@ class AgentSettings(DaemonSettings):
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"
     )
+    label: Annotated[
+        tuple[Label, ...],
+        Field(max_length=MAX_LABELS),
+        AfterValidator(_one_a_key),
+        Shown("KEY=VALUE"),
+    ] = Field(
+        default=(),
+        description="a fact by which the fleet's desired state chooses agents, such as gpu=yes; "
+        "repeatable, in the environment separated by commas",
+    )
     slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = Field(
         default=4, description="sequences to run at once"
     )
     model: Annotated[Path | None, Shown("FILE")] = Field(
-        default=None, description="GGUF file to serve"
+        default=None,
+        description="GGUF file to serve; without it the fleet's desired state decides",
     )
     chat_template: Annotated[
         Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")
@@ -151,3 +181,8 @@ class AgentSettings(DaemonSettings):
         "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
         "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off",
     )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels by key."""
+        return dict(label.split("=", 1) for label in self.label)

@@ -205,7 +205,7 @@ class TestTheEnd:
     async def test_a_crash_while_draining(self, fleet: Fleet) -> None:
         agent, running = await self.streaming(fleet)
         agent.signal(signal.SIGTERM)
-        await agent.until_line(agent.stderr, "stopping: the agent stops")
+        await agent.until_line(agent.stderr, "stopping: the supervisor asks for it")
         agent.signal_engine(signal.SIGABRT)
         answer = await asyncio.wait_for(running, AT_ONCE)
         assert answer.end["error"]["code"] == "agent_lost"

@@ -124,6 +124,8 @@ PURE = (
     "agent.link.session",
     "agent.link.slots",
     "agent.generation.utterance",
+    "agent.supervision.assigner",
+    "agent.supervision.load_failures",
     "agent.supervision.restarts",
     "balancer.api.conversation_store",
     "balancer.api.anthropic.answer_types",
@@ -272,6 +274,7 @@ DECLARATIONS = {
     "agent.engine.sequence": "records that go into the engine and come out of it",
     "agent.generation.prepared": "records between preparation and answer",
     "agent.link.decisions": "records that a session's tests compare",
+    "agent.supervision.decisions": "records that the assigner's tests compare",
     "balancer.fleet.decisions": "records that the fleet's tests compare",
     "balancer.fleet.recorder": "a record and a protocol",
     "balancer.fleet.view": "records that the core's tests compare",
@@ -365,6 +368,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.engine.statistics": (),
     "agent.link": ("agent.generation.port", "agent.engine.statistics"),
     "agent.cpu_cores": (),
+    "agent.host_facts": ("agent.cpu_cores",),
     "agent.settings": ("agent.cpu_cores", "agent.chat.families"),
     "agent.supervision.supervisor_protocol": ("agent.settings",),
     "agent.daemon": (
@@ -383,11 +387,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "agent.models.sources",
     ),
     "agent.supervision": (
-        *("agent.models", "agent.models.port"),
+        *("agent.models", "agent.models.port", "agent.host_facts"),
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
         *("agent.link", "agent.generation.port", "agent.engine.llama"),
     ),
-    "agent.__main__": ("agent.settings", "agent.supervision"),
+    "agent.__main__": (
+        *("agent.settings", "agent.host_facts", "agent.models"),
+        "agent.supervision",
+    ),
     # ---- a balancer
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),

@@ -27,7 +27,8 @@ class Preparation:
     """Preparation threads. At most as many requests wait as hold slots."""
 
     def __init__(self, preparer: Preparer) -> None:
-        self._preparer = preparer
+        self.preparer = preparer
+        """For requests that come from now on; it may be replaced."""
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
         self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="prepare-long")
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
@@ -37,7 +38,7 @@ class Preparation:
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
         threads = self._long_thread if is_long(request) else self._threads
-        future = threads.submit(_outcome, self._preparer, request)
+        future = threads.submit(_outcome, self.preparer, request)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 

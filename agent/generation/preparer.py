@@ -12,6 +12,7 @@ from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest, Notice, PromptInput
+from ...shared.sampling import SamplingChoices
 from ..chat.calls.tools import Tools
 from ..chat.families.families import family_named
 from ..chat.families.family import Family
@@ -28,7 +29,7 @@ from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift
 from .prepared import Echo, Prepared, Reading
-from .sampling_resolver import SamplingResolver
+from .sampling_resolver import SamplingDefaults, SamplingResolver
 
 MIN_KEPT = 4
 """Tokens that a context shift always keeps: attention sinks (https://arxiv.org/abs/2309.17453)."""
@@ -45,15 +46,20 @@ class Preparer:
         template: TemplateSource | None = None,
         family: str = "auto",
         store: PromptStore | None = None,
+        defaults: SamplingChoices | None = None,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """Raises `TemplateError` if the `template` given in place of the model's is broken."""
+        """Raises `TemplateError` if the `template` given in place of the model's is broken.
+
+        `defaults` hold for what a request leaves open.
+        """
         self._vocab = model.vocab
         self._longest_token = model.info.longest_token
         self._context_size = context_size
         self._store = store
         self._draw_seed = draw_seed
+        self._defaults = SamplingDefaults(defaults or SamplingChoices())
         self._resolver = SamplingResolver(model.vocab)
         self._templates = ChatTemplates(model, template, clock=clock)
         self._source = self._templates.text
@@ -81,6 +87,7 @@ class Preparer:
 
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
+        request = self._defaults.applied(request)
         if request.cache_key is not None and self._store is None:
             raise NotSupported(
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",

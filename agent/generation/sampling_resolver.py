@@ -1,9 +1,11 @@
-"""From a request's sampling fields to the engine's `Sampling`."""
+"""From a request's sampling fields, and the model's defaults, to the engine's `Sampling`."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
+from ...shared.sampling import SamplingChoices
 from ..engine.loaded_model import Vocab
 from ..engine.sampling.breakers import BreakerFinder
 from ..engine.sampling.sampling import Dry, Sampling
@@ -16,6 +18,9 @@ _AS_THEY_ARE = (
     *("xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta"),
     *("repeat_penalty", "presence_penalty", "frequency_penalty"),
 )
+
+_OPEN = SamplingChoices()
+"""A request that says nothing of sampling."""
 
 
 class SamplingResolver:
@@ -70,3 +75,24 @@ class SamplingResolver:
                     field=field,
                 )
         return tokens
+
+
+class SamplingDefaults:
+    """A model's defaults for what a request leaves open.
+
+    A field is open where a request has the value that it has without being named.
+    """
+
+    def __init__(self, defaults: SamplingChoices) -> None:
+        names = (field.name for field in fields(SamplingChoices))
+        values = {name: getattr(defaults, name) for name in names}
+        self._given = {n: value for n, value in values.items() if value != getattr(_OPEN, n)}
+
+    def applied(self, request: GenerateRequest) -> GenerateRequest:
+        """`request` with a value for what it leaves open."""
+        filled = {
+            name: value
+            for name, value in self._given.items()
+            if getattr(request, name) == getattr(_OPEN, name)
+        }
+        return replace(request, **filled) if filled else request

@@ -29,7 +29,8 @@ class TextQueries:
 
     def __init__(self, vocab: Vocab, preparer: Preparer) -> None:
         self._vocab = vocab
-        self._preparer = preparer
+        self.preparer = preparer
+        """For queries that come from now on; it may be replaced."""
 
     def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
         """Raises `RequestError` that names the field and says what would be right."""
@@ -39,7 +40,7 @@ class TextQueries:
             case Detokenize(tokens=tokens):
                 return self._detokenize(tokens)
             case CountTokens(request=request):
-                return Counted(num_tokens=self._preparer.num_tokens(request))
+                return Counted(num_tokens=self.preparer.num_tokens(request))
             case DescribeTokenizer():
                 return self._description()
             case _:
@@ -49,7 +50,7 @@ class TextQueries:
         return TokenizerDescription(
             bos_text=_told(self._vocab.bos_text),
             eos_text=_told(self._vocab.eos_text),
-            chat_template=_told(self._preparer.template_text),
+            chat_template=_told(self.preparer.template_text),
         )
 
     def _tokenize(self, query: Tokenize) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
-from ...shared.messages import FromAgent, Issue, Item
+from ...shared.messages import FromAgent, Item, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
@@ -86,6 +86,11 @@ class Connection:
         self._is_stopping = False
         self._is_away_known = False
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the balancer has let the agent in."""
+        return self._session.is_live
+
     async def run(self) -> None:
         """Serve the balancer until `drain` or `fail` is done, dialling as often as it takes.
 
@@ -136,9 +141,9 @@ class Connection:
         for decision in self._session.slots_changed(self._clock()):
             self._do(decision)
 
-    def tell(self, issues: tuple[Issue, ...]) -> None:
-        """The agent's issues have changed."""
-        self._carry_out(self._session.tell(issues, self._clock()))
+    def tell(self, status: Status) -> None:
+        """The agent has changed."""
+        self._carry_out(self._session.tell(status, self._clock()))
 
     def report(self, statistics: Statistics) -> None:
         """New statistics of the engine."""

@@ -24,7 +24,6 @@ from ...shared.messages import (
     Goodbye,
     Heartbeat,
     Hello,
-    Issue,
     Item,
     Output,
     Refused,
@@ -59,7 +58,7 @@ class Session:
         self, *, hello: Hello, status: Status, requests: Requests, queries: Queries
     ) -> None:
         """`status` is what is sent when it says more than `hello`."""
-        self._hello = hello
+        self._hello = self._greeting = hello
         self._status = status
         self._requests = requests
         self._queries = queries
@@ -91,6 +90,7 @@ class Session:
         """There is a new connection."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
+        self._greeting = self._hello
         return [self._send(self._hello, now)]
 
     def disconnected(self) -> list[Decision]:
@@ -169,15 +169,22 @@ class Session:
                 f"agent version {PROTOCOL_VERSION}; install the same release on both"
             )
         self._state = "live"
+        self._hello = replace(self._hello, takes_over=False)  # no other link from now on
         self._heartbeat = HeartbeatMonitor(
             now, interval=message.heartbeat_interval, timeout=message.heartbeat_timeout
         )
         decisions: list[Decision] = [MarkConnected()]
-        if self._status.issues:
+        if self._says_more():
             decisions.append(self._send(self._status, now))
         if self._statistics is not None:
             decisions.append(self._send(self._statistics, now))
         return decisions
+
+    def _says_more(self) -> bool:
+        """Whether the status holds what the hello of this connection did not."""
+        told, status = self._greeting, self._status
+        is_old = (status.slots, status.model, status.work) == (told.slots, told.model, told.work)
+        return bool(status.issues) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
         return self._leave(reason) if retry else self._give_up(reason)
@@ -228,10 +235,12 @@ class Session:
             return []
         return [self._send(self._status, now)]
 
-    def tell(self, issues: tuple[Issue, ...], now: float) -> list[Decision]:
-        """The agent's issues have changed."""
-        self._status = replace(self._status, issues=issues)
-        return [self._send(self._status, now)] if self.is_live else []
+    def tell(self, status: Status, now: float) -> list[Decision]:
+        """The agent has changed; later connections begin with what it is now."""
+        told, self._status = self._status, replace(status, accepting=self._drain_deadline is None)
+        self._hello = replace(self._hello, slots=status.slots, model=status.model, work=status.work)
+        is_news = self._status != told
+        return [self._send(self._status, now)] if is_news and self.is_live else []
 
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
         """New statistics of the engine; sent after `Welcome` if the session is not live."""

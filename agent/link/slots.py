@@ -1,6 +1,6 @@
 """The agent's slots, shared by the sessions of all its balancers.
 
-Invariant: between none and all of the slots are busy.
+Invariant: no slot is taken while as many are busy as there are.
 """
 
 
@@ -14,11 +14,15 @@ class Slots:
     @property
     def num_free(self) -> int:
         """How many more requests may be accepted."""
-        return self.total - self.num_busy
+        return max(0, self.total - self.num_busy)
+
+    def resize(self, total: int) -> None:
+        """From now on there are `total`; if more are busy, those go on."""
+        self.total = total
 
     def take(self) -> bool:
         """Take a slot. False: none is free."""
-        if self.num_busy == self.total:
+        if self.num_busy >= self.total:
             return False
         self.num_busy += 1
         return True

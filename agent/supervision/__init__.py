@@ -1,7 +1,8 @@
-"""Two processes on each host: a supervisor, and the engine process that it starts and restarts.
+"""Two kinds of process on each host: a supervisor, and the engine processes that it starts.
 
-Lives here: the supervisor, the engine process' entry, what the two say to each other, when a crash
-is followed by a restart, and the stand-in that balancers see meanwhile.
-May import: the daemon, `link`, and whatever the daemon may.
+Lives here: what balancers assign and what that means for the engines (`assigner`), the supervisor,
+the engine process' entry, what the two say to each other, when a crash is followed by a restart,
+and the stand-in that balancers see while no engine serves.
+May import: the daemon, `link`, `models`, and whatever the daemon may.
 Comes in: `agent/__main__`.
 """

@@ -5,6 +5,7 @@ import logging
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Self
 
 from ...shared.log import context
@@ -14,6 +15,9 @@ logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "arriero.agent.supervision.engine_process")
 """`-P`: nothing is imported from the working directory."""
+
+MAX_REPORT = 4 * 2**20
+"""Most bytes of a report: an order that is passed on may hold a chat template."""
 
 
 class Child:
@@ -29,6 +33,7 @@ class Child:
             *command,
             stdin=PIPE,
             stdout=PIPE,
+            limit=MAX_REPORT,
             # A terminal sends Ctrl-C to the whole process group. It must count once: the child
             # gets it as an order.
             start_new_session=True,
@@ -46,6 +51,12 @@ class Child:
         if self._process.stdout is not None:
             async for line in self._process.stdout:
                 yield decode_report(line)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     async def end(self) -> int:
         """End it if it still runs. Returns its exit code, or `-n` if signal `n` ended it."""

@@ -19,6 +19,8 @@ from ...shared.lifecycle import Shutdown
 from ..settings import AgentSettings
 from .supervisor_protocol import (
     Begin,
+    Change,
+    Dial,
     Failed,
     Order,
     Report,
@@ -67,7 +69,7 @@ def main(serve: Serve = _serve) -> int:
     log.setup(settings.log_format, settings.log_level)
 
     async def obeying(shutdown: Shutdown) -> None:
-        channel = SupervisorChannel(begin.agent_id, report)
+        channel = SupervisorChannel(begin, report)
         _listen(orders, _obey(channel, shutdown))
         try:
             await serve(settings, shutdown, channel)
@@ -93,10 +95,13 @@ def _reporter() -> Callable[[Report], None]:
 def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], None]:
     def obey(order: Order) -> None:
         match order:
-            case Tell(issues=issues):
-                channel.issues.put_nowait(issues)
-            case Stop():
-                shutdown.request("the agent stops")
+            case Dial():
+                channel.dials.put_nowait(order)
+            case Tell() | Change():
+                channel.orders.put_nowait(order)
+            case Stop(drain_timeout=drain_timeout):
+                channel.drain_timeout = drain_timeout
+                shutdown.request("the supervisor asks for it")
             case Begin():
                 raise ValueError("`begin` came twice")
 

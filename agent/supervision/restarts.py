@@ -91,7 +91,7 @@ class Restarts:
             return Quit(code)
         self._num_failures += 1
         self._pause = min(self._pause * 2 or self._first_pause, self._last_pause)
-        self._cause = _cause(code, reason)
+        self._cause = cause(code, reason)
         return Restart(self._pause)
 
     def next_deadline(self) -> float | None:
@@ -120,11 +120,12 @@ def _stopped(code: int, reason: str | None) -> Quit:
     if code in _STOPPED_BY:
         return Quit(0)
     if code < 0:
-        return Quit(128 - code, f"while stopping, the engine process {_cause(code, reason)}")
+        return Quit(128 - code, f"while stopping, the engine process {cause(code, reason)}")
     return Quit(code)
 
 
-def _cause(code: int, reason: str | None) -> str:
+def cause(code: int, reason: str | None) -> str:
+    """How a process ended, as the rest of a sentence about it."""
     if code >= 0:
         return f"ended with exit code {code}" + (f": {reason}" if reason else "")
     return f"was ended by {_signal_name(-code)}" + (f": {reason}" if reason else _hint(-code))

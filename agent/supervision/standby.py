@@ -1,7 +1,7 @@
-"""Stands in for an agent at its balancers while it has no engine process: no slots, an issue.
+"""Stands in for an agent at its balancers while no engine process serves: no slots, but issues.
 
-To balancers it is the same agent. It tells them which model the next engine process will load, so
-that requests for that model wait. It must have left before the next engine process dials.
+To balancers it is the same agent. It tells how far the agent's assignment is, and hands on what
+they order. The engine process takes over from it, link by link.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import NoReturn
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId, GenerateRequest, RequestId
 from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
-from ...shared.models.assignments import Assign, Reload
+from ...shared.models.assignments import Assign, HostFacts, Reload, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..generation.port import Listener, Ticket
@@ -30,8 +30,16 @@ class Standby:
     """The connections of an agent without slots. They run as tasks of `group`."""
 
     def __init__(
-        self, settings: AgentSettings, agent_id: AgentId, group: asyncio.TaskGroup
+        self,
+        settings: AgentSettings,
+        agent_id: AgentId,
+        facts: HostFacts,
+        group: asyncio.TaskGroup,
+        *,
+        on_connected: Callable[[], None],
+        on_order: Callable[[Assign | Reload], None],
     ) -> None:
+        """`on_connected`: a balancer let the agent in. `on_order`: what it wants of it."""
         self._balancers = settings.balancer
         self._hello = Hello(
             protocol=PROTOCOL_VERSION,
@@ -39,48 +47,63 @@ class Standby:
             name=settings.name,
             version=version("arriero"),
             slots=0,
+            labels=settings.labels,
+            facts=facts,
         )
         self._group = group
+        self._on_connected = on_connected
+        self._on_order = on_order
         self._connections: list[Connection] = []
-        self._tasks: list[asyncio.Task[None]] = []
 
-    def stand_in_for(self, model: ModelInfo) -> None:
-        """From the next connection on, say that this model is being loaded."""
-        self._hello = replace(self._hello, loading=model)
+    def show(
+        self,
+        issues: tuple[Issue, ...],
+        work: Work | None,
+        loading: ModelInfo | None,
+        *,
+        is_making_way: bool = False,
+    ) -> None:
+        """Connect to every balancer, or tell those connected how things stand now.
 
-    def show(self, issues: tuple[Issue, ...]) -> None:
-        """Connect to every balancer, or tell those connected that these are the issues now."""
-        if self._connections:
-            for connection in self._connections:
-                connection.tell(issues)
-            return
-        self._connections = [self._connection(url, issues) for url in self._balancers]
-        self._tasks = [self._group.create_task(each.run()) for each in self._connections]
+        `is_making_way`: an engine process dials, so stay where it is let in, and dial nobody.
 
-    async def leave(self) -> None:
-        """Disconnect from every balancer, and return when that is done."""
+        A new connection takes over from those that an engine process may still have; it says that
+        the model `loading` is being loaded, so that requests for it wait.
+        """
+        status = Status(slots=0, accepting=True, issues=issues, work=work)
         for connection in self._connections:
-            connection.drain(0.0)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._connections, self._tasks = [], []
+            connection.tell(status)
+        if is_making_way:
+            self._leave([each for each in self._connections if not each.is_live])
+            self._connections = [each for each in self._connections if each.is_live]
+        elif not self._connections:
+            hello = replace(self._hello, work=work, loading=loading, takes_over=True)
+            self._connections = [self._connect(url, hello, status) for url in self._balancers]
 
-    def _connection(self, url: str, issues: tuple[Issue, ...]) -> Connection:
+    def leave(self) -> None:
+        """Disconnect from every balancer, without waiting for that."""
+        self._leave(self._connections)
+        self._connections = []
+
+    def _leave(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            connection.drain(0.0)
+
+    def _connect(self, url: str, hello: Hello, status: Status) -> Connection:
         tickets = map(Ticket, count(1))
         requests = Requests(slots=Slots(0), tickets=tickets)
-        status = Status(slots=0, accepting=True, issues=issues)
-        session = Session(
-            hello=self._hello, status=status, requests=requests, queries=Queries(tickets)
-        )
-        return Connection(
+        session = Session(hello=hello, status=status, requests=requests, queries=Queries(tickets))
+        connection = Connection(
             url,
             session,
             _NoGeneration(),
             _NoQueries(),
-            on_connected=_nothing,
+            on_connected=self._on_connected,
             on_change=_nothing,
-            on_order=_ignored,
+            on_order=self._on_order,
         )
+        self._group.create_task(connection.run())
+        return connection
 
 
 class _NoGeneration:
@@ -109,10 +132,6 @@ class _NoQueries:
 
     def withdraw(self, ticket: Ticket) -> None:
         """It was answered when it was asked."""
-
-
-def _ignored(order: Assign | Reload) -> None:
-    """The agent serves the model it was started with."""
 
 
 def _nothing() -> None:

@@ -1,170 +1,334 @@
-"""The agent's first process: starts the engine process, and restarts it when it crashes.
+"""The agent's first process: starts engine processes as balancers wish, and after crashes.
 
-All native code that can crash runs in the engine process. Between two engine processes the
-supervisor connects to the balancers in its place (`standby`), without slots and with an issue that
-says why.
+All native code that can crash runs in engine processes. While none serves, the supervisor connects
+to the balancers itself (`standby`), without slots, and says why. The assigner decides what to do.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, assert_never
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
 from uuid import uuid4
 
 from ...shared import lifecycle
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
+from ...shared.log import context
+from ...shared.messages import Issue
+from ...shared.models.assignments import (
+    Assign,
+    Assignment,
+    Download,
+    HostFacts,
+    Reload,
+    Work,
+)
 from ...shared.reports.model_info import ModelInfo
+from ..host_facts import available_memory
+from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
+from .assigned_settings import assigned_settings
+from .assigner import Assigner
 from .child import Child
-from .restarts import Quit, Restart, Restarts
+from .decisions import (
+    CancelFetch,
+    ChangeEngine,
+    Decision,
+    DialBalancers,
+    EndEngine,
+    EngineId,
+    Exit,
+    Fetch,
+    FetchId,
+    ModelFile,
+    RetireEngine,
+    StartEngine,
+)
+from .engine_run import EngineRun, StartProcess
+from .model_fetch import fetch_model
+from .restarts import Quit, Restarts
 from .standby import Standby
-from .supervisor_protocol import Begin, Failed, Loaded, Order, Ready, Report, Stop, Tell
+from .supervisor_protocol import Begin, Change, Dial, Tell
 
 logger = logging.getLogger(__name__)
-
-CANNOT_START = 71
-"""In place of an exit code, for a process that the system could not start."""
-
-
-class EngineProcess(Protocol):
-    """What is needed of an engine process; see `child.Child`."""
-
-    def say(self, order: Order) -> None: ...
-    def reports(self) -> AsyncIterator[Report]: ...
-    async def end(self) -> int: ...
 
 
 async def main(
     settings: AgentSettings,
     shutdown: Shutdown,
     *,
-    start: Callable[[], Awaitable[EngineProcess]] = Child.start,
-    restarts: Restarts | None = None,
+    facts: HostFacts,
+    files: ModelFiles,
+    start: StartProcess = Child.start,
+    make_restarts: Callable[[], Restarts] = Restarts,
 ) -> int:
-    """Keep an engine process running until `shutdown` is requested. Returns the exit code.
+    """Keep engine processes running until `shutdown` is requested. Returns the exit code.
 
     Raises `StartupError` when a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
-        agent_id = AgentId(uuid4().hex)
-        standby = Standby(settings, agent_id, group)
         supervisor = _Supervisor(
-            Begin(agent_id=agent_id, settings=settings),
-            shutdown,
-            standby=standby,
-            start=start,
-            restarts=restarts or Restarts(),
+            settings, facts, files, group, start=start, make_restarts=make_restarts
         )
         try:
-            return await supervisor.run()
+            return await supervisor.run(shutdown)
         finally:
-            await standby.leave()
+            supervisor.leave()
+
+
+@dataclass(slots=True)
+class _Engine:
+    """A run, what its next process begins with, and what it was told; `None` before it may dial."""
+
+    run: EngineRun
+    begin: Begin
+    told: tuple[tuple[Issue, ...], Work | None] | None = None
 
 
 class _Supervisor:
+    """Feeds the assigner what happens, and carries out its decisions."""
+
     def __init__(
         self,
-        begin: Begin,
-        shutdown: Shutdown,
+        settings: AgentSettings,
+        facts: HostFacts,
+        files: ModelFiles,
+        group: asyncio.TaskGroup,
         *,
-        standby: Standby,
-        start: Callable[[], Awaitable[EngineProcess]],
-        restarts: Restarts,
+        start: StartProcess,
+        make_restarts: Callable[[], Restarts],
     ) -> None:
-        self._begin = begin
-        self._shutdown = shutdown
-        self._standby = standby
+        self._settings = settings
+        self._facts = facts
+        self._files = files
+        self._group = group
         self._start = start
-        self._restarts = restarts
+        self._make_restarts = make_restarts
+        self._agent_id = AgentId(uuid4().hex)
+        self._assigner = Assigner(
+            slots=settings.slots, memory=facts.memory, is_pinned=facts.is_pinned
+        )
+        self._standby = Standby(
+            settings,
+            self._agent_id,
+            facts,
+            group,
+            on_connected=self._on_connected,
+            on_order=self.on_ordered,
+        )
+        self._engines: dict[EngineId, _Engine] = {}
+        self._fetches: dict[FetchId, asyncio.Task[None]] = {}
+        self._leases: list[tuple[ModelFile, Lease]] = []
+        self._loaded: dict[EngineId, ModelInfo] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._is_announced = False
 
-    async def run(self) -> int:
-        while isinstance(verdict := await self._live(), Restart):
-            for issue in self._restarts.issues:
-                logger.error("%s", issue.message)
-            self._standby.show(self._restarts.issues)
-            if await self._is_stopped_within(verdict.pause):
-                return 0
+    async def run(self, shutdown: Shutdown) -> int:
+        """Returns the exit code."""
+        stopper = self._group.create_task(self._stop_when_asked(shutdown))
+        self._carry_out(self._assigner.start())
+        verdict = await self._exit
+        stopper.cancel()
         if verdict.complaint is not None:
             logger.error("%s", verdict.complaint)
         return verdict.code
 
-    async def _live(self) -> Restart | Quit:
-        """One engine process, from its start to its end."""
-        try:
-            child = await self._start()
-        except OSError as error:
-            logger.error("the system cannot start a process: %s", error)
-            return self._ended(CANNOT_START, str(error))
-        try:
-            reason = await self._follow(child)
-        finally:
-            self._disarm()
-            code = await child.end()
-        return self._ended(code, reason)
+    def leave(self) -> None:
+        """Disconnect, and stop whatever still runs."""
+        self._standby.leave()
+        if self._timer is not None:
+            self._timer.cancel()
+        for lease in (lease for _, lease in self._leases):
+            lease.release()
 
-    def _ended(self, code: int, reason: str | None) -> Restart | Quit:
-        return self._restarts.ended(code, reason, is_stopping=self._shutdown.requested.is_set())
+    async def _stop_when_asked(self, shutdown: Shutdown) -> None:
+        await shutdown.requested.wait()
+        self._carry_out(self._assigner.stop())
 
-    async def _follow(self, child: EngineProcess) -> str | None:
-        """Returns the reason that it reported, when it has ended."""
-        reason = None
-        async with asyncio.TaskGroup() as group:
-            stopper = group.create_task(self._pass_on_stop(child))
-            child.say(self._begin)
-            async for report in child.reports():
-                match report:
-                    case Loaded(model=model):
-                        await self._hand_over(child, model)
-                    case Ready(model=name):
-                        self._announce(name)
-                    case Failed(reason=words):
-                        reason = words
-                    case _:
-                        assert_never(report)
-            stopper.cancel()
-        return reason
+    # ---- what happens; see `engine_run.Watcher`
 
-    async def _pass_on_stop(self, child: EngineProcess) -> None:
-        await self._shutdown.requested.wait()
-        child.say(Stop())
+    def on_loaded(self, id: EngineId, model: ModelInfo) -> None:
+        self._loaded[id] = model
+        self._carry_out(self._assigner.loaded(id))
 
-    async def _hand_over(self, child: EngineProcess, model: ModelInfo) -> None:
-        """The engine process is the agent now. Should it crash, the stand-in names its model."""
-        await self._standby.leave()
-        self._standby.stand_in_for(model)
-        self._restarts.loaded(time.monotonic())
-        child.say(Tell(issues=self._restarts.issues))
-        self._arm(child)
+    def on_joined(self, id: EngineId) -> None:
+        self._carry_out(self._assigner.joined(id))
+        begin = self._engines[id].begin
+        self._announce(slots=begin.settings.slots, model=self._loaded[id].name)
 
-    def _announce(self, model: str) -> None:
-        if self._restarts.ready():
-            settings = self._begin.settings
-            lifecycle.ready(settings.program, name=settings.name, slots=settings.slots, model=model)
+    def on_ordered(self, order: Assign | Reload) -> None:
+        if self._facts.is_pinned:
+            logger.warning("`%s` ignored: this agent serves the model of --model", order.type)
+            return
+        logger.info("a balancer orders", extra=context(**_named(order)))
+        self._carry_out(self._assigner.ordered(order))
 
-    async def _is_stopped_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._shutdown.requested.wait()
-        except TimeoutError:
-            return False
+    def on_changed(self, id: EngineId, assignment: Assignment, reason: str | None) -> None:
+        engine = self._engines[id]
+        if reason is None:
+            # For the next process; what it loads stays the same.
+            engine.begin = replace(engine.begin, assignment=assignment)
+        else:
+            logger.error("the model's change is refused: %s", reason)
+        self._carry_out(self._assigner.changed(id, assignment, reason, time.monotonic()))
 
-    # ---- the time after which failures are forgotten
+    def on_issues(self) -> None:
+        self._show()
 
-    def _arm(self, child: EngineProcess) -> None:
-        deadline = self._restarts.next_deadline()
-        if deadline is not None:
-            delay = max(0.0, deadline - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._tick, child)
+    def on_crashed(self, id: EngineId, code: int, reason: str | None) -> None:
+        self._engines[id].told = None
+        self._carry_out(self._assigner.crashed(id, code, reason, time.monotonic()))
 
-    def _disarm(self) -> None:
+    def on_ended(self, id: EngineId, quit: Quit, reason: str | None) -> None:
+        del self._engines[id]
+        self._loaded.pop(id, None)
+        if quit.complaint is not None and not self._assigner.is_serving(id):
+            logger.error("%s", quit.complaint)
+        now = time.monotonic()
+        self._carry_out(self._assigner.ended(id, quit, reason, available_memory(), now))
+
+    def _on_connected(self) -> None:
+        if not self._facts.is_pinned:
+            self._announce(slots=0, model="")
+
+    def _announce(self, *, slots: int, model: str) -> None:
+        if not self._is_announced:
+            self._is_announced = True
+            settings = self._settings
+            lifecycle.ready(settings.program, name=settings.name, slots=slots, model=model)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self._assigner.tick(time.monotonic()))
+
+    # ---- decisions
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+        self._show()
+        self._arm()
+        self._release()
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Fetch(id, assignment):
+                self._fetches[id] = self._group.create_task(self._fetch(id, assignment))
+            case CancelFetch(id):
+                self._fetches.pop(id).cancel()
+            case StartEngine(id, assignment, file):
+                self._start_engine(id, assignment, file)
+            case DialBalancers(id, takes_over):
+                issues, work = told = self._news(id)
+                self._engines[id].told = told
+                dial = Dial(takes_over=takes_over, issues=issues, work=work)
+                self._engines[id].run.say(dial)
+            case ChangeEngine(id, assignment):
+                self._engines[id].run.say(Change(assignment=assignment))
+            case RetireEngine(id, drain_timeout):
+                most = self._settings.drain_timeout if drain_timeout is None else drain_timeout
+                self._engines[id].told = None
+                self._engines[id].run.retire(drain_timeout, most)
+            case EndEngine(id):
+                self._engines[id].run.end()
+            case Exit():
+                if not self._exit.done():
+                    self._exit.set_result(decision)
+            case _:
+                assert_never(decision)
+
+    def _start_engine(
+        self, id: EngineId, assignment: Assignment | None, file: ModelFile | None
+    ) -> None:
+        settings = self._settings
+        if assignment is not None and file is not None:
+            settings = assigned_settings(settings, assignment, file.path)
+        begin = Begin(
+            agent_id=self._agent_id, settings=settings, facts=self._facts, assignment=assignment
+        )
+        run = EngineRun(
+            id,
+            lambda: self._engines[id].begin,
+            self,
+            start=self._start,
+            restarts=self._make_restarts(),
+        )
+        self._engines[id] = _Engine(run, begin)
+        self._group.create_task(run.run())
+
+    # ---- files
+
+    async def _fetch(self, id: FetchId, assignment: Assignment) -> None:
+        """Reports to the assigner, unless it is cancelled."""
+        outcome = await fetch_model(
+            self._files,
+            self._settings,
+            assignment,
+            on_progress=lambda download: self._progressed(id, download),
+        )
+        self._fetches.pop(id, None)
+        now = time.monotonic()
+        if isinstance(outcome, Issue):
+            logger.error("%s: %s", assignment.source, outcome.message)
+            self._carry_out(self._assigner.fetch_failed(id, outcome, now))
+            return
+        file, lease = outcome
+        self._leases.append((file, lease))
+        self._carry_out(self._assigner.fetched(id, file, available_memory(), now))
+
+    def _progressed(self, id: FetchId, download: Download) -> None:
+        self._assigner.progressed(id, download)
+        self._show()
+
+    def _release(self) -> None:
+        """Files that nobody loads again may be evicted."""
+        files = self._assigner.files
+        kept = [(file, lease) for file, lease in self._leases if file in files]
+        for file, lease in self._leases:
+            if file not in files:
+                lease.release()
+        self._leases = kept
+
+    # ---- what balancers hear
+
+    def _news(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None]:
+        engine = None if id is None else self._engines.get(id)
+        crashes = () if engine is None else engine.run.issues
+        return self._assigner.issues + crashes, self._assigner.work
+
+    def _show(self) -> None:
+        """Tell balancers what is new, over whichever links there are."""
+        for id, engine in self._engines.items():
+            if engine.told is not None and (news := self._news(id)) != engine.told:
+                engine.told = news
+                engine.run.say(Tell(issues=news[0], work=news[1]))
+        if not self._assigner.is_standing_in:
+            self._standby.leave()
+            return
+        serving = (id for id in self._engines if self._assigner.is_serving(id))
+        issues, work = self._news(next(serving, None))
+        self._standby.show(
+            issues, work, self._loading(), is_making_way=self._assigner.is_making_way
+        )
+
+    def _loading(self) -> ModelInfo | None:
+        """The model that will be served next, if that is known."""
+        return self._assigner.loading or next(iter(self._loaded.values()), None)
+
+    def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if (deadline := self._assigner.next_deadline()) is not None:
+            delay = max(0.0, deadline - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
-    def _tick(self, child: EngineProcess) -> None:
-        self._restarts.tick(time.monotonic())
-        child.say(Tell(issues=self._restarts.issues))
-        self._arm(child)
+
+def _named(order: Assign | Reload) -> dict[str, object]:
+    if isinstance(order, Reload):
+        return {"order": order.type}
+    model = None if order.assignment is None else order.assignment.name
+    return {"order": order.type, "revision": order.revision, "model": model}

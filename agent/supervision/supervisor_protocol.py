@@ -7,13 +7,14 @@ gone, for whatever reason, and the engine process must end at once.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
+from ...shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
 from ..settings import AgentSettings
@@ -23,29 +24,56 @@ from ..settings import AgentSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Load the model. All engine processes of an agent have the same `agent_id`."""
+    """Load the model of `settings`. All engine processes of an agent have the same `agent_id`.
+
+    `assignment` says what balancers want beyond what the settings say; `None` for a pinned agent.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["begin"] = "begin"
     agent_id: AgentId
     settings: AgentSettings
+    facts: HostFacts = field(default_factory=HostFacts)
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dial:
+    """Connect to the balancers, and say this. `takes_over`: from the agent's present links."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["dial"] = "dial"
+    takes_over: bool = False
+    issues: tuple[Issue, ...] = ()
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Send these issues to balancers from now on. The first `Tell` also means: dial them."""
+    """Send these issues, and how far the agent's assignment is, to balancers from now on."""
 
     __pydantic_config__ = STRICT
     type: Literal["tell"] = "tell"
     issues: tuple[Issue, ...] = ()
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Serve this from now on, which takes no reload; answered by `Changed`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["change"] = "change"
+    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Finish running requests, then exit."""
+    """Finish running requests within `drain_timeout` seconds, or `--drain-timeout`, then exit."""
 
     __pydantic_config__ = STRICT
     type: Literal["stop"] = "stop"
+    drain_timeout: float | None = None
 
 
 # ---- reports
@@ -53,7 +81,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The model is loaded; the engine process waits for `Tell` before it dials any balancer."""
+    """The model is loaded; the engine process waits for `Dial` before it dials any balancer."""
 
     __pydantic_config__ = STRICT
     type: Literal["loaded"] = "loaded"
@@ -62,11 +90,29 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A balancer has let the agent in; `model` is the model's name."""
+    """A balancer has let the agent in."""
 
     __pydantic_config__ = STRICT
     type: Literal["ready"] = "ready"
-    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """A balancer says what this host should serve; the supervisor decides."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["ordered"] = "ordered"
+    order: Annotated[Assign | Reload, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """It serves `assignment`; or refused it for `reason` and serves what it served."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["changed"] = "changed"
+    assignment: Assignment
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +124,8 @@ class Failed:
     reason: str
 
 
-Order = Annotated[Begin | Tell | Stop, Field(discriminator="type")]
-Report = Annotated[Loaded | Ready | Failed, Field(discriminator="type")]
+Order = Annotated[Begin | Dial | Tell | Change | Stop, Field(discriminator="type")]
+Report = Annotated[Loaded | Ready | Ordered | Changed | Failed, Field(discriminator="type")]
 
 _order: TypeAdapter[Order] = TypeAdapter(Order)
 _report: TypeAdapter[Report] = TypeAdapter(Report)
@@ -106,12 +152,14 @@ def decode_report(line: bytes) -> Report:
 
 
 class SupervisorChannel:
-    """The engine process's end: its agent id, the issues to send, and where to report.
+    """The engine process's end: how it began, the orders that were not obeyed yet, where to report.
 
-    `issues` holds those of each `Tell` that was not handled yet.
+    `drain_timeout` is the last `Stop`'s.
     """
 
-    def __init__(self, agent_id: AgentId, report: Callable[[Report], None]) -> None:
-        self.agent_id = agent_id
+    def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:
+        self.begin = begin
         self.report = report
-        self.issues: asyncio.Queue[tuple[Issue, ...]] = asyncio.Queue()
+        self.dials: asyncio.Queue[Dial] = asyncio.Queue()
+        self.orders: asyncio.Queue[Tell | Change] = asyncio.Queue()
+        self.drain_timeout: float | None = None

@@ -12,11 +12,23 @@ from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel, ModelError
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.supervisor_protocol import Loaded, Ready, Report, SupervisorChannel
-from arriero.shared.inference import AgentId, GenerateRequest, RequestId
+from arriero.agent.supervision.supervisor_protocol import (
+    Begin,
+    Change,
+    Changed,
+    Dial,
+    Loaded,
+    Ordered,
+    Ready,
+    Report,
+    SupervisorChannel,
+    Tell,
+)
+from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import (
     Ask,
+    Busy,
     Ended,
     Hello,
     Issue,
@@ -28,12 +40,15 @@ from arriero.shared.messages import (
     Start,
     Status,
 )
+from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Work
 from arriero.shared.queries import Embed, Embedded
+from arriero.shared.sampling import SamplingChoices
 from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import (
     BYTES_INFO,
     WELCOME,
     ByteVocab,
+    Expected,
     FakeBalancer,
     FakeWorker,
     byte_model,
@@ -59,19 +74,38 @@ class SlowWorker(FakeWorker):
         return super().start()
 
 
+FACTS = HostFacts(memory=2**30, cores=2)
+WORK = Work(revision=3, phase="serving")
+ASSIGNMENT = Assignment(
+    name="wished", source="file:///m.gguf", sampling=SamplingChoices(temperature=0.25)
+)
 CRASHED = Issue(code="engine_crashed", message="it was started again")
 
 
 class Agent:
     """The daemon over a fake worker; its supervisor tells it to dial as soon as it may."""
 
-    def __init__(self, worker: FakeWorker | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        worker: FakeWorker | None = None,
+        *,
+        assignment: Assignment | None = None,
+        **settings: Any,
+    ) -> None:
         self.worker = worker or FakeWorker(MODEL)
         self.settings = AgentSettings(**{"model": MODEL, "name": "box", **settings})
         self.shutdown = Shutdown()
         self.reports: list[Report] = []
-        self.channel = SupervisorChannel(AgentId("a1"), self.reports.append)
-        self.channel.issues.put_nowait(())
+        self.reported: asyncio.Queue[Report] = Expected()
+        begin = Begin(
+            agent_id=AgentId("a1"), settings=self.settings, facts=FACTS, assignment=assignment
+        )
+        self.channel = SupervisorChannel(begin, self.report)
+        self.channel.dials.put_nowait(Dial())
+
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
+        self.reported.put_nowait(report)
 
     def make_worker(self, model_path: Path, **settings: Any) -> FakeWorker:
         self.worker.path, self.worker.settings = model_path, settings
@@ -140,7 +174,7 @@ async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer)
             for each in (peer, await other.peer()):
                 await each.start("r")
                 await agent.worker.added.get()
-    assert agent.reports == [Loaded(model=BYTES_INFO), Ready(model="bytes")]
+    assert agent.reports == [Loaded(model=BYTES_INFO), Ready()]
 
 
 async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
@@ -165,32 +199,29 @@ async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
 
 async def test_dials_nobody_before_it_is_told_to(balancer: FakeBalancer) -> None:
     agent = Agent(balancer=(balancer.url,))
-    agent.channel.issues.get_nowait()
-    agent.channel.report = lambda report: loaded.set_result(report)
-    loaded: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    agent.channel.dials.get_nowait()
     async with agent.running():
-        assert await soon(loaded) == Loaded(model=BYTES_INFO)
+        assert await agent.reported.get() == Loaded(model=BYTES_INFO)
         assert balancer.paths == []
         agent.shutdown.request("SIGTERM")
-        agent.channel.issues.put_nowait(())
     assert balancer.paths == []
 
 
 async def test_tells_of_crashes_and_when_they_are_forgotten(balancer: FakeBalancer) -> None:
     agent = Agent(balancer=(balancer.url,))
     agent.worker.model = byte_model("{% if %}")
-    agent.channel.issues.get_nowait()
-    agent.channel.issues.put_nowait((CRASHED,))
+    agent.channel.dials.get_nowait()
+    agent.channel.dials.put_nowait(Dial(issues=(CRASHED,)))
     async with agent.running():
         peer = await balancer.peer()
         status = await peer.next()
         assert isinstance(status, Status)
         template, crash = status.issues
         assert crash == CRASHED
-        agent.channel.issues.put_nowait(())
+        agent.channel.orders.put_nowait(Tell(work=WORK))
         status = await peer.next()
         assert isinstance(status, Status)
-        assert status.issues == (template,)
+        assert (status.issues, status.work) == ((template,), WORK)
 
 
 async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:
@@ -291,11 +322,103 @@ async def test_a_template_that_does_not_compile_is_an_issue(
     assert issue.message in caplog.text
 
 
-class TestItCannotStart:
-    async def test_without_a_model(self) -> None:
-        with pytest.raises(StartupError, match="--model"):
-            await Agent(model=None).run()
+class TestAnAssignment:
+    async def test_says_what_it_is_and_how_far(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT, label=("gpu=yes",))
+        agent.channel.dials.get_nowait()
+        agent.channel.dials.put_nowait(Dial(takes_over=True, work=WORK))
+        async with agent.running():
+            hello = await (await balancer.peers.get()).next()
+            assert isinstance(hello, Hello)
+            assert hello.model == replace(BYTES_INFO, name="wished")
+            assert (hello.labels, hello.facts) == ({"gpu": "yes"}, FACTS)
+            assert (hello.work, hello.takes_over) == (WORK, True)
 
+    async def test_orders_are_passed_on(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running():
+            peer = await balancer.peer()
+            order = Assign(revision=1, assignment=ASSIGNMENT)
+            await peer.say(order)
+            while await agent.reported.get() != Ordered(order=order):
+                pass
+
+    async def test_a_change_while_a_stream_runs(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT, drain_timeout=0.01)
+        async with agent.running():
+            peer = await balancer.peer()
+            await peer.start("r", "hi")
+            first = await agent.worker.added.get()
+            assert first.sampling.temperature == 0.25
+            new = replace(
+                ASSIGNMENT,
+                name="other",
+                slots=1,
+                sampling=SamplingChoices(temperature=0.75),
+                chat_template="changed: {{ messages[0].content }}",
+            )
+            agent.channel.orders.put_nowait(Change(assignment=new))
+            status = await peer.next()
+            assert isinstance(status, Status)
+            assert (status.slots, status.model) == (1, replace(BYTES_INFO, name="other"))
+            while await agent.reported.get() != Changed(assignment=new):
+                pass
+            await peer.start("s", "hi")
+            [busy] = (await peer.output()).items
+            assert isinstance(busy, Busy), "one slot, and it is taken"
+            agent.worker.say(first, "yes", is_last=True)
+            assert isinstance((await peer.output()).items[-1], Ended)
+            assert isinstance(await peer.next(), Status), "there is room again"
+            messages = (ChatMessage(role="user", content="hi"),)
+            request = GenerateRequest(messages=messages)
+            await peer.say(Start(id=RequestId("t"), request=request))
+            second = await agent.worker.added.get()
+            assert second.sampling.temperature == 0.75
+            assert bytes(t for t in second.prompt.tokens if t < 256) == b"changed: hi"
+
+    async def test_a_change_to_a_broken_template_is_refused(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT)
+        async with agent.running():
+            peer = await balancer.peer()
+            broken = replace(ASSIGNMENT, name="other", chat_template="{% if %}")
+            agent.channel.orders.put_nowait(Change(assignment=broken))
+            while not isinstance(changed := await agent.reported.get(), Changed):
+                pass
+            assert changed.assignment == broken
+            assert changed.reason is not None and "line 1" in changed.reason
+            agent.channel.orders.put_nowait(Tell(work=WORK))
+            status = await peer.next()
+            assert isinstance(status, Status)
+            assert status.model == replace(BYTES_INFO, name="wished"), "as before"
+
+    async def test_a_template_is_never_a_path(self, balancer: FakeBalancer, tmp_path: Path) -> None:
+        file = tmp_path / "secret"
+        file.write_text("secret")
+        assignment = replace(ASSIGNMENT, chat_template=str(file))
+        agent = Agent(assignment=assignment, balancer=(balancer.url,), drain_timeout=0.01)
+        async with agent.running():
+            peer = await balancer.peer()
+            messages = (ChatMessage(role="user", content="hi"),)
+            request = GenerateRequest(messages=messages)
+            await peer.say(Start(id=RequestId("r"), request=request))
+            prompt = (await agent.worker.added.get()).prompt
+            assert bytes(t for t in prompt.tokens if t < 256).decode() == str(file)
+
+    async def test_stops_within_the_time_it_is_given(self, balancer: FakeBalancer) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running() as task:
+            peer = await balancer.peer()
+            await peer.start("r")
+            await agent.worker.added.get()
+            agent.channel.drain_timeout = 0.01
+            agent.shutdown.request("the supervisor asks for it")
+            assert isinstance(await peer.next(), Status)
+            [refused] = (await peer.output()).items
+            assert isinstance(refused, Refused) and refused.error.code == "shutting_down"
+            await soon(task)
+
+
+class TestItCannotStart:
     async def test_with_a_model_that_cannot_be_loaded(self) -> None:
         agent = Agent()
         agent.worker.error = ModelError("m.gguf: not a GGUF file")

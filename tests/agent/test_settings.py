@@ -23,6 +23,7 @@ def test_defaults() -> None:
     assert settings.model_dump() == {
         "balancer": ("ws://127.0.0.1:8060",),
         "name": socket.gethostname(),
+        "label": (),
         "slots": 4,
         "model": None,
         "chat_template": None,
@@ -140,3 +141,21 @@ def test_models_limit_is_a_size_or_none() -> None:
 def test_models_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert load(AgentSettings, [], {}).models_dir == Path("/caches/arriero/models")
+
+
+class TestLabels:
+    def test_by_key(self) -> None:
+        settings = load(AgentSettings, ["--label", "gpu=yes", "--label", "zone=a/b"], {})
+        assert settings.labels == {"gpu": "yes", "zone": "a/b"}
+
+    def test_from_the_environment(self) -> None:
+        settings = load(AgentSettings, [], {"ARRIERO_AGENT_LABEL": "gpu=yes,zone="})
+        assert settings.labels == {"gpu": "yes", "zone": ""}
+
+    @pytest.mark.parametrize("label", ["gpu", "=yes", "a b=c", "a=b=c", "x" * 64 + "=y", "a=b\n"])
+    def test_that_are_none(self, label: str) -> None:
+        assert "--label" in refused("--label", label)
+        assert "must be KEY=VALUE" in refused("--label", label)
+
+    def test_one_a_key(self) -> None:
+        assert "names gpu twice" in refused("--label", "gpu=yes", "--label", "gpu=no")

@@ -3,9 +3,10 @@ from typing import Any
 import pytest
 
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
-from arriero.agent.generation.sampling_resolver import SamplingResolver
+from arriero.agent.generation.sampling_resolver import SamplingDefaults, SamplingResolver
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GenerateRequest
+from arriero.shared.sampling import SamplingChoices
 from tests.agent.fakes import ByteVocab
 
 
@@ -82,3 +83,23 @@ def test_a_bias_on_a_token_that_is_not_there_is_refused() -> None:
         sampling(logit_bias={"258": 1.0})
     assert caught.value.field == "logit_bias"
     assert "up to 257" in caught.value.message
+
+
+DEFAULTS = SamplingDefaults(SamplingChoices(temperature=0.5, top_k=3, stop=("!",), ignore_eos=True))
+
+
+def test_what_a_request_leaves_open() -> None:
+    request = DEFAULTS.applied(GenerateRequest(prompt="x", min_p=0.25))
+    assert request == GenerateRequest(
+        prompt="x", min_p=0.25, temperature=0.5, top_k=3, stop=("!",), ignore_eos=True
+    )
+
+
+def test_what_a_request_says_comes_first() -> None:
+    request = GenerateRequest(prompt="x", temperature=0.0, top_k=0, stop=("?",), ignore_eos=True)
+    assert DEFAULTS.applied(request) == request
+
+
+def test_without_defaults_a_request_is_as_it_came() -> None:
+    request = GenerateRequest(prompt="x")
+    assert SamplingDefaults(SamplingChoices()).applied(request) is request

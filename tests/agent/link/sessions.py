@@ -63,12 +63,13 @@ def make_requests(
 def make_session(
     requests: Requests | None = None,
     *,
+    hello: Hello = HELLO,
     status: Status = STATUS,
     model: ModelInfo | None = None,
     query_tickets: Iterator[Ticket] | None = None,
 ) -> Session:
     return Session(
-        hello=replace(HELLO, model=model),
+        hello=replace(hello, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
         queries=Queries(query_tickets or map(Ticket, count(101))),

@@ -43,7 +43,7 @@ from arriero.shared.messages import (
     Withdraw,
     encode_from_balancer,
 )
-from arriero.shared.models.assignments import Assign, Reload
+from arriero.shared.models.assignments import Assign, Reload, Work
 from arriero.shared.queries import Declined, Tokenize, Tokenized
 from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import (
@@ -102,16 +102,39 @@ class TestGreeting:
     def test_issues_that_change_are_told_at_once(self) -> None:
         session = live()
         status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
-        assert session.tell(status.issues, 0.2) == [Send(status)]
-        assert session.tell((), 0.3) == [Send(STATUS)]
+        assert session.tell(status, 0.2) == [Send(status)]
+        assert session.tell(status, 0.2) == [], "that is known"
+        assert session.tell(STATUS, 0.3) == [Send(STATUS)]
 
     def test_issues_that_changed_offline_are_told_after_the_welcome(self) -> None:
         session = make_session()
         status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
-        assert session.tell(status.issues, 0.0) == []
         session.connected(0.1)
-        assert session.tell(status.issues, 0.2) == []
+        assert session.tell(status, 0.2) == []
         assert session.received(WELCOME, 0.3) == [MarkConnected(), Send(status)]
+
+    def test_what_changed_offline_is_in_the_hello(self) -> None:
+        session = make_session()
+        status = replace(STATUS, slots=1, work=Work(revision=3))
+        assert session.tell(status, 0.0) == []
+        hello = replace(HELLO, slots=1, model=STATUS.model, work=Work(revision=3))
+        assert session.connected(0.1) == [Send(hello)]
+
+    def test_what_changed_since_the_hello_is_told_after_the_welcome(self) -> None:
+        session = make_session()
+        session.connected(0.0)
+        status = replace(STATUS, work=Work(revision=3))
+        assert session.tell(status, 0.1) == []
+        assert session.received(WELCOME, 0.2) == [MarkConnected(), Send(status)]
+
+    def test_takes_over_at_its_first_connection_only(self) -> None:
+        session = make_session(hello=replace(HELLO, takes_over=True))
+        assert session.connected(0.0) == [Send(replace(HELLO, takes_over=True))]
+        session.disconnected()  # it was not let in
+        assert session.connected(1.0) == [Send(replace(HELLO, takes_over=True))]
+        session.received(WELCOME, 1.1)
+        session.disconnected()
+        assert session.connected(2.0) == [Send(HELLO)]
 
     def test_issues_are_told_after_the_welcome(self) -> None:
         status = replace(STATUS, issues=(Issue(code="chat_template", message="line 1"),))

@@ -8,13 +8,12 @@ from arriero.agent.supervision.child import COMMAND
 from arriero.agent.supervision.engine_process import EXIT_ORPHANED
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
+    Dial,
     Failed,
     Loaded,
     Order,
-    Ready,
     Report,
     Stop,
-    Tell,
     decode_report,
     encode_order,
 )
@@ -32,14 +31,16 @@ MODEL = {BYTES_INFO!r}
 OBEDIENT = f"""
 import sys
 from arriero.agent.supervision import engine_process
-from arriero.agent.supervision.supervisor_protocol import Loaded, Ready
+from arriero.agent.supervision.supervisor_protocol import Failed, Loaded
 {MODEL}
 
 async def serve(settings, shutdown, channel):
     channel.report(Loaded(model=MODEL))
-    [issue] = await channel.issues.get()
-    channel.report(Ready(model=f"{{settings.name}} {{channel.agent_id}} {{issue.message}}"))
+    dial = await channel.dials.get()
+    [issue] = dial.issues
+    channel.report(Failed(reason=f"{{settings.name}} {{channel.begin.agent_id}} {{issue.message}}"))
     await shutdown.requested.wait()
+    channel.report(Failed(reason=str(channel.drain_timeout)))
 
 sys.exit(engine_process.main(serve))
 """
@@ -90,13 +91,14 @@ async def test_does_as_it_is_told() -> None:
     engine = await Engine.start(sys.executable, "-c", OBEDIENT)
     engine.say(BEGIN)
     assert await engine.hear() == Loaded(model=BYTES_INFO)
-    engine.say(Tell(issues=(Issue(code="c", message="crashed"),)))
-    assert await engine.hear() == Ready(model="box a1 crashed")
-    engine.say(Stop())
-    engine.say(Stop())
+    engine.say(Dial(issues=(Issue(code="c", message="crashed"),)))
+    assert await engine.hear() == Failed(reason="box a1 crashed")
+    engine.say(Stop(drain_timeout=1.5))
+    engine.say(Stop(drain_timeout=1.5))
+    assert await engine.hear() == Failed(reason="1.5")
     code, log = await engine.end()
     assert code == 0
-    assert log.count("stopping: the agent stops") == 1
+    assert log.count("stopping: the supervisor asks for it") == 1
 
 
 async def test_says_why_it_cannot_go_on() -> None:

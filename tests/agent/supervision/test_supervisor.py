@@ -1,70 +1,59 @@
+"""The supervisor over processes that say what the test wants, and balancers that listen."""
+
 import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision import supervisor
+from arriero.agent.supervision.engine_run import CANNOT_START
 from arriero.agent.supervision.restarts import Restarts
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
+    Change,
+    Changed,
+    Dial,
     Failed,
     Loaded,
-    Order,
+    Ordered,
     Ready,
-    Report,
     Stop,
     Tell,
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import Hello, Reject, Status
-from tests.agent.fakes import BYTES_INFO, FakeBalancer
+from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload, Work
+from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
+from tests.agent.supervision.fakes import FakeFiles, FakeProcess
 
 ABORTED = -signal.SIGABRT
 LONG = 30.0
 """A pause that no test waits for."""
-
-
-class FakeProcess:
-    """An engine process that says what the test makes it say."""
-
-    def __init__(self) -> None:
-        self.orders: asyncio.Queue[Order] = asyncio.Queue()
-        self._reports: asyncio.Queue[Report | int] = asyncio.Queue()
-        self._code = -signal.SIGKILL
-        self.has_ended = False
-
-    def say(self, order: Order) -> None:
-        self.orders.put_nowait(order)
-
-    async def reports(self) -> AsyncIterator[Report]:
-        while not isinstance(report := await self._reports.get(), int):
-            yield report
-        self._code = report
-
-    async def end(self) -> int:
-        self.has_ended = True
-        return self._code
-
-    def report(self, *reports: Report) -> None:
-        for report in reports:
-            self._reports.put_nowait(report)
-
-    def exit(self, code: int) -> None:
-        self._reports.put_nowait(code)
+A = Assignment(name="a", source="file:///a.gguf")
+B = Assignment(name="b", source="file:///b.gguf", slots=2)
 
 
 class Agent:
     """The supervisor over fake processes; each one it starts waits in `started`."""
 
-    def __init__(self, *balancers: FakeBalancer, pause: float = 0.001) -> None:
+    def __init__(
+        self, *balancers: FakeBalancer, pause: float = 0.001, is_pinned: bool = True
+    ) -> None:
         urls = tuple(balancer.url for balancer in balancers)
-        self.settings = AgentSettings(balancer=urls or ("ws://127.0.0.1:9",), name="box")
+        model = Path("m.gguf") if is_pinned else None
+        self.settings = AgentSettings(
+            balancer=urls or ("ws://127.0.0.1:9",), name="box", model=model
+        )
+        self.facts = HostFacts(is_pinned=is_pinned)
+        self.files = FakeFiles()
         self.shutdown = Shutdown()
-        self.restarts = Restarts(first_pause=pause)
-        self.started: asyncio.Queue[FakeProcess] = asyncio.Queue()
+        self.pause = pause
+        self.started: asyncio.Queue[FakeProcess] = Expected()
         self.failures: list[OSError] = []
 
     async def _start(self) -> FakeProcess:
@@ -76,7 +65,12 @@ class Agent:
 
     async def run(self) -> int:
         return await supervisor.main(
-            self.settings, self.shutdown, start=self._start, restarts=self.restarts
+            self.settings,
+            self.shutdown,
+            facts=self.facts,
+            files=self.files,
+            start=self._start,
+            make_restarts=lambda: Restarts(first_pause=self.pause),
         )
 
     @asynccontextmanager
@@ -86,19 +80,24 @@ class Agent:
             yield task
         finally:
             task.cancel()
-            await asyncio.wait([task])
+            await ends_soon(task)
+
+    async def begun(self) -> tuple[FakeProcess, Begin]:
+        """The next process, and its first order."""
+        process = await self.started.get()
+        begin = await process.orders.get()
+        assert isinstance(begin, Begin)
+        return process, begin
 
     async def process(self) -> FakeProcess:
         """The next process, that has got its first order."""
-        process = await self.started.get()
-        assert isinstance(await process.orders.get(), Begin)
-        return process
+        return (await self.begun())[0]
 
     async def working(self) -> FakeProcess:
         """The next process, that has loaded its model and is let in by a balancer."""
         process = await self.process()
-        process.report(Loaded(model=BYTES_INFO), Ready(model="m"))
-        assert isinstance(await process.orders.get(), Tell)
+        process.report(Loaded(model=BYTES_INFO), Ready())
+        assert isinstance(await process.orders.get(), Dial)
         return process
 
 
@@ -109,19 +108,19 @@ async def test_the_first_order_has_it_all() -> None:
         begin = await process.orders.get()
         assert isinstance(begin, Begin)
         assert begin.settings == agent.settings
+        assert begin.facts == agent.facts
         process.report(Loaded(model=BYTES_INFO))
-        assert await process.orders.get() == Tell()
+        assert await process.orders.get() == Dial()
 
 
 async def test_ready_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     agent = Agent()
     async with agent.running() as task:
         process = await agent.working()
-        process.report(Ready(model="m"))
         process.exit(ABORTED)
         (await agent.working()).exit(0)
-        assert await task == 0
-    assert capsys.readouterr().out == "ready agent name=box slots=4 model=m\n"
+        assert await soon(task) == 0
+    assert capsys.readouterr().out == "ready agent name=box slots=4 model=bytes\n"
 
 
 async def test_every_process_is_the_same_agent() -> None:
@@ -148,10 +147,11 @@ async def test_a_crash_is_logged_and_told_until_it_is_forgotten(
         process = await agent.process()
         assert "was ended by SIGABRT; it starts again after a pause of" in caplog.text
         process.report(Loaded(model=BYTES_INFO))
-        tell = await process.orders.get()
-        assert isinstance(tell, Tell)
-        assert [issue.code for issue in tell.issues] == ["engine_crashed"]
-        assert "it was started again" in tell.issues[0].message
+        dial = await process.orders.get()
+        assert isinstance(dial, Dial)
+        assert [issue.code for issue in dial.issues] == ["engine_crashed"]
+        assert "it was started again" in dial.issues[0].message
+        process.report(Ready())
         assert await process.orders.get() == Tell()
 
 
@@ -168,14 +168,14 @@ async def test_last_words_are_part_of_the_issue() -> None:
 
 
 class TestStandingIn:
-    async def test_without_slots_until_the_next_process_has_loaded(self) -> None:
+    async def test_without_slots_until_the_next_process_has_joined(self) -> None:
         async with FakeBalancer.open() as balancer:
             agent = Agent(balancer)
             async with agent.running():
                 process = await agent.started.get()
                 begin = await process.orders.get()
                 assert isinstance(begin, Begin)
-                process.report(Loaded(model=BYTES_INFO), Ready(model="m"))
+                process.report(Loaded(model=BYTES_INFO), Ready())
                 process.exit(ABORTED)
 
                 peer = await balancer.peers.get()
@@ -184,11 +184,15 @@ class TestStandingIn:
                 assert (hello.slots, hello.model, hello.name) == (0, None, "box")
                 assert (hello.agent_id, hello.loading) == (begin.agent_id, BYTES_INFO)
 
+                await peer.say(WELCOME)
+                assert isinstance(await peer.next(), Status)
+
                 process = await agent.process()
                 process.report(Loaded(model=BYTES_INFO))
-                assert isinstance(await process.orders.get(), Tell)
-                # The order to dial comes when the stand-in has left.
-                await asyncio.wait_for(peer.socket.wait_closed(), 5)
+                dial = await process.orders.get()
+                assert isinstance(dial, Dial) and dial.takes_over
+                process.report(Ready())
+                await soon(peer.socket.wait_closed())
 
     async def test_another_failure_changes_what_it_shows(self) -> None:
         async with FakeBalancer.open() as balancer:
@@ -226,7 +230,7 @@ class TestTheEnd:
         agent = Agent()
         async with agent.running() as task:
             (await agent.process()).exit(code)
-            assert await task == code
+            assert await soon(task) == code
 
     async def test_a_stop_is_passed_on_once(self) -> None:
         agent = Agent()
@@ -236,7 +240,7 @@ class TestTheEnd:
             agent.shutdown.request("SIGINT")
             assert await process.orders.get() == Stop()
             process.exit(0)
-            assert await task == 0
+            assert await soon(task) == 0
             assert process.orders.empty()
             assert process.has_ended
 
@@ -247,7 +251,7 @@ class TestTheEnd:
                 (await agent.working()).exit(ABORTED)
                 await balancer.peer()
                 agent.shutdown.request("SIGTERM")
-                assert await task == 0
+                assert await soon(task) == 0
 
     async def test_a_crash_after_a_stop(self, caplog: pytest.LogCaptureFixture) -> None:
         agent = Agent()
@@ -255,7 +259,7 @@ class TestTheEnd:
             process = await agent.working()
             agent.shutdown.request("SIGTERM")
             process.exit(ABORTED)
-            assert await task == 134
+            assert await soon(task) == 134
         assert "while stopping, the engine process was ended by SIGABRT" in caplog.text
 
     async def test_a_supervisor_that_fails_ends_the_process(self) -> None:
@@ -269,7 +273,7 @@ class TestNoProcess:
     async def test_at_first(self, caplog: pytest.LogCaptureFixture) -> None:
         agent = Agent()
         agent.failures.append(OSError("out of memory"))
-        assert await agent.run() == supervisor.CANNOT_START
+        assert await agent.run() == CANNOT_START
         assert "cannot start a process: out of memory" in caplog.text
 
     async def test_after_a_crash(self) -> None:
@@ -279,3 +283,213 @@ class TestNoProcess:
             agent.failures.append(OSError("out of memory"))
             process.exit(-signal.SIGKILL)
             await agent.process()
+
+
+class Swap(Agent):
+    """An agent that takes assignments, and the balancer's end of its links."""
+
+    def __init__(self, balancer: FakeBalancer) -> None:
+        super().__init__(balancer, is_pinned=False)
+        self.balancer = balancer
+        self.revision = 0
+
+    async def idle(self) -> Peer:
+        """The stand-in's link, that was let in."""
+        peer = await self.balancer.peers.get()
+        hello = await peer.next()
+        assert isinstance(hello, Hello)
+        await peer.say(WELCOME)
+        return peer
+
+    async def assign(self, peer: Peer, assignment: Assignment | None) -> None:
+        self.revision += 1
+        await peer.say(Assign(revision=self.revision, assignment=assignment, drain_timeout=9.0))
+
+    async def serving(self, assignment: Assignment) -> FakeProcess:
+        """The first process, that serves `assignment` and has joined."""
+        peer = await self.idle()
+        await self.assign(peer, assignment)
+        process = await self.working()
+        await soon(peer.socket.wait_closed())
+        return process
+
+    def order(self, process: FakeProcess, assignment: Assignment | None) -> None:
+        """Over the engine process's link."""
+        self.revision += 1
+        order = Assign(revision=self.revision, assignment=assignment, drain_timeout=9.0)
+        process.report(Ordered(order=order))
+
+
+async def work_of(peer: Peer, phase: str) -> Work:
+    """The first work in `phase` that this link tells of."""
+    while True:
+        status = await peer.next()
+        assert isinstance(status, Status)
+        if status.work is not None and status.work.phase == phase:
+            return status.work
+
+
+@asynccontextmanager
+async def swapping() -> AsyncIterator[Swap]:
+    async with FakeBalancer.open() as balancer:
+        agent = Swap(balancer)
+        async with agent.running():
+            yield agent
+
+
+class TestAssignments:
+    async def test_an_idle_agent_is_ready(self, capsys: pytest.CaptureFixture[str]) -> None:
+        async with swapping() as agent:
+            peer = await agent.balancer.peers.get()
+            hello = await peer.next()
+            assert isinstance(hello, Hello)
+            assert (hello.slots, hello.model, hello.work) == (0, None, None)
+            await peer.say(WELCOME)
+            await agent.assign(peer, A)
+            await agent.process()
+        assert capsys.readouterr().out == 'ready agent name=box slots=0 model=""\n'
+
+    async def test_it_gets_a_model(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            await agent.assign(peer, B)
+            work = await work_of(peer, "loading")
+            assert (work.revision, work.assignment) == (1, B)
+            process, begin = await agent.begun()
+            assert begin.assignment == B
+            assert (begin.settings.model, begin.settings.slots) == (Path("/b.gguf"), 2)
+            process.report(Loaded(model=BYTES_INFO))
+            dial = await process.order()
+            assert isinstance(dial, Dial) and dial.takes_over
+            assert dial.work == Work(revision=1, assignment=B, phase="serving")
+            process.report(Ready())
+            await soon(peer.socket.wait_closed())
+
+    async def test_downloads_are_told_of(self) -> None:
+        async with swapping() as agent:
+            agent.files.may_go_on.clear()
+            peer = await agent.idle()
+            await agent.assign(peer, A)
+            while (work := await work_of(peer, "fetching")).download is None:
+                pass
+            assert work.download == Download(file=A.source, bytes=1, total=2)
+            await agent.assign(peer, B)
+            assert (await work_of(peer, "fetching")).assignment == B
+            assert agent.files.num_cancelled == 1
+
+    async def test_a_file_that_is_not_there(self) -> None:
+        async with swapping() as agent:
+            agent.files.failures[A.source] = "not_found"
+            peer = await agent.idle()
+            await agent.assign(peer, A)
+            while not isinstance(status := await peer.next(), Status) or not status.issues:
+                pass
+            [issue] = status.issues
+            assert (issue.code, issue.hint) == ("not_found", "mend it")
+            assert status.work is not None and status.work.phase == "failed"
+            await agent.assign(peer, None)
+            while not isinstance(status := await peer.next(), Status) or status.issues:
+                pass
+
+    async def test_a_change_without_a_reload(self) -> None:
+        async with swapping() as agent:
+            process = await agent.serving(A)
+            new = replace(A, name="other")
+            agent.order(process, new)
+            assert await process.order() == Change(assignment=new)
+            process.report(Changed(assignment=new))
+            while not isinstance(tell := await process.orders.get(), Tell) or (
+                tell.work is None or tell.work.phase != "serving"
+            ):
+                pass
+            # Its next process begins with it.
+            process.exit(ABORTED)
+            _, begin = await agent.begun()
+            assert begin.assignment == new
+
+    async def test_the_old_ends_first_where_memory_is_not_known(self) -> None:
+        async with swapping() as agent:
+            old = await agent.serving(A)
+            agent.order(old, B)
+            assert await old.order() == Stop(drain_timeout=9.0)
+            peer = await agent.balancer.peers.get()
+            hello = await peer.next()
+            assert isinstance(hello, Hello) and hello.takes_over
+            assert hello.work is not None and hello.work.phase == "draining"
+            assert agent.started.empty()
+            old.exit(0)
+            _, begin = await agent.begun()
+            assert begin.assignment == B
+            assert agent.files.leases[A.source].is_released is False, "it may come back"
+
+    async def test_a_load_that_fails_goes_back(self) -> None:
+        async with swapping() as agent:
+            old = await agent.serving(A)
+            agent.order(old, B)
+            await old.order()
+            peer = await agent.idle()
+            old.exit(0)
+            new = await agent.process()
+            new.report(Failed(reason="wrong tensor"))
+            new.exit(1)
+            assert (await work_of(peer, "failed")).assignment == B
+            back, begin = await agent.begun()
+            assert begin.assignment == A
+            back.report(Loaded(model=BYTES_INFO))
+            dial = await back.order()
+            assert isinstance(dial, Dial)
+            assert [issue.message for issue in dial.issues] == ["wrong tensor"]
+            assert agent.files.leases[B.source].is_released
+
+    async def test_a_newer_wish_kills_a_load(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            await agent.assign(peer, A)
+            process = await agent.process()
+            await agent.assign(peer, B)
+            _, begin = await agent.begun()
+            assert begin.assignment == B
+            assert process.has_ended
+
+    async def test_nothing_is_wished_for_any_more(self) -> None:
+        async with swapping() as agent:
+            process = await agent.serving(A)
+            agent.order(process, None)
+            assert await process.order() == Stop(drain_timeout=9.0)
+            peer = await agent.idle()
+            process.exit(0)
+            assert (await work_of(peer, "waiting")).assignment is None
+            assert agent.files.leases[A.source].is_released
+
+    async def test_options_that_do_not_go_together(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            engine = replace(A.engine, kv_cells=16)
+            await agent.assign(peer, replace(A, engine=engine))
+            while not isinstance(status := await peer.next(), Status) or not status.issues:
+                pass
+            assert status.issues[0].code == "invalid_options"
+            assert "`kv_cells`" in status.issues[0].message
+
+    async def test_a_stop_ends_an_idle_agent(self) -> None:
+        async with FakeBalancer.open() as balancer:
+            agent = Swap(balancer)
+            async with agent.running() as task:
+                peer = await agent.idle()
+                agent.shutdown.request("SIGTERM")
+                assert await soon(task) == 0
+                await soon(peer.socket.wait_closed())
+
+
+async def test_a_pinned_agent_keeps_its_model(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent()
+    async with agent.running():
+        process = await agent.working()
+        for order in (Assign(revision=1, assignment=B), Reload()):
+            process.report(Ordered(order=order))
+        process.report(Ready())
+        process.exit(ABORTED)
+        _, begin = await agent.begun()
+        assert begin.settings.model == Path("m.gguf")
+    assert "`assign` ignored" in caplog.text
+    assert "`reload` ignored" in caplog.text

@@ -6,9 +6,13 @@ from pydantic import ValidationError
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
+    Change,
+    Changed,
+    Dial,
     Failed,
     Loaded,
     Order,
+    Ordered,
     Ready,
     Report,
     Stop,
@@ -21,6 +25,8 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
+from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
+from arriero.shared.sampling import SamplingChoices
 from tests.agent.fakes import BYTES_INFO
 
 SETTINGS = AgentSettings(
@@ -32,6 +38,13 @@ SETTINGS = AgentSettings(
     drain_timeout=0.0,
     log_format="text",
 )
+FACTS = HostFacts(memory=2**30, cores=2)
+ASSIGNMENT = Assignment(
+    name="m",
+    source="file:///m.gguf",
+    chat_template="two\nlines",
+    sampling=SamplingChoices(temperature=0.5),
+)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +52,13 @@ SETTINGS = AgentSettings(
     [
         Begin(agent_id=AgentId("a"), settings=SETTINGS),
         Begin(agent_id=AgentId("a"), settings=AgentSettings()),
+        Begin(agent_id=AgentId("a"), settings=SETTINGS, facts=FACTS, assignment=ASSIGNMENT),
+        Dial(takes_over=True, work=Work(revision=1, assignment=ASSIGNMENT)),
         Tell(),
         Tell(issues=(Issue(code="c", message="two\nlines"),)),
+        Change(assignment=ASSIGNMENT),
         Stop(),
+        Stop(drain_timeout=1.5),
     ],
 )
 def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
@@ -51,7 +68,15 @@ def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
 
 
 @pytest.mark.parametrize(
-    "report", [Loaded(model=BYTES_INFO), Ready(model="m"), Failed(reason="why\nnot")]
+    "report",
+    [
+        Loaded(model=BYTES_INFO),
+        Ready(),
+        Ordered(order=Assign(revision=1, assignment=ASSIGNMENT)),
+        Ordered(order=Reload()),
+        Changed(assignment=ASSIGNMENT, reason="line 1"),
+        Failed(reason="why\nnot"),
+    ],
 )
 def test_reports_likewise(report: Report) -> None:
     line = encode_report(report)
@@ -67,11 +92,12 @@ def test_junk(line: bytes) -> None:
         decode_report(line)
 
 
-def test_a_lifeline_keeps_every_tell_in_order() -> None:
+def test_a_channel_keeps_every_order_in_order() -> None:
     reports: list[Report] = []
-    channel = SupervisorChannel(AgentId("a"), reports.append)
+    channel = SupervisorChannel(Begin(agent_id=AgentId("a"), settings=SETTINGS), reports.append)
     channel.report(Loaded(model=BYTES_INFO))
-    channel.issues.put_nowait((Issue(code="c", message="m"),))
-    channel.issues.put_nowait(())
     assert reports == [Loaded(model=BYTES_INFO)]
-    assert [channel.issues.get_nowait() for _ in range(2)] == [(Issue(code="c", message="m"),), ()]
+    orders = [Tell(issues=(Issue(code="c", message="m"),)), Change(assignment=ASSIGNMENT), Tell()]
+    for order in orders:
+        channel.orders.put_nowait(order)
+    assert [channel.orders.get_nowait() for _ in orders] == orders

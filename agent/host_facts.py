@@ -1,0 +1,103 @@
+"""What this host has: memory within its container's limit, cores, platform."""
+
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..shared.models.assignments import Device, HostFacts
+from .cpu_cores import default_threads
+
+ROOT = Path("/")
+_UNLIMITED = 2**60
+"""cgroup v1 writes a number near 2**63 where there is no limit."""
+
+
+def host_facts(
+    *,
+    is_pinned: bool,
+    disk_free: int | None = None,
+    devices: Iterable[Device] = (),
+    root: Path = ROOT,
+) -> HostFacts:
+    """The facts, as the system tells them now; 0 for what it does not tell. Reads a few files."""
+    return HostFacts(
+        memory=total_memory(root) or 0,
+        devices=tuple(devices),
+        cores=default_threads(),
+        disk_free=disk_free,
+        platform=f"{platform.system()} {platform.machine()}",
+        is_pinned=is_pinned,
+    )
+
+
+def total_memory(root: Path = ROOT) -> int | None:
+    """The host's memory in bytes, or its container's where that has less."""
+    total = _meminfo(root).get("MemTotal") or _physical_memory()
+    limits = [each for limit, _ in _limits(root) if (each := limit) < _UNLIMITED]
+    return min([*([total] if total else []), *limits], default=None)
+
+
+def available_memory(root: Path = ROOT) -> int | None:
+    """How much of it is free now, in bytes. What caches of files take counts as free."""
+    rooms = [max(0, limit - used) for limit, used in _limits(root) if limit < _UNLIMITED]
+    free = _meminfo(root).get("MemAvailable")
+    return min([*([free] if free is not None else []), *rooms], default=None)
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    found = {}
+    for line in _text(root / "proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        number = value.split()[:1]
+        if number and number[0].isdigit():
+            found[name] = int(number[0]) * 1024
+    return found
+
+
+def _physical_memory() -> int | None:
+    names = os.sysconf_names if hasattr(os, "sysconf_names") else {}
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _limits(root: Path) -> list[tuple[int, int]]:
+    """Limit and use, in bytes, of each cgroup that this process is in."""
+    found = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers == "":
+            found += _levels(root / "sys/fs/cgroup", path, _V2)
+        elif "memory" in controllers.split(","):
+            found += _levels(root / "sys/fs/cgroup/memory", path, _V1)
+    return found
+
+
+_V2 = ("memory.max", "memory.current", "inactive_file")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def _levels(mount: Path, path: str, names: tuple[str, str, str]) -> list[tuple[int, int]]:
+    """In a container the path may be the host's, which is not there: its own is the mount."""
+    parts = [part for part in path.split("/") if part and part != ".."]
+    folders = [mount.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
+    limits = (_limit(folder, *names) for folder in folders)
+    return [each for each in limits if each is not None]
+
+
+def _limit(folder: Path, limit: str, use: str, cache: str) -> tuple[int, int] | None:
+    most = _text(folder / limit).strip()
+    used = _text(folder / use).strip()
+    if not most.isdigit():
+        return None  # "max", or no such group
+    stat = dict(line.split()[:2] for line in _text(folder / "memory.stat").splitlines() if line)
+    cached = int(stat.get(cache, "0"))
+    return int(most), max(0, (int(used) if used.isdigit() else 0) - cached)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

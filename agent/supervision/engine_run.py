@@ -1,0 +1,201 @@
+"""One engine over all its processes: starts one, follows it, and starts the next after a crash."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, assert_never
+
+from ...shared.messages import Issue
+from ...shared.models.assignments import Assign, Assignment, Reload
+from ...shared.reports.model_info import ModelInfo
+from .decisions import EngineId
+from .restarts import Quit, Restart, Restarts
+from .supervisor_protocol import (
+    Begin,
+    Changed,
+    Failed,
+    Loaded,
+    Order,
+    Ordered,
+    Ready,
+    Report,
+    Stop,
+)
+
+logger = logging.getLogger(__name__)
+
+CANNOT_START = 71
+"""In place of an exit code, for a process that the system could not start."""
+
+GRACE = 15.0
+"""Seconds that a process may take beyond its drain timeout before it is killed."""
+
+
+class EngineProcess(Protocol):
+    """What is needed of an engine process; see `child.Child`."""
+
+    def say(self, order: Order) -> None: ...
+    def reports(self) -> AsyncIterator[Report]: ...
+    def kill(self) -> None: ...
+    async def end(self) -> int: ...
+
+
+StartProcess = Callable[[], Awaitable[EngineProcess]]
+
+
+class Watcher(Protocol):
+    """Who is told what happens to an engine."""
+
+    def on_loaded(self, id: EngineId, model: ModelInfo) -> None: ...
+    def on_joined(self, id: EngineId) -> None: ...
+    def on_ordered(self, order: Assign | Reload) -> None: ...
+    def on_changed(self, id: EngineId, assignment: Assignment, reason: str | None) -> None: ...
+    def on_issues(self) -> None: ...
+    def on_crashed(self, id: EngineId, code: int, reason: str | None) -> None: ...
+    def on_ended(self, id: EngineId, quit: Quit, reason: str | None) -> None: ...
+
+
+class EngineRun:
+    """`begin` is the first order to each of its processes."""
+
+    def __init__(
+        self,
+        id: EngineId,
+        begin: Callable[[], Begin],
+        watcher: Watcher,
+        *,
+        start: StartProcess,
+        restarts: Restarts,
+        grace: float = GRACE,
+    ) -> None:
+        self.id = id
+        self._begin = begin
+        self._watcher = watcher
+        self._start = start
+        self._restarts = restarts
+        self._grace = grace
+        self._child: EngineProcess | None = None
+        self._is_retired = False
+        self._is_over = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """Of its crashes."""
+        return self._restarts.issues
+
+    async def run(self) -> None:
+        """Until it was retired or ended, or ends for good by itself; then `on_ended` was called."""
+        while True:
+            code, reason = await self._live()
+            verdict = self._restarts.ended(code, reason, is_stopping=self._is_retired)
+            if isinstance(verdict, Restart) and not self._is_over.is_set():
+                for issue in self._restarts.issues:
+                    logger.error("%s", issue.message)
+                self._watcher.on_crashed(self.id, code, reason)
+                if not await self._is_over_within(verdict.pause):
+                    continue
+            if isinstance(verdict, Restart) or self._is_over.is_set():
+                verdict = Quit(0)
+            self._watcher.on_ended(self.id, verdict, reason)
+            return
+
+    def say(self, order: Order) -> None:
+        """Lost where no process runs."""
+        if self._child is not None:
+            self._child.say(order)
+
+    def retire(self, drain_timeout: float | None, most: float) -> None:
+        """Let it finish what runs and end; it is killed some time after `most` seconds."""
+        self._is_retired = True
+        if self._child is None:
+            self._is_over.set()
+            return
+        self._child.say(Stop(drain_timeout=drain_timeout))
+        self._deadline = asyncio.get_running_loop().call_later(most + self._grace, self._overdue)
+
+    def end(self) -> None:
+        """End it at once."""
+        self._is_retired = True
+        self._is_over.set()
+        if self._child is not None:
+            self._child.kill()
+
+    def _overdue(self) -> None:
+        logger.error("the engine process did not end in time; it is killed")
+        self.end()
+
+    async def _live(self) -> tuple[int, str | None]:
+        """One process, from its start to its end."""
+        try:
+            child = await self._start()
+        except OSError as error:
+            logger.error("the system cannot start a process: %s", error)
+            return CANNOT_START, str(error)
+        try:
+            reason = await self._follow(child)
+        finally:
+            self._child = None
+            self._disarm()
+            code = await child.end()
+        return code, reason
+
+    async def _follow(self, child: EngineProcess) -> str | None:
+        """Returns the reason that it reported, when it has ended."""
+        reason = None
+        self._child = child
+        if self._is_over.is_set():
+            child.kill()
+        child.say(self._begin())
+        if self._is_retired:
+            child.say(Stop())
+        async for report in child.reports():
+            if isinstance(report, Failed):
+                reason = report.reason
+            else:
+                self._reported(report)
+        return reason
+
+    def _reported(self, report: Loaded | Ready | Ordered | Changed) -> None:
+        match report:
+            case Loaded(model=model):
+                self._restarts.loaded(time.monotonic())
+                self._arm()
+                self._watcher.on_loaded(self.id, model)
+            case Ready():
+                self._restarts.ready()
+                self._watcher.on_joined(self.id)
+            case Ordered(order=order):
+                self._watcher.on_ordered(order)
+            case Changed(assignment=assignment, reason=reason):
+                self._watcher.on_changed(self.id, assignment, reason)
+            case _:
+                assert_never(report)
+
+    async def _is_over_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._is_over.wait()
+        except TimeoutError:
+            return False
+
+    # ---- the time after which failures are forgotten
+
+    def _arm(self) -> None:
+        deadline = self._restarts.next_deadline()
+        if deadline is not None:
+            delay = max(0.0, deadline - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _disarm(self) -> None:
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._deadline = None
+
+    def _tick(self) -> None:
+        self._restarts.tick(time.monotonic())
+        self._watcher.on_issues()
+        self._arm()

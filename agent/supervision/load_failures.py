@@ -1,0 +1,44 @@
+"""Why a model cannot be served, as issues that say what to do about it."""
+
+import signal
+
+from ...shared.messages import Issue
+from .restarts import cause
+
+
+def too_large(needed: int, memory: int) -> Issue:
+    """The host has less memory than the model needs; both in bytes."""
+    return Issue(
+        code="too_large",
+        message=f"the model needs about {_size(needed)} of memory; this host has {_size(memory)}",
+        hint="choose a smaller quantisation, fewer slots or a shorter context, or another host",
+    )
+
+
+def load_failed(code: int, reason: str | None) -> Issue:
+    """The engine process ended with `code` before it had loaded the model."""
+    if code == -signal.SIGKILL:
+        return Issue(
+            code="too_large",
+            message=f"while it loaded the model, the engine process {cause(code, reason)}",
+            hint="choose a smaller quantisation, fewer slots or a shorter context, or another host",
+        )
+    return Issue(
+        code="load_failed",
+        message=reason or f"while it loaded the model, the engine process {cause(code, reason)}",
+        hint="the agent's log has the details; the file may be broken, or of a kind that this "
+        "build of llama.cpp does not know",
+    )
+
+
+def change_failed(reason: str) -> Issue:
+    """The engine refused a change, and serves what it served."""
+    return Issue(
+        code="chat_template",
+        message=f"the change is refused: {reason}",
+        hint="mend the chat template; until then the model is served as before",
+    )
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"

@@ -1,0 +1,483 @@
+import signal
+from dataclasses import replace
+
+import pytest
+
+from arriero.agent.supervision.assigner import FIRST_PAUSE, Assigner
+from arriero.agent.supervision.decisions import (
+    CancelFetch,
+    ChangeEngine,
+    Decision,
+    DialBalancers,
+    EndEngine,
+    EngineId,
+    Exit,
+    Fetch,
+    FetchId,
+    ModelFile,
+    RetireEngine,
+    StartEngine,
+)
+from arriero.agent.supervision.restarts import Quit
+from arriero.shared.messages import Issue
+from arriero.shared.models.assignments import Assign, Assignment, Download, EngineOptions, Reload
+from arriero.shared.sampling import SamplingChoices
+
+MEMORY = 100
+A = Assignment(name="a", source="file:///a.gguf")
+B = Assignment(name="b", source="file:///b.gguf")
+C = Assignment(name="c", source="file:///c.gguf")
+HALF, MOST = ModelFile("x.gguf", 50), ModelFile("x.gguf", 90)
+MISSING = Issue(code="not_found", message="x.gguf is not there")
+FIRST, SECOND, THIRD = EngineId(1), EngineId(2), EngineId(3)
+
+
+class Host:
+    """An assigner, and short words for what happens to it."""
+
+    def __init__(self, **settings: bool) -> None:
+        self.assigner = Assigner(slots=4, memory=MEMORY, **settings)
+        self.revision = 0
+
+    def assign(self, assignment: Assignment | None, drain_timeout: float = 7.0) -> list[Decision]:
+        self.revision += 1
+        order = Assign(revision=self.revision, assignment=assignment, drain_timeout=drain_timeout)
+        return self.assigner.ordered(order)
+
+    def fetched(
+        self, number: int, file: ModelFile = HALF, available: int | None = None
+    ) -> list[Decision]:
+        return self.assigner.fetched(FetchId(number), file, available, 0.0)
+
+    def joined(self, id: EngineId) -> list[Decision]:
+        return [*self.assigner.loaded(id), *self.assigner.joined(id)]
+
+    def ended(
+        self, id: EngineId, code: int = 0, reason: str | None = None, available: int | None = None
+    ) -> list[Decision]:
+        return self.assigner.ended(id, Quit(code), reason, available, 0.0)
+
+    def serve(self, assignment: Assignment, file: ModelFile = HALF) -> None:
+        """The first assignment, and all goes well."""
+        self.assign(assignment)
+        self.fetched(1, file)
+        self.joined(FIRST)
+
+    @property
+    def phase(self) -> str | None:
+        return self.assigner.work and self.assigner.work.phase
+
+    @property
+    def codes(self) -> list[str]:
+        return [issue.code for issue in self.assigner.issues]
+
+
+def test_an_idle_agent_gets_a_model() -> None:
+    host = Host()
+    assert host.assigner.start() == []
+    assert (host.assigner.work, host.assigner.is_standing_in) == (None, True)
+    assert host.assign(A) == [Fetch(FetchId(1), A)]
+    assert host.phase == "fetching"
+    assert host.fetched(1, HALF) == [StartEngine(FIRST, A, HALF)]
+    assert host.phase == "loading"
+    assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
+    assert (host.phase, host.assigner.is_standing_in) == ("serving", True)
+    assert host.assigner.joined(FIRST) == []
+    assert (host.phase, host.assigner.is_standing_in) == ("serving", False)
+
+
+def test_says_how_far_it_is() -> None:
+    host = Host()
+    host.assign(A)
+    download = Download(file="a.gguf", bytes=5)
+    host.assigner.progressed(FetchId(1), download)
+    work = host.assigner.work
+    assert work is not None
+    assert (work.revision, work.assignment, work.download) == (1, A, download)
+    host.fetched(1, HALF)
+    work = host.assigner.work
+    assert work is not None
+    assert (work.download, work.needed) == (None, 50)
+
+
+class TestOnlyRealChanges:
+    def test_the_same_again_is_nothing(self) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assign(A) == []
+        work = host.assigner.work
+        assert work is not None and (work.revision, work.phase) == (2, "serving")
+
+    def test_an_older_revision_is_ignored(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        assert host.assigner.ordered(Assign(revision=1, assignment=None)) == []
+        assert host.assigner.work and host.assigner.work.assignment == B
+
+    @pytest.mark.parametrize(
+        "new",
+        [
+            replace(A, name="other"),
+            replace(A, chat_template="{{ x }}"),
+            replace(A, sampling=SamplingChoices(temperature=0.5)),
+            replace(A, slots=3),
+            replace(A, slots=4),
+        ],
+    )
+    def test_without_a_reload(self, new: Assignment) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assign(new) == [ChangeEngine(FIRST, new)]
+        assert host.phase == "loading"
+        assert host.assigner.changed(FIRST, new, None, 0.0) == []
+        assert host.phase == "serving"
+
+    @pytest.mark.parametrize(
+        "new",
+        [
+            replace(A, slots=5),
+            replace(A, context_size=64),
+            replace(A, engine=EngineOptions(threads=1)),
+            replace(A, source="file:///other.gguf"),
+            replace(A, sha256="0" * 64),
+        ],
+    )
+    def test_with_a_reload(self, new: Assignment) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assign(new) == [Fetch(FetchId(2), new)]
+
+    def test_fewer_slots_and_back_again(self) -> None:
+        host = Host()
+        host.serve(A)
+        fewer = replace(A, slots=1)
+        host.assign(fewer)
+        host.assigner.changed(FIRST, fewer, None, 0.0)
+        assert host.assign(A) == [ChangeEngine(FIRST, A)]
+
+    def test_a_change_that_is_refused(self) -> None:
+        host = Host()
+        host.serve(A)
+        broken = replace(A, chat_template="{%")
+        host.assign(broken)
+        assert host.assigner.changed(FIRST, broken, "no end", 0.0) == []
+        assert (host.phase, host.codes) == ("failed", ["chat_template"])
+        assert host.assign(A) == [], "it serves that already"
+        assert (host.phase, host.codes) == ("serving", [])
+
+    def test_a_change_before_it_has_loaded(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.fetched(1)
+        new = replace(A, name="other")
+        assert host.assign(new) == []
+        assert host.assigner.loaded(FIRST) == [
+            DialBalancers(FIRST, takes_over=True),
+            ChangeEngine(FIRST, new),
+        ]
+
+    def test_a_change_that_a_crash_swallowed(self) -> None:
+        host = Host()
+        host.serve(A)
+        new = replace(A, name="other")
+        host.assign(new)
+        assert host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0) == []
+        assert ChangeEngine(FIRST, new) in host.assigner.loaded(FIRST)
+
+
+class TestBeside:
+    def test_the_old_goes_when_the_new_has_joined(self) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assign(B) == [Fetch(FetchId(2), B)]
+        assert host.fetched(2, HALF, available=50) == [StartEngine(SECOND, B, HALF)]
+        assert host.assigner.loaded(SECOND) == [DialBalancers(SECOND, takes_over=True)]
+        assert host.assigner.joined(SECOND) == [RetireEngine(FIRST, 7.0)]
+        assert host.phase == "serving"
+        assert host.ended(FIRST) == []
+
+    def test_a_load_that_fails_leaves_the_old_alone(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2)
+        assert host.ended(SECOND, 1, "wrong tensor") == []
+        [issue] = host.assigner.issues
+        assert (issue.code, issue.message) == ("load_failed", "wrong tensor")
+        assert issue.hint
+        assert host.phase == "failed"
+        assert host.assigner.next_deadline() is None, "trying again would cost who is served"
+
+    def test_a_crash_while_it_loads_is_a_failure(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2)
+        assert host.assigner.crashed(SECOND, -signal.SIGKILL, None, 0.0) == [EndEngine(SECOND)]
+        assert host.codes == ["too_large"]
+
+    def test_the_old_crashes_meanwhile(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2)
+        host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0)
+        assert host.assigner.is_standing_in
+        assert host.joined(SECOND) == [DialBalancers(SECOND, takes_over=True), EndEngine(FIRST)]
+
+
+class TestAfter:
+    @pytest.mark.parametrize(
+        ("file", "available"),
+        [(MOST, None), (HALF, 49), (ModelFile("x.gguf"), None)],
+        ids=["together too large", "others take the memory", "nobody knows how large"],
+    )
+    def test_the_old_goes_first(self, file: ModelFile, available: int | None) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        assert host.fetched(2, file, available) == [RetireEngine(FIRST, 7.0)]
+        assert (host.phase, host.assigner.is_standing_in) == ("draining", True)
+        assert host.ended(FIRST) == [StartEngine(SECOND, B, file)]
+        assert host.phase == "loading"
+
+    def test_a_load_that_fails_brings_the_old_back(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        host.fetched(2, MOST)
+        host.ended(FIRST)
+        assert host.ended(SECOND, 1, "wrong tensor") == [StartEngine(THIRD, A, MOST)]
+        assert host.joined(THIRD) == [DialBalancers(THIRD, takes_over=True)]
+        assert (host.phase, host.codes) == ("failed", ["load_failed"])
+        assert host.assigner.next_deadline() is None
+
+    def test_it_comes_back_with_what_changed_since_it_was_loaded(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        new = replace(A, name="other")
+        host.assign(new)
+        host.assigner.changed(FIRST, new, None, 0.0)
+        host.assign(B)
+        host.fetched(2, MOST)
+        host.ended(FIRST)
+        assert host.ended(SECOND, 1) == [StartEngine(THIRD, new, MOST)]
+
+    def test_the_old_does_not_load_any_more_either(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        host.fetched(2, MOST)
+        host.ended(FIRST)
+        host.ended(SECOND, 1, "wrong tensor")
+        assert host.ended(THIRD, 1, "gone") == []
+        assert [issue.message for issue in host.assigner.issues] == ["wrong tensor"]
+        deadline = host.assigner.next_deadline()
+        assert deadline is not None
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), B)]
+
+    def test_the_next_wish_cannot_be_fetched(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        host.fetched(2, MOST)
+        host.ended(FIRST)
+        assert host.assign(C) == [EndEngine(SECOND), Fetch(FetchId(3), C)]
+        host.ended(SECOND)
+        back = host.assigner.fetch_failed(FetchId(3), MISSING, 0.0)
+        assert back == [StartEngine(THIRD, A, MOST)], "what ran comes back"
+        # While it is being loaded, another attempt waits.
+        deadline = host.assigner.next_deadline()
+        assert deadline is not None
+        assert host.assigner.tick(deadline) == []
+        host.joined(THIRD)
+        deadline = host.assigner.next_deadline()
+        assert deadline is not None
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(4), C)]
+
+    def test_the_old_is_wished_for_again(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        host.fetched(2, MOST)
+        assert host.assign(A) == [Fetch(FetchId(3), A)], "it is on its way out already"
+        assert host.fetched(3, MOST) == [], "there is no room yet"
+        assert host.ended(FIRST) == [StartEngine(SECOND, A, MOST)]
+
+    def test_waits_for_all_who_leave(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.fetched(1, HALF)
+        host.assign(B)
+        host.fetched(2, HALF)
+        host.assign(C)
+        assert host.fetched(3, MOST) == []
+        assert host.ended(FIRST) == []
+        assert host.ended(SECOND) == [StartEngine(THIRD, C, MOST)]
+
+
+class TestTheNewestWins:
+    def test_over_a_fetch(self) -> None:
+        host = Host()
+        host.assign(A)
+        assert host.assign(B) == [CancelFetch(FetchId(1)), Fetch(FetchId(2), B)]
+        assert host.fetched(1) == [], "too late"
+        assert host.assigner.fetch_failed(FetchId(1), MISSING, 0.0) == []
+        assert host.phase == "fetching"
+
+    def test_over_a_load(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.fetched(1)
+        assert host.assign(B) == [EndEngine(FIRST), Fetch(FetchId(2), B)]
+        assert host.assigner.loaded(FIRST) == [], "too late"
+
+    def test_over_a_wait_for_room(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        host.fetched(2, MOST)
+        assert host.assign(C) == [Fetch(FetchId(3), C)]
+        assert host.ended(FIRST) == []
+        assert host.fetched(3, MOST) == [StartEngine(SECOND, C, MOST)]
+
+    def test_nothing_is_wished_for(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        assert host.assign(None) == [CancelFetch(FetchId(2)), RetireEngine(FIRST, 7.0)]
+        assert (host.phase, host.assigner.is_standing_in) == ("draining", True)
+        assert host.ended(FIRST) == []
+        assert host.phase == "waiting"
+
+
+class TestFetchesThatFail:
+    def test_are_made_again_after_growing_pauses(self) -> None:
+        host = Host()
+        host.assign(A)
+        assert host.assigner.fetch_failed(FetchId(1), MISSING, 1.0) == []
+        assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
+        assert host.assigner.next_deadline() == 1.0 + FIRST_PAUSE
+        assert host.assigner.tick(1.0) == []
+        assert host.assigner.tick(9.0) == [Fetch(FetchId(2), A)]
+        assert (host.phase, host.codes) == ("failed", ["not_found"]), "until it is mended"
+        host.assigner.fetch_failed(FetchId(2), MISSING, 9.0)
+        assert host.assigner.next_deadline() == 9.0 + 2 * FIRST_PAUSE
+        assert host.assigner.tick(99.0) == [Fetch(FetchId(3), A)]
+        assert host.fetched(3) == [StartEngine(FIRST, A, HALF)]
+        assert (host.phase, host.codes) == ("loading", [])
+
+    def test_leave_alone_what_runs(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        assert host.assigner.fetch_failed(FetchId(2), MISSING, 0.0) == []
+        assert host.phase == "failed"
+
+    def test_a_model_that_this_host_cannot_hold(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        assert host.fetched(2, ModelFile("b.gguf", 101)) == []
+        assert host.codes == ["too_large"]
+
+    def test_a_new_wish_ends_it(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.assigner.fetch_failed(FetchId(1), MISSING, 0.0)
+        assert host.assign(None) == []
+        assert (host.phase, host.codes) == ("waiting", [])
+        assert host.assigner.next_deadline() is None
+
+
+class TestReloads:
+    def test_a_reload_loads_the_same_anew(self) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assigner.ordered(Reload(drain_timeout=1.0)) == [Fetch(FetchId(2), A)]
+        assert host.fetched(2) == [StartEngine(SECOND, A, HALF)]
+        assert host.joined(SECOND)[-1] == RetireEngine(FIRST, 1.0)
+
+    def test_one_is_enough(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assigner.ordered(Reload())
+        assert host.assigner.ordered(Reload()) == []
+
+    def test_tries_again_at_once_what_failed(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.assigner.fetch_failed(FetchId(1), MISSING, 0.0)
+        assert host.assigner.ordered(Reload()) == [Fetch(FetchId(2), A)]
+
+    def test_without_a_model_it_is_nothing(self) -> None:
+        assert Host().assigner.ordered(Reload()) == []
+
+
+class TestAPinnedAgent:
+    def test_serves_its_own_model(self) -> None:
+        host = Host(is_pinned=True)
+        assert host.assigner.start() == [StartEngine(FIRST, None, None)]
+        assert not host.assigner.is_standing_in
+        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=False)]
+        host.assigner.joined(FIRST)
+        assert host.assign(B) == []
+        assert host.assigner.ordered(Reload()) == []
+        assert host.assigner.work is None
+
+    def test_stands_in_after_a_crash(self) -> None:
+        host = Host(is_pinned=True)
+        host.assigner.start()
+        host.joined(FIRST)
+        assert host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0) == []
+        assert host.assigner.is_standing_in
+        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
+        host.assigner.joined(FIRST)
+        assert not host.assigner.is_standing_in
+
+    def test_ends_with_it(self) -> None:
+        host = Host(is_pinned=True)
+        host.assigner.start()
+        assert host.ended(FIRST, 1) == [Exit(1)]
+
+
+class TestTheEnd:
+    def test_of_an_idle_agent(self) -> None:
+        assert Host().assigner.stop() == [Exit(0)]
+
+    def test_while_it_fetches(self) -> None:
+        host = Host()
+        host.assign(A)
+        assert host.assigner.stop() == [CancelFetch(FetchId(1)), Exit(0)]
+
+    def test_waits_for_all_engines(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2)
+        host.joined(SECOND)
+        assert host.assigner.stop() == [RetireEngine(SECOND, None)]
+        assert host.ended(SECOND) == [], "the one before it still answers"
+        assert host.ended(FIRST) == [Exit(0)]
+
+    def test_says_how_the_engine_ended(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assigner.stop()
+        quit = Quit(134, "it crashed")
+        assert host.assigner.ended(FIRST, quit, None, None, 0.0) == [Exit(134, "it crashed")]
+
+    def test_takes_no_order_any_more(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assigner.stop()
+        assert host.assign(B) == []
+
+    def test_an_engine_that_ends_by_itself(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2)
+        assert host.ended(FIRST) == [EndEngine(SECOND)]
+        assert host.ended(SECOND) == [Exit(0)]

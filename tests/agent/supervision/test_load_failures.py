@@ -1,0 +1,35 @@
+import signal
+
+import pytest
+
+from arriero.agent.supervision.load_failures import change_failed, load_failed, too_large
+
+
+def test_too_large_for_the_host() -> None:
+    issue = too_large(5 * 2**30, 2**30)
+    assert issue.code == "too_large"
+    assert "about 5.0 GiB of memory; this host has 1.0 GiB" in issue.message
+    assert "smaller quantisation" in issue.hint
+    assert "needs about 12 MiB" in too_large(12 * 2**20, 2**20).message
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected", "said"),
+    [
+        (1, "wrong tensor", "load_failed", "wrong tensor"),
+        (1, None, "load_failed", "ended with exit code 1"),
+        (-signal.SIGABRT, None, "load_failed", "was ended by SIGABRT"),
+        (-signal.SIGKILL, None, "too_large", "the system may be short of memory"),
+    ],
+)
+def test_a_load_that_failed(code: int, reason: str | None, expected: str, said: str) -> None:
+    issue = load_failed(code, reason)
+    assert issue.code == expected
+    assert said in issue.message
+    assert issue.hint
+
+
+def test_a_change_that_failed() -> None:
+    issue = change_failed("line 3: no end")
+    assert issue.code == "chat_template"
+    assert "line 3: no end" in issue.message
