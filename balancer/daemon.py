@@ -26,6 +26,7 @@ from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
+from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .settings import BalancerSettings
@@ -63,6 +64,10 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         ports.push_async_callback(opened.state.close)
         bodies = ports.enter_context(Bodies())
         metrics.collect_bodies(lambda: bodies.num_bytes)
+        delay = LoopDelay()
+        metrics.collect_loop_delay(delay)
+        delay.start()
+        ports.callback(delay.stop)
         running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
         hosts = hosts_of(settings)
         reports = DoorReports(metrics, is_strict=settings.strict_fields)

@@ -16,6 +16,9 @@ from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import AgentState, FleetView
 from .engine_metrics import engine_metrics
 
+MAX_CODES = 32
+"""Most codes of issues that have a series of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class EventNumbers:
@@ -72,6 +75,7 @@ class FleetCollector(Collector):
         yield _models(view)
         yield _by_state(view)
         yield _slots(view)
+        yield _issues(view)
         yield from engine_metrics(view)
 
 
@@ -120,6 +124,19 @@ def _by_state(view: FleetView) -> GaugeMetricFamily:
     counts = Counter(agent.state for agent in view.agents)
     for state in get_args(AgentState):
         family.add_metric([state], counts[state])
+    return family
+
+
+def _issues(view: FleetView) -> GaugeMetricFamily:
+    """Codes come from agents: the most frequent ones are named."""
+    family = GaugeMetricFamily(
+        "arriero_issues", "Issues of the connected agents, by code.", labels=["code"]
+    )
+    counts = Counter(issue.code for agent in view.agents for issue in agent.issues)
+    named = dict(counts.most_common(MAX_CODES))
+    for code, count in named.items():
+        family.add_metric([code], count)
+    family.add_metric(["other"], counts.total() - sum(named.values()))
     return family
 
 

@@ -1,7 +1,7 @@
 """A Prometheus histogram that observes many durations at once, at the cost of a look-up each."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
@@ -9,15 +9,22 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 
-class GapHistogram(Collector):
+class Durations:
     """Durations in seconds by bucket; each of `bounds`, which grow, is its bucket's most."""
 
-    def __init__(self, name: str, help_text: str, bounds: Sequence[float]) -> None:
-        self._name = name
-        self._help_text = help_text
+    def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+
+    @classmethod
+    def sum(cls, several: Iterable["Durations"], bounds: Sequence[float]) -> "Durations":
+        """All of `several` together, which have the same `bounds`."""
+        total = cls(bounds)
+        for each in several:
+            total._counts = [a + b for a, b in zip(total._counts, each._counts, strict=True)]
+            total._sum += each._sum
+        return total
 
     def observe(self, durations: Sequence[float]) -> None:
         """Count these."""
@@ -26,13 +33,27 @@ class GapHistogram(Collector):
             counts[bisect_left(bounds, duration)] += 1
         self._sum += sum(durations)
 
-    def collect(self) -> Iterator[Metric]:
-        """The buckets, each with those below it."""
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        """As samples of `family`: the buckets, each with those below it."""
         names = [_named(bound) for bound in (*self._bounds, float("inf"))]
         buckets = [*zip(names, accumulate(self._counts), strict=True)]
-        yield HistogramMetricFamily(
-            self._name, self._help_text, buckets=buckets, sum_value=self._sum
-        )
+        family.add_metric(labels, buckets=buckets, sum_value=self._sum)
+
+
+class GapHistogram(Collector):
+    """One histogram without labels."""
+
+    def __init__(self, name: str, help_text: str, bounds: Sequence[float]) -> None:
+        self._name = name
+        self._help_text = help_text
+        self._durations = Durations(bounds)
+        self.observe = self._durations.observe
+
+    def collect(self) -> Iterator[Metric]:
+        """Its buckets."""
+        family = HistogramMetricFamily(self._name, self._help_text)
+        self._durations.add_to(family, [])
+        yield family
 
 
 def _named(bound: float) -> str:

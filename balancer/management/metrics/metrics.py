@@ -4,7 +4,7 @@ Invariant: no label takes its values from users' text, so the number of series i
 describes connected agents is in `fleet_collector` and leaves with them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,14 +16,17 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from ....shared.errors import BY_CODE
 from ...fleet.recorder import Ending, Origin
 from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import FleetView
 from .fleet_collector import EventNumbers, FleetCollector
-from .gap_histogram import GapHistogram
+from .loop_delay import LoopDelay
+from .model_metrics import ModelMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
@@ -38,6 +41,20 @@ _KINDS = ("prompt", "cached", "completion")
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
+class _BetweenTokens(Collector):
+    """The times between tokens of all models, added up when somebody asks."""
+
+    def __init__(self, models: ModelMetrics) -> None:
+        self._models = models
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "arriero_between_tokens_seconds", "Time between two pieces of one answer."
+        )
+        self._models.total_between().add_to(family, [])
+        yield family
+
+
 class Metrics:
     """The `Recorder` of the running balancer, with a registry of its own."""
 
@@ -46,10 +63,9 @@ class Metrics:
         self._first_token = self._histogram(
             "first_token", "Time from a request's acceptance to its first token."
         )
-        self._between_tokens = GapHistogram(
-            "arriero_between_tokens_seconds", "Time between two pieces of one answer.", SECONDS
-        )
-        self.registry.register(self._between_tokens)
+        self._models = ModelMetrics(SECONDS)
+        self.registry.register(self._models)
+        self.registry.register(_BetweenTokens(self._models))
         self._queue_wait = self._histogram(
             "queue_wait", "Time from acceptance to a slot, of the requests that got one."
         )
@@ -137,6 +153,10 @@ class Metrics:
         )
         gauge.set_function(num_dropped)
 
+    def collect_loop_delay(self, delay: LoopDelay) -> None:
+        """Also export how late the event loop is."""
+        self.registry.register(delay.histogram)
+
     def collect_notices(self, num_held: Callable[[], int]) -> None:
         """From now on answer with how many notices about clients are held back for a while."""
         self._gauge(
@@ -154,14 +174,17 @@ class Metrics:
 
     def first_token(self, seconds: float, origin: Origin) -> None:
         self._first_token.observe(seconds)
+        self._models.first_token(seconds, origin)
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        self._between_tokens.observe(gaps)
+        self._models.between_tokens(gaps, origin)
 
     def tokens(self, count: int, origin: Origin) -> None:
         self._completion_tokens.inc(count)
+        self._models.tokens(count, origin)
 
     def ended(self, ending: Ending) -> None:
+        self._models.ended(ending)
         self._requests.labels(ending.code).inc()
         if ending.kind != "generate":
             self._query_inputs.labels(ending.kind).observe(ending.num_inputs)

@@ -7,7 +7,12 @@ from prometheus_client import CollectorRegistry
 
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.metrics.fleet_collector import EventNumbers, FleetCollector
+from arriero.balancer.management.metrics.fleet_collector import (
+    MAX_CODES,
+    EventNumbers,
+    FleetCollector,
+)
+from arriero.shared.messages import Issue
 from tests.balancer.management.views import agent_view, fleet_view
 
 
@@ -90,3 +95,15 @@ def test_any_name_is_a_label(name: str) -> None:
     assert (
         Scraped(fleet_view(agent_view(name))).value("arriero_slots", agent=name, state="total") == 4
     )
+
+
+def test_issues_are_counted_by_code_and_codes_are_bounded() -> None:
+    def issue(code: str) -> Issue:
+        return Issue(code=code, message="…")
+
+    full = agent_view("a", issues=(issue("disk_full"), issue("denied")))
+    odd = [agent_view(f"b{n}", issues=(issue(f"odd{n}"),)) for n in range(MAX_CODES)]
+    more = agent_view("c", issues=(issue("disk_full"), issue("denied")))
+    scraped = Scraped(replace(fleet_view(), agents=(full, *odd, more)))
+    assert scraped.value("arriero_issues", code="disk_full") == 2
+    assert scraped.value("arriero_issues", code="other") == 2

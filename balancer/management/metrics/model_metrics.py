@@ -1,0 +1,113 @@
+"""What happened to requests, model by model.
+
+Names come from agents, and are bounded: models beyond `MAX_MODELS` share the name `other`. A model
+that has gone keeps its series, as counters must.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...fleet.recorder import Ending, Origin
+from .gap_histogram import Durations
+
+MAX_MODELS = 64
+OTHER = "other"
+
+_GOOD = ("stop", "length", "tool_calls", "answered")
+_LEFT = ("cancelled", "client_gone")
+
+
+@dataclass(slots=True)
+class _Model:
+    first_token: Durations
+    between_tokens: Durations
+    tokens: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=lambda: Counter(ok=0, cancelled=0, error=0))
+
+
+class ModelMetrics(Collector):
+    """A recorder of what each model does; only requests that an agent had count."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` in seconds, which grow."""
+        self._bounds = bounds
+        self._models: dict[str, _Model] = {}
+
+    def __len__(self) -> int:
+        """The number of models with series of their own, and `other`."""
+        return len(self._models)
+
+    def first_token(self, seconds: float, origin: Origin) -> None:
+        """A request's first token came."""
+        self._of(origin.model).first_token.observe((seconds,))
+
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
+        """Later pieces came; once for each step."""
+        self._of(origin.model).between_tokens.observe(gaps)
+
+    def tokens(self, count: int, origin: Origin) -> None:
+        """Tokens were delivered; once for each step."""
+        self._of(origin.model).tokens["completion"] += count
+
+    def ended(self, ending: Ending) -> None:
+        """A request ended. What it named counts only if an agent had it: users choose that."""
+        if ending.agent is None:
+            return
+        model = self._of(ending.model or "")
+        model.requests[_outcome(ending.code)] += 1
+        model.tokens["prompt"] += ending.usage.prompt_tokens
+        model.tokens["cached"] += ending.usage.cached_tokens
+
+    def total_between(self) -> Durations:
+        """The times between tokens of all models."""
+        return Durations.sum((each.between_tokens for each in self._models.values()), self._bounds)
+
+    def collect(self) -> Iterator[Metric]:
+        """Series of each model."""
+        requests = CounterMetricFamily(
+            "arriero_model_requests",
+            "Requests that an agent had, by model and whether they ended well.",
+            labels=["model", "outcome"],
+        )
+        tokens = CounterMetricFamily(
+            "arriero_model_tokens",
+            "Tokens by model: completion, prompt, and the prompt's cached ones.",
+            labels=["model", "kind"],
+        )
+        first = HistogramMetricFamily(
+            "arriero_model_first_token_seconds",
+            "Time from a request's acceptance to its first token.",
+            labels=["model"],
+        )
+        between = HistogramMetricFamily(
+            "arriero_model_between_tokens_seconds",
+            "Time between two pieces of one answer.",
+            labels=["model"],
+        )
+        for name, model in self._models.items():
+            for outcome, count in model.requests.items():
+                requests.add_metric([name, outcome], count)
+            for kind, count in model.tokens.items():
+                tokens.add_metric([name, kind], count)
+            model.first_token.add_to(first, [name])
+            model.between_tokens.add_to(between, [name])
+        yield from (requests, tokens, first, between)
+
+    def _of(self, name: str) -> _Model:
+        model = self._models.get(name)
+        if model is None:
+            if len(self._models) >= MAX_MODELS:
+                name = OTHER
+            fresh = _Model(Durations(self._bounds), Durations(self._bounds))
+            model = self._models.setdefault(name, fresh)
+        return model
+
+
+def _outcome(code: str) -> str:
+    if code in _GOOD:
+        return "ok"
+    return "cancelled" if code in _LEFT else "error"
