@@ -1,7 +1,8 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
-Long texts have a thread of their own: they never delay the first token of short requests. Called
-on the event loop's thread only, and replies there.
+There is a lane for each class of length, so a text waits for none that is far longer: short ones
+never for long ones, long ones never for very long ones. Called on the event loop's thread only, and
+replies there.
 """
 
 import asyncio
@@ -9,18 +10,26 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from math import inf
+from typing import NamedTuple
 
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.sequence import SequenceId
 from .prepared import Outcome
 from .preparer import Preparer
-from .text_length import is_long
+from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
 
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
 """For short requests: more would take the engine's cores."""
+
+
+class _Lane(NamedTuple):
+    most: float
+    """The longest text, in characters."""
+    threads: ThreadPoolExecutor
 
 
 class Preparation:
@@ -29,16 +38,20 @@ class Preparation:
     def __init__(self, preparer: Preparer) -> None:
         self.preparer = preparer
         """For requests that come from now on; it may be replaced."""
-        self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="prepare")
-        self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="prepare-long")
+        self._lanes = (
+            _Lane(LONG_TEXT, ThreadPoolExecutor(NUM_THREADS, "prepare")),
+            _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
+            _Lane(inf, ThreadPoolExecutor(1, "prepare-very-long")),
+        )
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
     def prepare(
         self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
-        threads = self._long_thread if is_long(request) else self._threads
-        future = threads.submit(_outcome, self.preparer, request)
+        length = text_length(request)
+        lane = next(lane for lane in self._lanes if length <= lane.most)
+        future = lane.threads.submit(_outcome, self.preparer, request)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -52,10 +65,10 @@ class Preparation:
 
         They use the model's vocabulary, which must not be freed before.
         """
-        for threads in (self._threads, self._long_thread):
-            threads.shutdown(wait=False, cancel_futures=True)
-        for threads in (self._threads, self._long_thread):
-            threads.shutdown()
+        for lane in self._lanes:
+            lane.threads.shutdown(wait=False, cancel_futures=True)
+        for lane in self._lanes:
+            lane.threads.shutdown()
 
     def _finished(
         self, id: SequenceId, reply: Callable[[Outcome], None], future: asyncio.Future[Outcome]

@@ -8,14 +8,27 @@ LONG_TEXT = 64 * 1024
 """Characters from which a request counts as long; up to it, a prompt takes milliseconds."""
 
 
+VERY_LONG_TEXT = 2**20
+"""Characters from which a request counts as very long; up to it, a prompt takes some tenths of a
+second."""
+
+
 def is_long(request: GenerateRequest) -> bool:
-    """Whether the prompt of `request` is slow to prepare. Looks at `LONG_TEXT` values at most."""
+    """Whether the prompt of `request` is slow to prepare."""
+    return text_length(request) > LONG_TEXT
+
+
+def text_length(request: GenerateRequest) -> int:
+    """About how many characters the prompt of `request` has, at least.
+
+    Stops counting above `VERY_LONG_TEXT`. Looks at few more than `LONG_TEXT` values.
+    """
     waiting: list[object] = [
         *(request.prompt, request.suffix, request.messages),
         *(request.tools, request.chat_template_kwargs),
     ]
     size = 0
-    while waiting:
+    while waiting and size <= VERY_LONG_TEXT:
         value = waiting.pop()
         size += 1
         if isinstance(value, str):
@@ -28,6 +41,4 @@ def is_long(request: GenerateRequest) -> bool:
             size += len(value)
             if size <= LONG_TEXT:
                 waiting += [*value, *value.values()] if isinstance(value, Mapping) else value
-        if size > LONG_TEXT:
-            return True
-    return False
+    return size

@@ -9,13 +9,14 @@ from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
 from arriero.agent.generation.prepared import Outcome, Prepared
 from arriero.agent.generation.preparer import Preparer
-from arriero.agent.generation.text_length import LONG_TEXT
+from arriero.agent.generation.text_length import LONG_TEXT, VERY_LONG_TEXT
 from arriero.shared.errors import InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest
 from tests.agent.fakes import BOS, WAIT, byte_model, soon
 
 ONE = SequenceId(1)
 LONG = "x" * (LONG_TEXT + 1)
+VERY_LONG = "x" * (VERY_LONG_TEXT + 1)
 
 
 class SlowPreparer(Preparer):
@@ -101,10 +102,13 @@ async def test_abandoning_what_is_done_is_nothing() -> None:
     preparation.abandon(ONE)
 
 
-async def test_a_long_text_holds_up_no_short_one() -> None:
+@pytest.mark.parametrize(
+    ("held_up", "newcomer"), [(LONG, "short"), (VERY_LONG, "short"), (VERY_LONG, LONG)]
+)
+async def test_a_long_text_holds_up_none_that_is_far_shorter(held_up: str, newcomer: str) -> None:
     class SlowWithLongTexts(SlowPreparer):
         def prepare(self, request: GenerateRequest) -> Prepared:
-            if request.prompt == LONG:
+            if request.prompt == held_up:
                 return super().prepare(request)
             return Preparer.prepare(self, request)
 
@@ -112,8 +116,9 @@ async def test_a_long_text_holds_up_no_short_one() -> None:
     preparation = Preparation(slow)
     replied: asyncio.Queue[Outcome] = asyncio.Queue()
     for id in range(NUM_THREADS + 1):
-        preparation.prepare(SequenceId(id), GenerateRequest(prompt=LONG), replied.put_nowait)
-    assert isinstance(await outcome(preparation, "short", SequenceId(99)), Prepared)
+        preparation.prepare(SequenceId(id), GenerateRequest(prompt=held_up), replied.put_nowait)
+    answer = await outcome(preparation, newcomer, SequenceId(99))
+    assert isinstance(answer, Prepared if newcomer == "short" else PromptTooLong)
     assert replied.empty()
     slow.may_go_on.set()
     for _ in range(NUM_THREADS + 1):

@@ -2,7 +2,12 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.generation.text_length import LONG_TEXT, is_long
+from arriero.agent.generation.text_length import (
+    LONG_TEXT,
+    VERY_LONG_TEXT,
+    is_long,
+    text_length,
+)
 from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
 
 LONG = "x" * (LONG_TEXT + 1)
@@ -48,3 +53,11 @@ def test_short(fields: dict[str, Any]) -> None:
 )
 def test_long_wherever_the_text_is(fields: dict[str, Any]) -> None:
     assert is_long(GenerateRequest(**fields))
+
+
+def test_strings_are_counted_on_where_values_are_no_longer_looked_at() -> None:
+    assert text_length(GenerateRequest(prompt="x" * 500_000)) == pytest.approx(500_000, rel=0.01)
+    messages = (ChatMessage(role="user", content=HALF),) * 10
+    assert text_length(GenerateRequest(messages=messages)) == pytest.approx(5 * LONG_TEXT, rel=0.01)
+    endless = GenerateRequest(prompt="x" * (5 * VERY_LONG_TEXT))
+    assert text_length(endless) > VERY_LONG_TEXT
