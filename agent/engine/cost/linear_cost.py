@@ -8,14 +8,14 @@ never promises too much; less of it dares to find out. An observation's weight h
 
 A step that took much longer than predicted usually means that the machine was busy with something
 else: it counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
-A step that took much less shows that the past was such a time: where the line `doubts`, what was
-learnt before counts little then.
+A line that `doubts` is for steps that are much alike: there less is a surprise, and after a second
+one in a row, or after a step that took much less, what was learnt before counts little.
 """
 
 FORGETTING = 0.95
 MOST_SURPRISE = 2.0
-LEAST_SURPRISE = 0.75
-"""The part of its prediction below which a step casts doubt on what was learnt before."""
+LEAST_SURPRISE, LITTLE_SURPRISE = 0.75, 1.3
+"""Below and above these parts of their prediction steps cast doubt on what was learnt before."""
 
 DOUBT = 0.1
 """The weight that is left to that."""
@@ -52,8 +52,6 @@ class LinearCost:
     def observe(self, count: int, seconds: float) -> None:
         """`count` took `seconds`."""
         seconds = self._believed(count, seconds)
-        if self._doubts and seconds < LEAST_SURPRISE * self.predict(count):
-            self._weigh(DOUBT)
         self._weigh(self._forgetting)
         weight = 1 / (1 + count) ** 2
         x = weight * count
@@ -102,10 +100,14 @@ class LinearCost:
         self._sum_xy *= factor
 
     def _believed(self, count: int, seconds: float) -> float:
-        most = MOST_SURPRISE * self.predict(count)
+        predicted = self.predict(count)
+        most = (LITTLE_SURPRISE if self._doubts else MOST_SURPRISE) * predicted
         if not most:
             return seconds
         was_surprised, self._was_surprised = self._was_surprised, seconds > most
+        is_doubtful = seconds < LEAST_SURPRISE * predicted or (seconds > most and was_surprised)
+        if self._doubts and is_doubtful:
+            self._weigh(DOUBT)
         return seconds if was_surprised else min(seconds, most)
 
     def _fit(self) -> tuple[float, float]:

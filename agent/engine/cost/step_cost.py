@@ -19,6 +19,9 @@ LEAST_OWN = 0.1
 by number. What generating is thought to take may come from a time when the machine was slower: then
 nothing would be left for prompts, and their next chunk had no bound."""
 
+MOST_CHANGE = 1.15
+"""How much longer than predicted a step takes if the machine has not become slower."""
+
 FORGETTING = 0.99
 STIFFNESS = 0.004
 """What drafts cost is forgotten slowly, so that it is seldom tried again where they are too dear.
@@ -60,14 +63,17 @@ class StepCost:
     def _own(self, num_tokens: int, num_prompt_tokens: int, depth: int, seconds: float) -> float:
         """The part of a step's `seconds` that its prompt tokens take.
 
-        If the step was much faster than predicted, so is the machine: generating gets cheaper, too.
+        If the step was much slower or faster than predicted, so is the machine: then both parts
+        cost more or less. Otherwise what generating is thought to take would be out of date, since
+        no step that only generates may come for long, and prompts would have to make up for it.
         """
         if not num_tokens:
             return seconds
         generating = self.generate(num_tokens)
         reading = self._reading.predict(num_prompt_tokens, depth, num_generating=num_tokens)
-        if reading and seconds < LEAST_SURPRISE * (generating + reading):
-            generating *= seconds / (generating + reading)
+        change = seconds / (generating + reading) if generating and reading else 1.0
+        if not LEAST_SURPRISE <= change <= MOST_CHANGE:
+            generating *= change
             self._generating.observe(num_tokens, generating)
         share = num_prompt_tokens / (num_prompt_tokens + num_tokens)
         return max(LEAST_OWN * seconds * share, seconds - generating)

@@ -91,3 +91,12 @@ def test_what_was_found_is_forgotten_as_slowly_as_it_is_told_to() -> None:
             line.observe(count, 1.0 * count)
     assert quick.share(1) < slow.share(1)
     assert slow.share(1) > 0.7
+
+
+def test_a_line_that_doubts_believes_a_second_surprise() -> None:
+    doubting, slow = LinearCost(doubts=True), LinearCost()
+    for line in (doubting, slow):
+        for seconds in (*[0.1] * 20, *[0.15] * 3):
+            line.observe(7, seconds)
+    assert doubting.predict(7) > 0.13
+    assert slow.predict(7) < 0.12

@@ -45,6 +45,14 @@ def test_mixed_steps_tell_that_the_machine_became_faster() -> None:
     assert learn(*slow, *[(7, 30, 0.39)] * 3).generate(7) == pytest.approx(0.2)
 
 
+def test_mixed_steps_tell_that_the_machine_became_slower() -> None:
+    """Prompts do not make up for it alone: they would be read token by token."""
+    usual = [(7, 0, 0.2), (7, 30, 0.4)] * 10
+    cost = learn(*usual, *[(7, 30, 0.8)] * 4)
+    assert cost.generate(7) == pytest.approx(0.4, rel=0.15)
+    assert 12 < cost.read_within(0.2, 5000, num_generating=7) < 22
+
+
 def test_generating_is_believed_to_be_cheap_again_soon() -> None:
     cost = learn(*[(7, 0, 0.23)] * 20, *[(7, 0, 0.1)] * 3)
     assert cost.generate(7) == pytest.approx(0.1, rel=0.1)

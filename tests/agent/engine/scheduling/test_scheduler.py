@@ -961,7 +961,7 @@ def test_stalls_are_what_others_prompts_cost_a_stream() -> None:
     take(scheduler, Decoded((7, 7)), 0.35)
     statistics = scheduler.statistics()
     assert sum(statistics.stalls) == 1
-    assert statistics.stall_seconds == pytest.approx(0.25)
+    assert statistics.stall_seconds == pytest.approx(0.25, rel=0.05)
 
 
 def test_time_between_steps_stalls_nobody_but_counts() -> None:
