@@ -19,7 +19,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from ..shared.models.assignments import Assign, Assignment, Reload
-from ..shared.reports.model_info import Kernels, ModelInfo
+from ..shared.reports.model_info import Kernels, KvLayout, ModelInfo
 from ..shared.reports.statistics import Statistics
 from ..shared.sampling import SamplingChoices
 from .chat.templates.chat_template import TemplateError
@@ -83,6 +83,7 @@ class MakeWorker(Protocol):
         slots: int,
         context_size: int,
         kv_cells: int | None,
+        kv_layout: Literal["auto"] | KvLayout,
         host_cache: int,
         threads: int,
         max_stall: float,
@@ -133,6 +134,7 @@ class _Agent:
             slots=settings.slots,
             context_size=settings.context_size,
             kv_cells=settings.kv_cells,
+            kv_layout=settings.kv_layout,
             host_cache=settings.host_cache,
             threads=settings.threads,
             max_stall=settings.max_stall,

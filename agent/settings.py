@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from ..shared.messages import MAX_LABELS
 from ..shared.quantities import Duration, Size
-from ..shared.reports.model_info import Kernels
+from ..shared.reports.model_info import Kernels, KvLayout
 from ..shared.settings.declaration import DaemonSettings, Shown
 from .chat.families.families import FAMILY_NAMES
 from .cpu_cores import default_threads
@@ -136,7 +136,13 @@ class AgentSettings(DaemonSettings):
         Field(ge=16, le=2**28),
         AfterValidator(_holds_a_slot),
         Shown("N", "slots times context size"),
-    ] = Field(default=None, description="KV cache in tokens, shared by all slots")
+    ] = Field(default=None, description="KV cache in tokens, of all slots together")
+    kv_layout: Annotated[Literal["auto"] | KvLayout, Shown("auto|streams|unified")] = Field(
+        default="auto",
+        description="KV cache: a stream of its own for each slot, or a unified one for all; auto "
+        "takes streams on CPUs unless there are fewer cells than slots times context size, or the "
+        "model's sequences cannot share prefixes",
+    )
     host_cache: Annotated[Size, Field(ge=0), Shown("SIZE", "1GiB")] = Field(
         default=2**30,
         description="host memory for prefixes that are evicted from the KV cache; 0 keeps none "

@@ -17,6 +17,10 @@ class Capacity:
     `fixed_bytes` besides, where it cannot be had in pieces. At most `max_draft` tokens are drafted
     for a sequence in a step: none where it cannot give up its last cells. A step gives
     log-probabilities of at most `most_scored` prompt tokens, at least one a slot.
+
+    With `num_streams` each slot has a cache of its own, a stream, and so have kept prefixes as many
+    as that leaves; 0 stands for one cache for all. Streams whose parts of a batch differ in length
+    are computed one after the other, so reading beside generating gains nothing.
     """
 
     batch_size: int
@@ -31,3 +35,4 @@ class Capacity:
     most_scored: int = 64
     cell_bytes: int = 0
     fixed_bytes: int = 0
+    num_streams: int = 0

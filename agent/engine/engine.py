@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ...shared.reports.model_info import Kernels
+from ...shared.reports.model_info import Kernels, KvLayout
 from .capacity import Capacity
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId
@@ -44,7 +44,8 @@ class Engine(Protocol):
 class LoadEngine(Protocol):
     """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`.
 
-    They share `kv_cells` cells; `None` gives them as many as they can hold together. Up to
+    They have `kv_cells` cells together; `None` gives them as many as they can hold. `kv_layout`
+    says whether they share them. Up to
     `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
     tokens be drafted for each sequence in a step, where the model is one that allows it.
     """
@@ -56,6 +57,7 @@ class LoadEngine(Protocol):
         slots: int,
         context_size: int,
         kv_cells: int | None,
+        kv_layout: Literal["auto"] | KvLayout,
         host_cache: int,
         threads: int,
         gpu_layers: int,

@@ -1,6 +1,8 @@
 """One step of the engine: what is computed together, and its possible outcomes.
 
-Cells belong to holders: a slot, or (from the number of slots on) a kept prefix.
+Cells belong to holders: a slot, or (from the number of slots on) a kept prefix. In the unified
+layout all holders have cells of one cache, and may share them; in the layout `streams` each has a
+stream of its own, or is parked.
 """
 
 from collections.abc import Mapping
@@ -91,9 +93,53 @@ class Save:
     count: int
 
 
-Edit = Adopt | Clear | Copy | Discard | Load | Park | Restore | Save
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`holder` gets the cells of `stream`, all of which are free.
 
-Move = Load | Park | Restore | Save
+    Who had `stream` before has none now.
+    """
+
+    holder: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The stream of `source`, with all that is in it, is that of `holder` now."""
+
+    source: int
+    holder: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """`holder`, whose stream is empty, gets copies of the first `length` cells of `source`.
+
+    Those may be parked, and stay so. `count` is what is copied on the way.
+    """
+
+    source: int
+    holder: int
+    length: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Two streams change their contents and their holders; `count` cells have to be copied."""
+
+    first: int
+    second: int
+    count: int
+
+
+StreamEdit = Place | HandOver | Duplicate | Swap
+"""What is done to caches of their own; in one cache for all nothing of it is."""
+
+Edit = Adopt | Clear | Copy | Discard | Load | Park | Restore | Save | StreamEdit
+
+Move = Load | Park | Restore | Save | Duplicate | Swap
 """Edits that copy what cells contain, which takes time for each cell."""
 
 
@@ -126,7 +172,8 @@ class Run:
 class Step:
     """First `edits`, in their order; then `runs` are decoded as one batch.
 
-    Generating sequences come before prompts. `num_generating`, `num_prompt_tokens` and
+    Generating sequences come before prompts, and each of
+    the two in the order of their places in the cache. `num_generating`, `num_prompt_tokens` and
     `num_drafted` say what the batch is made of; they add up to its size. A step without runs is
     only its edits.
     """

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from ...shared.errors import EngineFailed
-from ...shared.reports.model_info import Kernels
+from ...shared.reports.model_info import Kernels, KvLayout
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.engine import load_engine
@@ -76,6 +76,7 @@ class Worker:
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         kv_cells: int | None = None,
+        kv_layout: Literal["auto"] | KvLayout = "auto",
         host_cache: int = 0,
         speculate: int = 0,
         load: LoadEngine = load_engine,
@@ -88,6 +89,7 @@ class Worker:
             slots=slots,
             context_size=context_size,
             kv_cells=kv_cells,
+            kv_layout=kv_layout,
             host_cache=host_cache,
             threads=threads,
             speculate=speculate,

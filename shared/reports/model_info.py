@@ -14,6 +14,8 @@ MAX_TASKS = 16
 Task = Literal["generate", "embed", "rank"]
 Kernels = Literal["all", "plain"]
 """Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
+KvLayout = Literal["streams", "unified"]
+"""A KV cache of its own for each sequence, or one for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,7 @@ class ModelInfo:
     `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
-    for.
+    for, `kv_layout` how the KV cache is divided among sequences.
     """
 
     __pydantic_config__ = STRICT
@@ -35,3 +37,4 @@ class ModelInfo:
     tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
     longest_token: Count = 0
     kernels: Kernels | None = None
+    kv_layout: KvLayout | None = None

@@ -151,6 +151,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "slots": 3,
         "context_size": 32,
         "kv_cells": None,
+        "kv_layout": "auto",
         "threads": 5,
         "max_stall": 0.25,
         "gpu_layers": -1,

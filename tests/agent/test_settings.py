@@ -30,6 +30,7 @@ def test_defaults() -> None:
         "chat_family": "auto",
         "context_size": 4096,
         "kv_cells": None,
+        "kv_layout": "auto",
         "host_cache": 2**30,
         "threads": default_threads(),
         "max_stall": 0.5,

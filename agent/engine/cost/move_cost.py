@@ -22,6 +22,9 @@ MOST_BYTES_ALONE = 32 * MOST_BYTES
 SLOWEST = 400 * 2**20
 """Bytes a second of a copy into memory that was never touched, where that is slow."""
 
+LIKELY = 2**30
+"""Bytes a second of a copy of a stream, where nothing is known."""
+
 CAUTION = 0.9
 """How slowly it is believed that whole copies are faster than the slowest."""
 
@@ -69,6 +72,15 @@ class MoveCost:
     def fits_whole(self, num_cells: int, seconds: float) -> bool:
         """Whether a state that cannot be cut is surely copied in `seconds`."""
         return self._bytes(num_cells) * self._slowest <= seconds
+
+    def most_whole(self, seconds: float) -> float:
+        """How many cells' states, which cannot be cut, are likely to be copied in `seconds`.
+
+        Between caches that are in use already: only what is parked takes new memory.
+        """
+        if not self._cell_bytes:
+            return float("inf")
+        return seconds / (self._cell_bytes * (self._price or 1 / LIKELY))
 
     @property
     def _price(self) -> float:

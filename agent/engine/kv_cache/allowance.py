@@ -16,6 +16,8 @@ class Allowance:
         self.num_moved = 0
         """Cells that are copied before the next step."""
         self._most_moved = float("inf")
+        self.most_whole = float("inf")
+        """Cells whose state may be copied as one piece, where it cannot be cut."""
 
     @property
     def num_left(self) -> float:
@@ -28,10 +30,16 @@ class Allowance:
         most = self.num_left if self.num_moved else max(self.num_left, LEAST_IN_PIECE)
         return floor(min(most, MOST_IN_PIECE))
 
-    def renew(self, num_cells: float) -> None:
-        """Before the next step about so many cells may be copied."""
+    def renew(self, num_cells: float, most_whole: float = float("inf")) -> None:
+        """Before the next step about so many cells may be copied; see `most_whole`."""
         self._most_moved = num_cells
+        self.most_whole = most_whole
         self.num_moved = 0
+
+    def has_room(self, num_cells: int) -> bool:
+        """Whether `num_cells` may still be copied as one piece; the first piece may be large."""
+        first = not self.num_moved and num_cells <= self.most_whole
+        return not num_cells or first or num_cells <= self.num_left
 
     def take(self, num_cells: int) -> None:
         """`num_cells` are copied before the next step."""

@@ -123,6 +123,15 @@ class PrefixTree:
             return Found(found.length, found.source, promise[0], promise[2])
         return found
 
+    def num_alone(self, holder: int) -> int:
+        """How many keys at the end of `holder` nobody else has."""
+        count = 0
+        node: _Node | None = self._ends[holder]
+        while node is not None and node.parent is not None and len(node.holders) == 1:
+            count += len(node.edge)
+            node = node.parent
+        return count
+
     def others_with_all_of(self, holder: int) -> set[int]:
         """Holders that have every token of `holder`, and maybe more."""
         return self._ends[holder].holders - {holder}

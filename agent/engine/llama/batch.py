@@ -5,7 +5,7 @@ sequence, so a step only writes tokens, positions, sequence ids and which logits
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
@@ -35,8 +35,8 @@ class Batch:
             logits=_pointer(self._outputs, ctypes.c_int8),
         )
 
-    def fill(self, runs: Sequence[Run]) -> None:
-        """Write `runs`."""
+    def fill(self, runs: Sequence[Run], number: Callable[[int], int] = int) -> None:
+        """Write `runs`; `number` gives the `seq_id` of a slot."""
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -47,7 +47,7 @@ class Batch:
             outputs += range(first, first + len(run.scored))
             tokens += run.tokens
             positions += range(run.start, run.start + count)
-            slots += [run.slot] * count
+            slots += [number(run.slot)] * count
             if run.samples:
                 outputs += range(len(tokens) - 1 - run.num_drafted, len(tokens))
         size = len(tokens)

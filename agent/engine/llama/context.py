@@ -3,7 +3,7 @@
 It belongs to the thread that made it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
@@ -26,14 +26,30 @@ class CannotGenerateError(ModelError):
 class Context:
     """Computes `runs` of `slots` sequences, and of a spare one, in `num_cells` cells.
 
+    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare.
+
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
     """
 
     def __init__(
-        self, model: Model, *, num_cells: int, slots: int, threads: int, num_rows: int
+        self,
+        model: Model,
+        *,
+        num_cells: int,
+        slots: int,
+        threads: int,
+        num_rows: int,
+        num_streams: int = 0,
     ) -> None:
-        self.handle = _open(model, num_cells, slots, threads, num_rows)
+        self.handle = _open(
+            model,
+            num_cells=num_cells,
+            slots=slots,
+            threads=threads,
+            num_rows=num_rows,
+            num_streams=num_streams,
+        )
         self.memory = llama_cpp.llama_get_memory(self.handle)
         self.batch_size = int(llama_cpp.llama_n_batch(self.handle))
         self._batch = Batch(self.batch_size)
@@ -49,9 +65,14 @@ class Context:
         """llama.cpp's pointer to the rows of the last step."""
         return llama_cpp.llama_get_logits(self.handle)
 
-    def decode(self, runs: Sequence[Run]) -> NoRoom | Aborted | Failed | None:
-        """Compute `runs` as one batch; what went wrong, if something did."""
-        self._batch.fill(runs)
+    def decode(
+        self, runs: Sequence[Run], number: Callable[[int], int] = int
+    ) -> NoRoom | Aborted | Failed | None:
+        """Compute `runs` as one batch; what went wrong, if something did.
+
+        `number` gives the `seq_id` of a slot, which is the same number without it.
+        """
+        self._batch.fill(runs, number)
         code = llama_cpp.llama_decode(self.handle, self._batch.raw)
         return None if code == 0 else _failure(code)
 
@@ -76,14 +97,16 @@ class Context:
             raise ModelError(f"model file {model.path} loads but does not run: {failure}")
 
 
-def _open(model: Model, num_cells: int, slots: int, threads: int, num_rows: int) -> Any:
+def _open(
+    model: Model, *, num_cells: int, slots: int, threads: int, num_rows: int, num_streams: int
+) -> Any:
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = num_cells  # llama.cpp rounds up to whole 256
+    params.n_ctx = num_cells  # llama.cpp rounds up to whole 256, for each stream
     params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
-    params.n_seq_max = slots + 1  # with the spare one
+    params.n_seq_max = num_streams or slots + 1  # with the spare one
     params.n_outputs_max = num_rows  # of logits: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads
-    params.kv_unified = True
+    params.kv_unified = not num_streams
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
     with route_log().hold_errors() as errors:
         context = llama_cpp.llama_init_from_model(model.handle, params)

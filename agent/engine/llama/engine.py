@@ -1,7 +1,7 @@
 """llama.cpp as the worker's engine: one context, one batch, one sampler a sequence.
 
-One unified KV cache serves all slots, so that a prefix can be shared by reference. The context
-belongs to the thread that made it.
+The KV cache has one of two layouts (`layout`): one for all, in which prefixes are shared by
+reference, or a stream for each slot. The context belongs to the thread that made it.
 """
 
 import logging
@@ -17,8 +17,12 @@ from ..capacity import Capacity
 from ..loaded_model import LoadedModel, ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
-from ..step import NotLoaded, Outcome, Run, Step
-from .cell_edits import CellEdits
+from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step
+from .cells.edits import Edits
+from .cells.layout import Layout, LayoutChoice, choose_layout
+from .cells.states import States
+from .cells.stream_edits import StreamEdits
+from .cells.unified_edits import UnifiedEdits
 from .context import MAX_BATCH, CannotGenerateError, Context
 from .embedding import LlamaEmbedding
 from .encoder import EncoderEngine
@@ -26,7 +30,6 @@ from .grammar_tokens import grammar_tokens
 from .kernels.kernels import choose
 from .model import Model
 from .rows import RowReader
-from .states import States
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class LlamaEngine:
         *,
         slots: int,
         context_size: int,
-        kv_cells: int,
+        layout: Layout,
         host_cache: int,
         threads: int,
         max_draft: int,
@@ -59,15 +62,21 @@ class LlamaEngine:
         num_rows = slots * (1 + max_draft) + most_scored
         self._model = model
         self._context = Context(
-            model, num_cells=kv_cells, slots=slots, threads=threads, num_rows=num_rows
+            model,
+            num_cells=layout.num_cells,
+            slots=slots,
+            threads=threads,
+            num_rows=num_rows,
+            num_streams=layout.num_streams,
         )
-        self._cells = CellEdits(self._context, slots)
+        self._edits = _edits(self._context, slots, layout)
         fixed_bytes, cell_bytes = self._state_bytes()
         self.capacity = Capacity(
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
-            num_cells=kv_cells,
-            num_holders=llama_cpp.llama_max_parallel_sequences() - 1,
+            num_cells=layout.num_cells,
+            num_holders=_num_holders(slots, layout),
+            num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
             most_parked=host_cache // cell_bytes if model.can_share else 0,
@@ -92,6 +101,7 @@ class LlamaEngine:
                 tasks=model.tasks(generates=True),
                 longest_token=model.vocab.longest_token,
                 kernels=model.kernels,
+                kv_layout=layout.name,
             ),
             model.vocab,
             model.chat_template,
@@ -130,15 +140,18 @@ class LlamaEngine:
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
-        edited = self._cells.carry_out(step.edits)
+        edited = self._edits.carry_out(step.edits)
         if edited.not_loaded:
             return NotLoaded(edited.not_loaded)
-        if step.runs and (failure := self._context.decode(step.runs)) is not None:
+        if step.runs and (failure := self._decode(step)) is not None:
             return failure
         decoded = self._rows.read(step.runs)
         if not step.edits:
             return decoded
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
+
+    def _decode(self, step: Step) -> NoRoom | Aborted | Failed | None:
+        return self._context.decode(step.runs, self._edits.number)
 
     def free(self) -> None:
         """Free context and model."""
@@ -147,12 +160,25 @@ class LlamaEngine:
         self._model.free()
 
 
+def _edits(context: Context, slots: int, layout: Layout) -> Edits:
+    if layout.num_streams:
+        return StreamEdits(context, layout.num_streams)
+    return UnifiedEdits(context, slots)
+
+
+def _num_holders(slots: int, layout: Layout) -> int:
+    """In one cache for all, holders have numbers that llama.cpp takes; others are only names."""
+    most = int(llama_cpp.llama_max_parallel_sequences()) - 1
+    return slots + most if layout.num_streams else most
+
+
 def load_engine(
     path: Path,
     *,
     slots: int,
     context_size: int,
     kv_cells: int | None = None,
+    kv_layout: LayoutChoice = "auto",
     host_cache: int = 0,
     threads: int,
     gpu_layers: int,
@@ -171,11 +197,19 @@ def load_engine(
             path,
         )
     try:
+        layout = choose_layout(
+            kv_layout,
+            slots=slots,
+            context_size=context_size,
+            kv_cells=kv_cells,
+            can_share=model.can_share,
+            is_offloaded=model.is_offloaded,
+        )
         engine = LlamaEngine(
             model,
             slots=slots,
             context_size=context_size,
-            kv_cells=kv_cells or slots * context_size,
+            layout=layout,
             host_cache=host_cache,
             threads=threads,
             max_draft=speculate if model.can_share else 0,

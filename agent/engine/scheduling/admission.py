@@ -122,7 +122,7 @@ def _has_room(
     running: Collection[Progress],
     memory: Memory,
 ) -> bool:
-    if not running:
+    if not running or memory.has_own_cells:
         return True  # alone it fits: what does not is refused before it waits
     everybody = [one, *running]
     still_to_read = sum(other.num_pending for other in running)

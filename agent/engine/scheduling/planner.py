@@ -65,7 +65,10 @@ class Planner:
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""
         self._relieve()
-        self._memory.allowance.renew(self._budget.moved_cells(self._num_streaming))
+        num_streaming = self._num_streaming
+        self._memory.allowance.renew(
+            self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
+        )
         saves = self._save()
         return self._compose(self._admit(), saves, proposals)
 
@@ -176,6 +179,8 @@ class Planner:
                 num_wanted = budget = 0
             case "read":
                 generating = {}
+        if generating:
+            self._memory.arrange(list(generating))
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, budget)
         num_drafted = sum(map(len, drafts.values()))
@@ -188,10 +193,13 @@ class Planner:
         return Step(
             (*self._memory.take_edits(), *saves),
             (
-                *(_next(slot, one, drafts.get(slot, ())) for slot, one in generating.items()),
+                *(
+                    _next(slot, one, drafts.get(slot, ()))
+                    for slot, one in self._in_place(generating)
+                ),
                 *(
                     _chunk(slot, one, shares[one.id])
-                    for slot, one in reading.items()
+                    for slot, one in self._in_place(reading)
                     if one.id in shares
                 ),
             ),
@@ -199,6 +207,10 @@ class Planner:
             num_read,
             num_drafted,
         )
+
+    def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
+        """`some` sequences, in the order of their places in the cache."""
+        return sorted(some.items(), key=lambda item: self._memory.place(item[0]))
 
     def _make_room(self, num_others: int, num_read: int) -> int:
         """Free cells for `num_read` tokens of prompts beside others; for how many there are some.

@@ -49,6 +49,12 @@ class PrefillBudget:
         """How many cells' states may be copied before a step; infinite where that costs nothing."""
         return self.moves.within(self._seconds(num_generating), is_alone=not num_generating)
 
+    def most_whole(self, num_generating: int) -> float:
+        """How many cells of a stream may be copied before a step; no limit with nobody to stall."""
+        if not num_generating:
+            return float("inf")
+        return self.moves.most_whole(self._seconds(num_generating))
+
     def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
         """Whether the state of a sequence may be copied before a step, where it cannot be cut."""
         return not num_generating or self.moves.fits_whole(num_cells, self._seconds(num_generating))

@@ -8,7 +8,7 @@ from ....shared.inference import Notice
 from ..kv_cache.memory import Memory
 from ..sequence import SequenceOutput
 from ..statistics import Tally
-from ..step import Copy, Load, Step
+from ..step import Copy, Duplicate, Load, Step
 from .planner import Planner
 from .queue import SequenceQueue
 
@@ -82,6 +82,6 @@ def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
     """`holders`, and those that were to share with them."""
     empty = set(holders)
     for edit in step.edits:
-        if isinstance(edit, Copy) and edit.source in empty:
+        if isinstance(edit, Copy | Duplicate) and edit.source in empty:
             empty.add(edit.holder)
     return empty

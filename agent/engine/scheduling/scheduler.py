@@ -20,6 +20,8 @@ from typing import assert_never
 from ....shared.errors import RequestError
 from ..capacity import Capacity
 from ..kv_cache.memory import Memory
+from ..kv_cache.stream_memory import StreamMemory
+from ..kv_cache.unified_memory import UnifiedMemory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal
 from ..speculation.speculation import Speculation
@@ -65,19 +67,12 @@ class Scheduler:
             cell_bytes=capacity.cell_bytes,
             fixed_bytes=capacity.fixed_bytes,
         )
-        self._memory = Memory(
-            slots=slots,
-            holders=capacity.num_holders,
-            num_cells=capacity.num_cells,
-            can_share=capacity.can_share,
-            most_parked=capacity.most_parked,
-            is_compact=capacity.is_compact,
-        )
+        self._memory = _memory(slots, capacity)
         self._tally = Tally()
         self._queue = SequenceQueue(slots)
         self._running = self._queue.running
         speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
-        step_mode = StepMode(capacity.most_mixed)
+        step_mode = StepMode(capacity.most_mixed, can_mix=not capacity.num_streams)
         self._planner = Planner(
             self._queue,
             self._memory,
@@ -258,6 +253,25 @@ class Scheduler:
     def _check_no_step(self) -> None:
         if self._planned is not None:
             raise RuntimeError("the last step was not committed")
+
+
+def _memory(slots: int, capacity: Capacity) -> Memory:
+    if capacity.num_streams:
+        return StreamMemory(
+            slots=slots,
+            holders=capacity.num_holders,
+            num_streams=capacity.num_streams,
+            num_cells=capacity.num_cells,
+            most_parked=capacity.most_parked,
+        )
+    return UnifiedMemory(
+        slots=slots,
+        holders=capacity.num_holders,
+        num_cells=capacity.num_cells,
+        can_share=capacity.can_share,
+        most_parked=capacity.most_parked,
+        is_compact=capacity.is_compact,
+    )
 
 
 def _explained(outputs: list[SequenceOutput], outcome: Decoded) -> list[SequenceOutput]:

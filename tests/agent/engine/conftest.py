@@ -17,8 +17,33 @@ def model_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[LlamaEngine]:
-    engine = load_engine(DEMO_MODEL, slots=8, context_size=256, threads=1, gpu_layers=0)
+def unified_engine() -> Iterator[LlamaEngine]:
+    """One cache for all."""
+    engine = load_engine(
+        DEMO_MODEL, slots=8, context_size=256, threads=1, gpu_layers=0, kv_layout="unified"
+    )
+    yield engine
+    engine.free()
+
+
+@pytest.fixture(scope="module")
+def engine(unified_engine: LlamaEngine) -> LlamaEngine:
+    """The one that tests take to which the layout is all the same."""
+    return unified_engine
+
+
+@pytest.fixture(scope="session")
+def stream_engine() -> Iterator[LlamaEngine]:
+    """A cache of its own for each sequence."""
+    engine = load_engine(
+        DEMO_MODEL,
+        slots=8,
+        context_size=256,
+        threads=1,
+        gpu_layers=0,
+        host_cache=2**24,
+        kv_layout="streams",
+    )
     yield engine
     engine.free()
 
@@ -26,7 +51,13 @@ def engine() -> Iterator[LlamaEngine]:
 @pytest.fixture(scope="session")
 def speculating_engine() -> Iterator[LlamaEngine]:
     engine = load_engine(
-        DEMO_MODEL, slots=8, context_size=512, threads=1, gpu_layers=0, speculate=6
+        DEMO_MODEL,
+        slots=8,
+        context_size=512,
+        threads=1,
+        gpu_layers=0,
+        kv_layout="unified",
+        speculate=6,
     )
     yield engine
     engine.free()

@@ -23,17 +23,21 @@ from arriero.agent.engine.step import (
     Copy,
     Decoded,
     Discard,
+    Duplicate,
     Edit,
     Failed,
+    HandOver,
     Load,
     NoRoom,
     NotLoaded,
     Outcome,
     Park,
+    Place,
     Restore,
     Run,
     Save,
     Step,
+    Swap,
 )
 from arriero.shared.reports.model_info import ModelInfo
 
@@ -146,6 +150,9 @@ class FakeEngine:
     Nothing can be chosen for the `broken` sequences.
 
     `believed_cells` is what it says that it has, which is the truth unless said otherwise.
+
+    With `num_streams` each holder has a stream, given to it by an edit, or is parked as a whole.
+    `num_computations` are those of the last step: as many as llama.cpp would make of it.
     """
 
     def __init__(
@@ -167,7 +174,10 @@ class FakeEngine:
         following: Following = next_token,
         cell_bytes: int = 0,
         seconds_per_moved_cell: float = 0.0,
+        num_streams: int = 0,
     ) -> None:
+        self.stream_of: dict[int, int] = {}
+        self.num_computations = 0
         self.seconds_per_moved_cell = seconds_per_moved_cell
         self.num_slots = slots
         self.context_size = context_size
@@ -184,6 +194,7 @@ class FakeEngine:
             max_draft=max_draft,
             most_scored=most_scored,
             cell_bytes=cell_bytes,
+            num_streams=num_streams,
         )
         self._following = following
         self.cells: list[Cell] = []
@@ -219,6 +230,7 @@ class FakeEngine:
         slots: int,
         context_size: int,
         kv_cells: int | None,
+        kv_layout: str,
         host_cache: int,
         threads: int,
         gpu_layers: int,
@@ -263,6 +275,7 @@ class FakeEngine:
 
     def execute(self, step: Step) -> Outcome:
         self.steps.append(step)
+        self.num_computations = 0
         for edit in step.edits:
             self._edit(edit)
         self.num_cells_after_edits = len(self.cells)
@@ -274,6 +287,7 @@ class FakeEngine:
         if not step.runs:
             return Decoded((), saved=saved, move_seconds=self._move_seconds(step))
         self._check(step)
+        self.num_computations = self._count_computations(step)
         if self._spoiled is not None:
             outcome, self._spoiled = self._spoiled, None
             self._spoil(step, outcome)
@@ -291,7 +305,21 @@ class FakeEngine:
     # ---- cells
 
     def _edit(self, edit: Edit) -> None:
+        if (
+            isinstance(edit, Copy | Load | Restore)
+            if self.capacity.num_streams
+            else (isinstance(edit, Place | HandOver | Duplicate | Swap))
+        ):
+            raise RuleBroken(f"not in this layout: {edit}")
         match edit:
+            case Place(holder, stream):
+                self._place(holder, stream)
+            case HandOver(source, holder):
+                self._hand_over(source, holder)
+            case Duplicate(source, holder, length, count):
+                self._duplicate(source, holder, length, count)
+            case Swap(first, second, count):
+                self._swap(first, second, count)
             case Clear(holder, start):
                 self._check_holder(holder)
                 self._remove(holder, start)
@@ -318,6 +346,49 @@ class FakeEngine:
         for cell in self.held(holder)[start:]:
             cell.holders.remove(holder)
         self.cells = [cell for cell in self.cells if cell.holders]
+
+    def _place(self, holder: int, stream: int) -> None:
+        if not 0 <= stream < self.capacity.num_streams:
+            raise RuleBroken(f"no stream {stream}")
+        if self._length_of(stream) or self.held(holder):
+            raise RuleBroken(f"stream {stream} or holder {holder} has cells already")
+        self.stream_of = {one: at for one, at in self.stream_of.items() if at != stream}
+        self.stream_of[holder] = stream
+
+    def _hand_over(self, source: int, holder: int) -> None:
+        self._check_holder(holder)
+        if self.held(holder) or self.parked.get(holder) or not self.held(source):
+            raise RuleBroken(f"nothing to hand over from {source}, or no place for it at {holder}")
+        self.stream_of[holder] = self.stream_of.pop(source)
+        for cell in self.held(source):
+            cell.holders = {holder}
+
+    def _duplicate(self, source: int, holder: int, length: int, count: int) -> None:
+        if self.held(holder):
+            raise RuleBroken(f"holder {holder} has cells already")
+        parked = self.parked.get(source)
+        tokens = self.tokens(source)
+        if parked is not None:
+            tokens = [token for state in parked[::-1] for token in state.removeprefix(b"state of ")]
+            if any(state != state_of(state.removeprefix(b"state of ")) for state in parked):
+                self._not_loaded.append(source)
+        if source in self._not_loaded or source in self._left_empty:
+            self._left_empty.add(holder)
+            return
+        if not 0 < length <= len(tokens) == count:
+            raise RuleBroken(f"{length} and {count} cells copied of {len(tokens)} of {source}")
+        if holder not in self.stream_of:
+            raise RuleBroken(f"holder {holder} has no stream")
+        self._append(holder, tokens[:length])
+
+    def _swap(self, first: int, second: int, count: int) -> None:
+        if count != self._length_of(first) + self._length_of(second):
+            raise RuleBroken(f"{count} cells of streams {first} and {second} copied")
+        others = {first: second, second: first}
+        self.stream_of = {one: others.get(at, at) for one, at in self.stream_of.items()}
+
+    def _length_of(self, stream: int) -> int:
+        return sum(len(self.held(one)) for one, at in self.stream_of.items() if at == stream)
 
     def _choose(self, run: Run) -> Iterator[int]:
         if not run.samples:
@@ -394,6 +465,8 @@ class FakeEngine:
         if holder in self._not_loaded:  # it is given up as soon as that is told
             self.parked[holder].append(b"")
             return
+        if self.capacity.num_streams and (start or self.parked.get(holder)):
+            raise RuleBroken(f"holder {holder} can only be parked as a whole")
         if holder < self.num_slots or not count or len(self.held(holder)) != start + count:
             raise RuleBroken(f"holder {holder} has no {count} cells from {start} on to park")
         self.parked.setdefault(holder, []).append(self._state(holder, start, count))
@@ -445,6 +518,24 @@ class FakeEngine:
         for run in step.runs:
             self._write(run, self._written.randint(0, len(run.tokens)))
 
+    def _count_computations(self, step: Step) -> int:
+        """How many pieces llama.cpp computes this batch in."""
+        if not self.capacity.num_streams:
+            return 1
+        left = [(self.stream_of[run.slot], len(run.tokens)) for run in step.runs]
+        count = 0
+        while left:
+            together = left[:1]
+            for one in left[1:]:
+                together += [one] if one[0] == together[-1][0] + 1 else []
+            least = min(tokens for _, tokens in together)
+            left = [
+                (at, tokens - (least if (at, tokens) in together else 0)) for at, tokens in left
+            ]
+            left = [one for one in left if one[1]]
+            count += 1
+        return count
+
     # ---- rules
 
     def _check(self, step: Step) -> None:
@@ -470,6 +561,8 @@ class FakeEngine:
     def _check_run(self, run: Run) -> None:
         if not 0 <= run.slot < self.num_slots:
             raise RuleBroken(f"no slot {run.slot}")
+        if self.capacity.num_streams and run.slot not in self.stream_of:
+            raise RuleBroken(f"slot {run.slot} has no stream")
         if not run.tokens:
             raise RuleBroken(f"an empty run: {run}")
         positions = [cell.position for cell in self.held(run.slot)]

@@ -1,6 +1,6 @@
 """The scheduler's parts around one roster and one memory, for tests of one part at a time."""
 
-from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -34,7 +34,7 @@ class Setting:
         most_mixed: int = 64,
     ) -> None:
         self.queue = SequenceQueue(slots)
-        self.memory = Memory(
+        self.memory = UnifiedMemory(
             slots=slots, holders=8, num_cells=num_cells, can_share=can_share, most_parked=1000
         )
         self.tally = Tally()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.agent.engine.cost.move_cost import MOST_BYTES, PART, SLOWEST, MoveCost
+from arriero.agent.engine.cost.move_cost import LIKELY, MOST_BYTES, PART, SLOWEST, MoveCost
 
 
 def test_beside_streams_no_more_bytes_than_a_moment_takes() -> None:
@@ -48,3 +48,11 @@ def test_the_fixed_part_of_a_state_is_there_once() -> None:
     cost.observe(7, 0.1)
     assert cost.seconds(1) == cost.seconds(900) == pytest.approx(0.1)
     assert cost.seconds(0) == 0
+
+
+def test_a_stream_is_copied_whole_where_that_is_likely_to_be_in_time() -> None:
+    cost = MoveCost(cell_bytes=2**20)
+    assert cost.most_whole(0.5) == LIKELY / 2**21
+    cost.observe(100, 1.0)
+    assert cost.most_whole(0.5) == pytest.approx(50)
+    assert MoveCost(cell_bytes=0).most_whole(0.5) == float("inf")

@@ -22,3 +22,11 @@ def test_some_cells_are_copied_before_each_step_however_low_the_limit() -> None:
     for limit in (0, 10.5):
         allowance.renew(limit)
         assert [allowance.take_some(500) for _ in range(2)] == [LEAST_IN_PIECE, 0]
+
+
+def test_a_piece_that_cannot_be_cut_may_be_large_if_it_is_the_first() -> None:
+    allowance = Allowance()
+    allowance.renew(10, 500)
+    assert [allowance.has_room(count) for count in (0, 10, 500, 501)] == [True, True, True, False]
+    allowance.take(4)
+    assert [allowance.has_room(count) for count in (0, 6, 7)] == [True, True, False]

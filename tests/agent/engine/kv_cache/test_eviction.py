@@ -3,13 +3,13 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
-from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.step import Clear, Park
 
 
-def full(*lengths: int, most_parked: int = 4000) -> Memory:
+def full(*lengths: int, most_parked: int = 4000) -> UnifiedMemory:
     """A memory that kept prefixes of these lengths fill, none of them used by anybody."""
-    memory = Memory(
+    memory = UnifiedMemory(
         slots=2,
         holders=8,
         num_cells=sum(lengths),

@@ -22,6 +22,14 @@ def find(cache: PrefixTree, tokens: list[int], computed: dict[int, int]) -> Foun
     return cache.find(tokens, most=len(tokens), computed=computed, used_at=used_at)
 
 
+def test_how_much_of_its_end_a_holder_has_alone() -> None:
+    cache = make(h1=[1, 2, 3, 4], h2=[1, 2, 5], h3=[1, 2, 3])
+    assert [cache.num_alone(holder) for holder in (1, 2, 3)] == [1, 1, 0]
+    cache.remove(2)
+    cache.remove(3)
+    assert cache.num_alone(1) == 4
+
+
 def test_the_longest_prefix_wins() -> None:
     cache = make(h1=[1, 2, 3], h2=[1, 2, 4, 5])
     assert find(cache, [1, 2, 4, 9], {1: 3, 2: 4}) == Found(3, 2)

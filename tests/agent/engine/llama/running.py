@@ -69,6 +69,8 @@ def generate(
 ) -> tuple[Ended, EngineStatistics]:
     """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
 
+    Streams have the cells that they have.
+
     Every step costs the same, so all drafts pay.
     """
     wipe(engine)
@@ -77,7 +79,12 @@ def generate(
         context_size=context_size,
         max_stall=0.5,
         end_tokens=engine.model.vocab.end_tokens,
-        capacity=replace(engine.capacity, batch_size=60, num_cells=num_cells, max_draft=max_draft),
+        capacity=replace(
+            engine.capacity,
+            batch_size=60,
+            num_cells=engine.capacity.num_cells if engine.capacity.num_streams else num_cells,
+            max_draft=max_draft,
+        ),
     )
     for sequence in wanted:
         engine.open(sequence)

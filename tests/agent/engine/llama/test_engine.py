@@ -23,12 +23,21 @@ from tests.agent.engine.llama.running import (
 )
 
 
+@pytest.fixture(scope="module", params=["unified", "streams"])
+def engine(
+    request: pytest.FixtureRequest, unified_engine: LlamaEngine, stream_engine: LlamaEngine
+) -> LlamaEngine:
+    """In each layout."""
+    return stream_engine if request.param == "streams" else unified_engine
+
+
 def test_facts(engine: LlamaEngine) -> None:
     info = engine.model.info
     assert info.name == "arriero-demo"
     assert info.context_size == 256
     assert engine.capacity.batch_size == 512
     assert engine.capacity.num_cells == 8 * 256
+    assert engine.capacity.num_streams == (8 if info.kv_layout == "streams" else 0)
     assert engine.capacity.can_share
     assert engine.model.chat_template is not None
 
@@ -51,8 +60,12 @@ def test_a_batch_gives_everyone_the_tokens_of_a_run_alone(
 
 @pytest.mark.parametrize("num_cells", [140, 160, 200])
 def test_a_cache_so_small_that_everybody_is_preempted_changes_no_word(
-    engine: LlamaEngine, alone: Ended, num_cells: int
+    unified_engine: LlamaEngine, num_cells: int
 ) -> None:
+    engine = unified_engine
+    alone: Ended = {}
+    for sequence in sequences(engine, GREEDY):
+        alone |= generate(engine, [sequence], slots=1)[0]
     ended, statistics = generate(engine, sequences(engine, GREEDY), slots=8, num_cells=num_cells)
     assert ended == alone
     assert statistics.num_preemptions > 0

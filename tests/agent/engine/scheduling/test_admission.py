@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -39,8 +39,8 @@ def make(
     return Progress(sequence, arrival=number, ceiling=200)
 
 
-def memory(num_cells: int) -> Memory:
-    return Memory(slots=4, holders=8, num_cells=num_cells, can_share=True, most_parked=1000)
+def memory(num_cells: int) -> UnifiedMemory:
+    return UnifiedMemory(slots=4, holders=8, num_cells=num_cells, can_share=True, most_parked=1000)
 
 
 def test_alone_everybody_begins() -> None:
@@ -133,7 +133,7 @@ def test_what_takes_several_steps_to_come_back_is_waited_for_and_holds_up_nobody
 
 
 def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
-    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
     stored = whole(tuple(range(1, 10)), b"state")
     longer, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
     assert list(admit([longer], [], cells)) == [Begin(longer, Found(), 9)]
@@ -157,14 +157,14 @@ def test_cells_that_may_move_are_not_shared() -> None:
 
 
 def test_a_whole_state_that_would_take_too_long_is_computed() -> None:
-    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
     one = make(1, *range(1, 12), stored=whole(tuple(range(1, 10)), b"state"))
     assert list(admit([one], [], cells, lambda count: count < 9)) == [Begin(one, Found())]
     assert list(admit([one], [], cells, lambda count: count == 9)) == [Begin(one, Found(), 9)]
 
 
 def test_one_whole_state_is_loaded_before_a_step_and_others_need_not_wait() -> None:
-    cells = Memory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
     stored = whole(tuple(range(1, 10)), b"state")
     first, second = (make(number, *range(1, 12), stored=stored) for number in (1, 2))
     other = make(3, 99)

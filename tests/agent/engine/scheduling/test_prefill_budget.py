@@ -138,3 +138,9 @@ def test_on_a_machine_that_is_slower_the_promise_to_streams_comes_first() -> Non
     seen = simulate(slow)
     assert seen.longest_gap < MAX_STALL * 1.05 + slow.fixed + 7 * slow.per_stream
     assert seen.waited < 2 * slow.reading_alone(1200)
+
+
+def test_streams_are_copied_whole_unless_somebody_would_stall() -> None:
+    budget = PrefillBudget(batch_size=64, max_stall=MAX_STALL, cell_bytes=2**20)
+    assert budget.most_whole(0) == float("inf")
+    assert 100 < budget.most_whole(1) < 1000

@@ -29,7 +29,15 @@ from arriero.agent.engine.sequence import (
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
-from arriero.agent.engine.step import Aborted, Decoded, Failed, NoRoom, NotLoaded
+from arriero.agent.engine.step import (
+    Aborted,
+    Decoded,
+    Discard,
+    Failed,
+    NoRoom,
+    NotLoaded,
+    Step,
+)
 from arriero.shared.errors import EngineFailed, PromptTooLong
 from tests.agent.engine.fake_engine import (
     END_TOKEN,
@@ -198,6 +206,7 @@ class Lives(RuleBasedStateMachine):
             return
         num_used = self.scheduler.statistics().num_cells_used
         outcome = self.engine.execute(step)
+        self.check_computations(step)
         if not isinstance(outcome, NotLoaded):
             assert self.engine.num_cells_after_edits == num_used, "cells nobody accounts for"
         if isinstance(outcome, Decoded):
@@ -209,6 +218,9 @@ class Lives(RuleBasedStateMachine):
         for output in outputs:
             self.take(output)
         self.scheduler.check_integrity()
+
+    def check_computations(self, step: Step) -> None:
+        """Steps that only generate are one computation, whatever came and went."""
 
     def take(self, output: SequenceOutput) -> None:
         assert output.id not in self.ends, "something after the end"
@@ -322,6 +334,57 @@ class DeceivedLives(Lives):
         )
 
 
+class StreamLives(Lives):
+    """Each sequence has a cache of its own."""
+
+    num_streams = 3
+    following = staticmethod(next_token)
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=self.num_streams * self.context_size,
+            num_holders=9,
+            most_parked=60,
+            num_streams=self.num_streams,
+            following=self.following,
+        )
+
+    def check_computations(self, step: Step) -> None:
+        is_moving = any(isinstance(edit, Discard) for edit in step.edits)
+        if step.num_generating and not step.num_prompt_tokens and not is_moving:
+            assert self.engine.num_computations <= 1, (step, self.engine.stream_of)
+
+
+class RoomyStreamLives(StreamLives):
+    """Kept prefixes can have streams while all slots are busy."""
+
+    slots = 2
+    num_streams = 5
+
+
+class MovingStreamLives(StreamLives):
+    """Hardly more than one stream is copied before a step."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=self.num_streams * self.context_size,
+            num_holders=9,
+            most_parked=60,
+            num_streams=self.num_streams,
+            cell_bytes=MOST_BYTES // 5,
+            seconds_per_moved_cell=0.02,
+        )
+
+    def check_computations(self, step: Step) -> None:
+        """Where a hole cannot be closed at once, a step is more than one."""
+
+
 class LonelyLives(Lives):
     """A model that can neither share nor give up a suffix."""
 
@@ -360,6 +423,23 @@ class SpeculatingLives(Lives):
 
     def make_drafter(self) -> Drafter:
         return LookupDrafter(self.context_size)
+
+
+class SpeculatingStreamLives(SpeculatingLives):
+    """Drafts of different lengths in caches of their own."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=self.batch_size,
+            num_cells=self.slots * self.context_size,
+            num_holders=9,
+            most_parked=60,
+            num_streams=self.slots,
+            max_draft=4,
+            following=self.following,
+        )
 
 
 class WildDrafter:
@@ -406,6 +486,7 @@ class TurnTakingLives(SpeculatingLives):
 
 MACHINES = (
     *(Lives, MovingLives, TightLives, DeceivedLives, LonelyLives),
+    *(StreamLives, RoomyStreamLives, MovingStreamLives, SpeculatingStreamLives),
     *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives, WildlySpeculatingLives),
 )
 
@@ -414,6 +495,10 @@ TestMovingLives = MovingLives.TestCase
 TestTightLives = TightLives.TestCase
 TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
+TestStreamLives = StreamLives.TestCase
+TestRoomyStreamLives = RoomyStreamLives.TestCase
+TestMovingStreamLives = MovingStreamLives.TestCase
+TestSpeculatingStreamLives = SpeculatingStreamLives.TestCase
 TestSpeculatingLives = SpeculatingLives.TestCase
 TestTightSpeculatingLives = TightSpeculatingLives.TestCase
 TestWildlySpeculatingLives = WildlySpeculatingLives.TestCase

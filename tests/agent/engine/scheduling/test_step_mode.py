@@ -58,3 +58,9 @@ def test_every_chunk_is_some_of_the_prompt_and_the_last_ones_fill_tiles(
         assert 0 < chunks[-1] <= most
         num_wanted -= chunks[-1]
     assert most < 64 or all(chunk % 64 == 0 for chunk in chunks[1:])
+
+
+def test_where_mixing_gains_nothing_steps_take_turns() -> None:
+    step_mode = StepMode(10, can_mix=False)
+    modes = [step_mode.next(*each) for each in ((1, 1), (1, 1), (0, 5), (3, 0))]
+    assert modes == ["read", "generate", "both", "both"]

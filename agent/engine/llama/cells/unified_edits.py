@@ -1,4 +1,4 @@
-"""A step's edits, carried out on llama.cpp's cells.
+"""A step's edits, carried out on one cache for all.
 
 Kept prefixes have `seq_id`s above the slots': with a unified cache llama.cpp's memory takes any id
 below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
@@ -8,18 +8,29 @@ id while it is read or written.
 """
 
 import logging
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import assert_never
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ..prompt_store.stored_prompt import State
-from ..sequence import SequenceId
-from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Move, Park, Restore, Save
-from .context import Context
-from .states import States
+from ...prompt_store.stored_prompt import State
+from ...sequence import SequenceId
+from ...step import (
+    Adopt,
+    Clear,
+    Copy,
+    Discard,
+    Duplicate,
+    Edit,
+    Load,
+    Move,
+    Park,
+    Restore,
+    Save,
+    Swap,
+)
+from .edits import Edited, carry_out
+from .states import Cache, States
 
 logger = logging.getLogger(__name__)
 
@@ -27,21 +38,12 @@ _END = -1
 """In llama.cpp's ranges of positions: to the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """The result of a step's edits: see `NotLoaded` and `Decoded`."""
+class UnifiedEdits:
+    """Edits the cells of `cache`, which has `slots` slots."""
 
-    not_loaded: tuple[int, ...]
-    saved: tuple[State, ...]
-    move_seconds: float
-
-
-class CellEdits:
-    """Edits the cells of `context`, which has `slots` slots."""
-
-    def __init__(self, context: Context, slots: int) -> None:
-        self._memory = context.memory
-        self._states = States(context)
+    def __init__(self, cache: Cache, slots: int) -> None:
+        self._memory = cache.memory
+        self._states = States(cache)
         self._spare = slots
         self._parked: dict[int, list[State]] = {}
         self._saved: list[State] = []
@@ -49,19 +51,10 @@ class CellEdits:
     def carry_out(self, edits: Iterable[Edit]) -> Edited:
         """All of `edits`, in their order."""
         self._saved.clear()
-        seconds = 0.0
-        not_loaded = []
-        for edit in edits:
-            if not isinstance(edit, Move):
-                self._edit(edit)
-                continue
-            started = time.perf_counter()
-            if not self._move(edit) and isinstance(edit, Load | Restore):
-                not_loaded.append(edit.holder)
-            seconds += time.perf_counter() - started
-        return Edited(tuple(not_loaded), tuple(self._saved), seconds)
+        not_loaded, seconds = carry_out(edits, edit=self._edit, move=self._move)
+        return Edited(not_loaded, tuple(self._saved), seconds)
 
-    def _edit(self, edit: Adopt | Clear | Copy | Discard) -> None:
+    def _edit(self, edit: Edit) -> None:
         memory = self._memory
         match edit:
             case Adopt(holder, stored):
@@ -76,25 +69,33 @@ class CellEdits:
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
                 llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
             case _:
-                assert_never(edit)
+                raise TypeError(f"only with streams: {edit}")
 
-    def _move(self, edit: Move) -> bool:
-        """Whether it worked."""
+    def _move(self, edit: Move) -> Iterable[int]:
+        """The holders for which it did not work."""
         match edit:
             case Load(holder, stored):
-                return self._load(holder, [piece.state for piece in stored.pieces])
+                if not self._load(holder, [piece.state for piece in stored.pieces]):
+                    return (holder,)
             case Park(holder, start, count):
                 self._parked.setdefault(holder, []).append(self._read(holder, start, count))
                 llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), start, _END)
             case Restore(holder, count):
                 start = self._length(holder)
                 is_there = self._write(holder, self._parked[holder].pop())
-                return is_there and self._length(holder) == start + count
+                if not is_there or self._length(holder) != start + count:
+                    return (holder,)
             case Save(id, slot, start, count):
                 self._saved.append(self._save(id, slot, start, count))
+            case Duplicate() | Swap():
+                raise TypeError(f"only with streams: {edit}")
             case _:
                 assert_never(edit)
-        return True
+        return ()
+
+    def number(self, slot: int) -> int:
+        """llama.cpp's `seq_id` of `slot`: the same."""
+        return slot
 
     def _number(self, holder: int) -> int:
         """llama.cpp's `seq_id` of a holder."""

@@ -3,8 +3,8 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
-from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.step import Adopt, Clear, Copy, Discard, Load, Park, Restore
 from tests.agent.engine.fake_engine import stored_prompt
 from tests.agent.stored import whole
@@ -17,8 +17,8 @@ def make(
     can_share: bool = True,
     most_parked: int = 1000,
     is_compact: bool = False,
-) -> Memory:
-    return Memory(
+) -> UnifiedMemory:
+    return UnifiedMemory(
         slots=2,
         holders=holders,
         num_cells=num_cells,
@@ -28,7 +28,7 @@ def make(
     )
 
 
-def run(memory: Memory, slot: int, *tokens: int) -> int:
+def run(memory: UnifiedMemory, slot: int, *tokens: int) -> int:
     """Let a sequence of `tokens` be computed in `slot`; how many of them it shared."""
     history = list(tokens)
     found = memory.find(history, len(history) - 1)
@@ -39,7 +39,7 @@ def run(memory: Memory, slot: int, *tokens: int) -> int:
     return found.length
 
 
-def kept(memory: Memory, *tokens: int) -> int:
+def kept(memory: UnifiedMemory, *tokens: int) -> int:
     """The number of the prefix that begins with `tokens`."""
     source = memory.find(tokens, len(tokens)).source
     assert source is not None and source >= 2

@@ -1,0 +1,306 @@
+"""One KV cache for all: slots of running sequences, and kept prefixes of ended ones.
+
+A prefix is shared by reference. Kept prefixes leave the cells for host memory when cells are
+needed, from where they come back in a hundredth of the time that computing them takes. They also
+leave when somebody else begins, where others' cells are not free: on processors every token that is
+generated passes over every cell in use, and after some thirty tokens that has cost as much as
+moving it. Only then, for cells that are freed in the middle of an answer are taken out of order,
+and llama.cpp's sums come out a little differently: the same seed would not give the same text
+twice. A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the
+start of one) keeps nothing.
+
+Prefixes move piece by piece, from their end on, and come back from their beginning on. How many
+cells may move before the next step says the `allowance`: a running stream waits for that. Prompts
+that were read from disk are prefixes, too, that begin parked.
+"""
+
+from collections.abc import Sequence
+
+from ..prompt_store.stored_prompt import StoredPrompt
+from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Restore
+from .allowance import MOST_IN_PIECE, Allowance
+from .cells import Cells
+from .eviction import Eviction
+from .kept_prefixes import KeptPrefixes
+from .prefix_tree import Found
+from .residency import Residency
+
+
+class UnifiedMemory:
+    """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves.
+
+    Of the kept ones up to `most_parked` cells go to host memory; with `is_compact` as soon as
+    somebody else begins.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        holders: int,
+        num_cells: int,
+        can_share: bool,
+        most_parked: int,
+        is_compact: bool = False,
+    ) -> None:
+        self._is_compact = is_compact
+        self.can_share = can_share
+        self.num_cells = num_cells
+        self.allowance = Allowance()
+        self._limit = num_cells
+        self._edits: list[Edit] = []
+        self._cells = Cells(slots=slots)
+        self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
+        self._residency = Residency(
+            range(slots, holders if can_share else slots), most_parked=most_parked
+        )
+        self._prefixes = KeptPrefixes(self._cells, self._residency, self._edits)
+        self._eviction = Eviction(
+            self._cells, self._residency, self._prefixes, self.allowance, self._edits
+        )
+
+    # ---- counts
+
+    @property
+    def num_used(self) -> int:
+        """Cells that are not free."""
+        return self._cells.num_used
+
+    @property
+    def num_kept(self) -> int:
+        """Cells that only kept prefixes have."""
+        return self._cells.num_used - self._cells.num_in_use
+
+    @property
+    def num_parked(self) -> int:
+        """Cells' worth of kept prefixes in host memory."""
+        return self._residency.num_parked
+
+    @property
+    def num_available(self) -> int:
+        """Cells that running sequences could still get, if all kept prefixes went."""
+        return self._limit - self._cells.num_in_use
+
+    @property
+    def num_free(self) -> int:
+        """Cells that can be had without giving anything up; negative where too many are taken."""
+        return self._limit - self._cells.num_used
+
+    @property
+    def has_own_cells(self) -> bool:
+        """They are everybody's."""
+        return False
+
+    def length(self, slot: int) -> int:
+        """Cells of `slot`."""
+        return self._cells.length(slot)
+
+    def place(self, slot: int) -> int:
+        """Nobody has one: the order in a batch does not matter."""
+        return 0
+
+    def num_needed(self, found: Found, num_tokens: int) -> int:
+        """What `num_tokens` take of the available cells when their beginning was `found`."""
+        if found.source is None:
+            return num_tokens
+        present = min(found.length, self._cells.length(found.source))
+        in_use = present - self._cells.num_not_in_use(found.source, present) if present else 0
+        whole = present + sum(self._prefixes.pieces_to(found))  # of the last piece all comes back
+        return max(num_tokens, whole) - in_use
+
+    @property
+    def can_keep(self) -> bool:
+        """Whether prefixes can be kept at all."""
+        return self._residency.has_free or any(True for _ in self._residency)
+
+    def is_present(self, found: Found) -> bool:
+        """Whether all that was `found` is in the cells."""
+        return found.source is None or self._cells.length(found.source) >= found.length
+
+    # ---- a running sequence
+
+    def find(self, keys: Sequence[int], most: int) -> Found:
+        """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
+        if not self.can_share or most < 1:
+            return Found()
+        for slot in self._keys:
+            self._catch_up(slot)
+        return self._prefixes.find(keys, most)
+
+    def enter(
+        self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
+    ) -> None:
+        """A sequence gets `slot`, beginning with what was `found`.
+
+        Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
+        as it grows.
+        """
+        if found.source is not None:
+            self._prefixes.use(found.source)
+        if self._is_compact:
+            self._eviction.clear_the_way(sparing=found.source)
+        if found.source is not None:
+            self._cells.share(found.source, slot, found.length)
+            self._edits.append(Copy(found.source, slot, found.length))
+        self._announce(slot, keys, most_shared)
+
+    def fetch(self, found: Found) -> bool:
+        """Bring back what was `found`, as far as may move now; whether all of it is present.
+
+        There must be `num_needed` available cells.
+        """
+        source = found.source
+        if source is None or self.is_present(found):
+            return True
+        self._prefixes.use(source)
+        for length in self._prefixes.pieces_to(found):
+            if self.allowance.num_moved and length > self.allowance.num_left:
+                return False
+            if self._make_room(length, sparing=source) < length:
+                return False
+            self.allowance.take(self._residency.restore(source))
+            self._cells.grow(source, length)
+            self._edits.append(Restore(source, length))
+        return True
+
+    def adopt(self, stored: StoredPrompt) -> int | None:
+        """`stored` is a kept prefix from now on, parked: its number, if there is one.
+
+        Only of models that can share.
+        """
+        if not self._prefixes.make_number():
+            return None
+        holder = self._residency.put()
+        self._prefixes.announce(holder, stored.prompt.keys)
+        length = len(stored.prompt)
+        in_the_way = self._residency.in_the_way(length, sparing=())
+        for one in tuple(self._residency) if in_the_way is None else in_the_way:
+            self._prefixes.forget_parked(one)
+        self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
+        self._edits.append(Adopt(holder, stored))
+        return holder
+
+    def load(self, slot: int, keys: list[int], stored: StoredPrompt, length: int) -> None:
+        """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
+
+        There must be as many available cells as `stored` has tokens.
+        """
+        self.make_room(len(stored.prompt))
+        self._edits.append(Load(slot, stored))
+        self.allowance.take(len(stored.prompt))
+        self._cells.grow(slot, len(stored.prompt))
+        if length < len(stored.prompt):
+            self.truncate(slot, length)
+        self._announce(slot, keys, None)
+
+    def grow(self, slot: int, count: int) -> None:
+        """`count` more tokens of `slot` were computed."""
+        self._cells.grow(slot, count)
+
+    def discard(self, slot: int, start: int, count: int) -> None:
+        """`count` tokens of `slot` go, from `start` on; those after them move up."""
+        self._cells.discard(slot, start, count)
+        self._edits.append(Discard(slot, start, count))
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Only the first `length` tokens of `slot` stay, as far as others may not share more."""
+        self._cells.truncate(slot, length)
+        self._edits.append(Clear(slot, length))
+
+    def leave(self, slot: int) -> None:
+        """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
+        if self.can_share and self._prefixes.make_number():
+            self._catch_up(slot)
+            num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
+            if num_computed:
+                self._prefixes.keep(slot, self._prefixes.keys(slot)[:num_computed])
+        self.clear(slot)
+
+    def clear(self, slot: int) -> None:
+        """Give up the cells of `slot`."""
+        self._prefixes.forget(slot)
+        self._keys.pop(slot, None)
+
+    def sweep(self, slot: int) -> None:
+        """Clear what a step may have written to `slot` without being accounted for."""
+        self._edits.append(Clear(slot, self._cells.length(slot)))
+
+    def arrange(self, slots: Sequence[int]) -> None:
+        """One cache is one computation anyway."""
+
+    # ---- room
+
+    def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
+        """Evict kept prefixes until `count` cells are free; how many then are.
+
+        That may be fewer, where no more cells may be copied before the next step, but at least
+        `num_urgent`: all if it is not given. Ask for no more than are available.
+        """
+        return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
+
+    def empty_cells(self) -> bool:
+        """Evict all kept prefixes from the cells; whether there were any to evict."""
+        had_any = self.num_kept > 0
+        while self._eviction.next_to_go() is not None:
+            self._eviction.evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
+        return had_any
+
+    def lose(self, holder: int) -> None:
+        """What was parked as `holder` is lost."""
+        if holder in self._residency:
+            self._prefixes.drop(holder)
+
+    def lower_limit(self, num_free: int) -> None:
+        """Count at most `num_free` cells as free from now on."""
+        self._limit = min(self.num_cells, self._cells.num_used + num_free)
+
+    def raise_limit(self, num_free: int) -> None:
+        """Count `num_free` cells as free again, as far as there are as many."""
+        self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
+
+    def trust(self) -> None:
+        """Count all cells again."""
+        self._limit = self.num_cells
+
+    def take_edits(self) -> tuple[Edit, ...]:
+        """What to do to the cells before the next batch is computed."""
+        edits = tuple(self._edits)
+        self._edits.clear()
+        return edits
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        self._cells.check_integrity()
+        self._prefixes.check_integrity()
+        self._residency.check_integrity()
+        _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
+        _check(self._limit <= self.num_cells, f"limit {self._limit}")
+        _check(all(slot in self._prefixes for slot in self._keys), "histories")
+
+    def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
+        while (num_missing := count - self.num_free) > 0:
+            num_left = max(0, num_urgent - self.num_free)
+            if not self._eviction.evict(num_missing, num_urgent=num_left, sparing=sparing):
+                break
+        return self.num_free
+
+    def _announce(self, slot: int, keys: list[int], most_shared: int | None) -> None:
+        """Others may share what `slot` has or is going to have."""
+        if self.can_share:
+            self._prefixes.announce(slot, keys[:most_shared])
+            if most_shared is None:
+                self._keys[slot] = keys
+
+    def _catch_up(self, slot: int) -> None:
+        """Enter the tokens that were computed since the last time."""
+        keys = self._keys.get(slot)
+        if keys is None:
+            return
+        known, computed = self._prefixes.length(slot), self._cells.length(slot)
+        if known < computed:
+            self._prefixes.extend(slot, keys[known:computed])
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"memory out of order: {finding}")

@@ -1,0 +1,67 @@
+"""Which layout the KV cache has: one cache for all sequences, or a stream for each.
+
+On processors a stream for each is faster: attention passes over every cell of the cache that a
+sequence has part in. On GPUs nobody has measured it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .....shared.reports.model_info import KvLayout
+from ...loaded_model import ModelError
+
+LayoutChoice = Literal["auto"] | KvLayout
+
+_ROUNDING = 256
+"""llama.cpp's streams have a multiple of so many cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`num_cells` in all, in `num_streams`; 0 streams are one cache for all."""
+
+    num_cells: int
+    num_streams: int = 0
+
+    @property
+    def name(self) -> KvLayout:
+        """As settings and views have it."""
+        return "streams" if self.num_streams else "unified"
+
+
+def choose_layout(
+    wanted: LayoutChoice,
+    *,
+    slots: int,
+    context_size: int,
+    kv_cells: int | None,
+    can_share: bool,
+    is_offloaded: bool,
+) -> Layout:
+    """The layout for `slots` sequences of `context_size` tokens in `kv_cells`, if that is given.
+
+    Models that cannot share prefixes have states of their own form, with which streams are not
+    used. Raises `ModelError` where streams are wanted and cannot be had.
+    """
+    least = slots * context_size
+    num_cells = kv_cells or least
+    if wanted == "streams" and not can_share:
+        raise ModelError(
+            "--kv-layout streams does not fit this model: its sequences cannot give up their last "
+            "tokens (recurrent, hybrid or sliding window); leave it at auto"
+        )
+    if wanted == "streams" and num_cells < least:
+        raise ModelError(
+            f"--kv-layout streams needs {slots} slots times {context_size} tokens of context: "
+            f"raise --kv-cells {num_cells} to {least}, or take --kv-layout unified"
+        )
+    pays = slots > 1 and can_share and not is_offloaded and num_cells >= least
+    if wanted == "streams" or (wanted == "auto" and AUTO == "streams" and pays):
+        size = -(-context_size // _ROUNDING) * _ROUNDING
+        count = max(slots, num_cells // size)
+        return Layout(count * size, count)
+    return Layout(num_cells)
+
+
+AUTO: KvLayout = "unified"
+"""What is taken on processors where both layouts can be had."""

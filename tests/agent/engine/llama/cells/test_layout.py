@@ -1,0 +1,45 @@
+"""Which layout is chosen."""
+
+from functools import partial
+
+import pytest
+
+from arriero.agent.engine.llama.cells import layout
+from arriero.agent.engine.llama.cells.layout import Layout, choose_layout
+from arriero.agent.engine.loaded_model import ModelError
+
+choose = partial(
+    choose_layout,
+    slots=4,
+    context_size=1000,
+    kv_cells=None,
+    can_share=True,
+    is_offloaded=False,
+)
+
+
+def test_streams_have_whole_blocks_of_cells() -> None:
+    assert choose("streams") == Layout(4 * 1024, 4)
+    assert choose("streams").name == "streams"
+    assert choose("streams", kv_cells=9000) == Layout(8 * 1024, 8), "more of them keep prefixes"
+
+
+def test_one_cache_has_as_many_as_it_is_given() -> None:
+    assert choose("unified") == Layout(4000)
+    assert choose("unified", kv_cells=1500) == Layout(1500)
+    assert choose("unified").name == "unified"
+
+
+def test_auto_takes_streams_where_they_pay() -> None:
+    assert choose("auto").name == layout.AUTO
+    assert choose("auto", kv_cells=3999).name == "unified"
+    assert choose("auto", can_share=False).name == "unified"
+    assert choose("auto", is_offloaded=True).name == "unified"
+    assert choose("auto", slots=1).name == "unified"
+
+
+def test_streams_that_cannot_be_had_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"raise --kv-cells 3999 to 4000, or take --kv-layout"):
+        choose("streams", kv_cells=3999)
+    with pytest.raises(ModelError, match="cannot give up their last tokens"):
+        choose("streams", can_share=False)
