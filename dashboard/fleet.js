@@ -7,7 +7,7 @@ import { compact, count, duration, percent, plural, rate } from "./format.js";
 const MAX_CARDS = 120;
 const MAX_LLAMAS = 48;
 const TASKS = { generate: "generates", embed: "embeds", rank: "ranks" };
-const STATES = { ready: "ready", draining: "draining", no_model: "no model" };
+const STATES = { ready: "ready", draining: "draining", loading: "loading", drained: "drained", idle: "no model", failed: "failed" };
 
 /** Draw the numbers in the header. */
 export function drawTotals(fleet) {

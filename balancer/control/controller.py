@@ -9,11 +9,13 @@ without a wish nobody is told anything; orders' revisions grow.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment
+from .agent_plan import AgentPlan, plan_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .departures import Departures
 from .desired_state import DesiredState, WishedModel
@@ -80,10 +82,6 @@ class Controller:
         self.wished(wish)
         self._settled_at = now + SETTLE
 
-    def used(self, model: str, now: float) -> None:
-        """A request for a wished model came or ended."""
-        self._usage.used(model, now)
-
     def retry(self, agent: AgentId, now: float) -> None:
         """An operator wants an agent to try again what it failed to do."""
         self._failures.retry(agent, now)
@@ -96,12 +94,24 @@ class Controller:
         if self._wish is None:
             self.look_at = None
             return []
-        look = self._decide(self._wish, members, demands, now)
+        look = self._decide(self._wish, members, demands, now, usage=self._usage)
         told = [] if now < self._settled_at else self._orders_for(look, now)
         after = {**members, **{each.agent: self._told_now(members, each) for each in told}}
         self.statuses = self._statuses(self._wish, replace(look, members=after))
         self.look_at = self._next_look(look.tiers, now)
         return told
+
+    def dry_run(
+        self,
+        wish: DesiredState,
+        reports: Iterable[AgentReport],
+        demands: Mapping[str, Demand],
+        now: float,
+    ) -> list[AgentPlan]:
+        """What each agent would do if this were wished for. Changes nothing."""
+        members = {report.id: member_of(report, self._orders.get(report.id)) for report in reports}
+        look = self._decide(wish, members, demands, now, usage=deepcopy(self._usage))
+        return [plan_of(member, look.targets.get(member.id)) for member in members.values()]
 
     # ---- what it sees
 
@@ -142,9 +152,11 @@ class Controller:
         members: Mapping[AgentId, Member],
         demands: Mapping[str, Demand],
         now: float,
+        *,
+        usage: Usage,
     ) -> Look:
         steered = [member for member in members.values() if member.report.is_steered]
-        tiers = self._usage.tiers(wish.models, steered, demands, now)
+        tiers = usage.tiers(wish.models, steered, demands, now)
         reserved = self._departures.reserved()
         held = {member.model for member in steered}
         wants = []

@@ -78,11 +78,6 @@ class Usage:
     def __init__(self) -> None:
         self._usage: dict[str, _Usage] = {}
 
-    def used(self, model: str, now: float) -> None:
-        """A request for the model came or ended."""
-        if (usage := self._usage.get(model)) is not None:
-            usage.used_at = now
-
     def tiers(
         self,
         models: Sequence[WishedModel],
@@ -114,6 +109,7 @@ class Usage:
         self._usage = {name: self._usage.get(name) or _Usage(used_at=now) for name in by_model}
         for name, members in by_model.items():
             usage = self._usage[name]
+            usage.used_at = max([usage.used_at, *(member.report.used_at for member in members)])
             if name in demands or any(member.report.num_running for member in members):
                 usage.used_at = now
             if not any(member.report.serves == name for member in members):

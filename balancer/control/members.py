@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
@@ -12,8 +13,8 @@ from ...shared.models.assignments import Assignment, HostFacts, Work
 class AgentReport:
     """What is known of a connected agent.
 
-    `serves` is the model that it takes requests for at the moment. `link` changes when it dials
-    again. A cordoned agent is not changed.
+    `serves` is the model that it takes requests for at the moment; a request of it started or ended
+    at `used_at`. `link` changes when it dials again. A cordoned agent is not changed.
     """
 
     id: AgentId
@@ -26,6 +27,7 @@ class AgentReport:
     slots: int = 0
     issues: tuple[Issue, ...] = ()
     num_running: int = 0
+    used_at: float = -inf
     is_cordoned: bool = False
 
     @property

@@ -1,8 +1,11 @@
-"""The one list of models: which are loaded, loading or remembered, and what each can do.
+"""The one list of models: which are loaded, loading, wished for or remembered; what each can do.
+
+This is where aliases are resolved.
 
 A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
 known while an agent serves it or loads it, and for `memory` seconds after the last of these has
-gone. Requests that no known model can serve are refused at once.
+gone. A model that is wished for is known always; before an agent had it, nobody knows what it can
+do, so all requests for it wait. Requests that no known model can serve are refused at once.
 
 Questions are answered from indices. Those that cover all models are rebuilt only after the set of
 models has changed, so agents that come and go with the same model cost nothing.
@@ -12,6 +15,7 @@ agent has it; at most `MAX_REMEMBERED` are.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import get_args
@@ -91,15 +95,35 @@ class ModelRegistry:
         self._views: tuple[ModelView, ...] | None = None
         self._room: PromptRoom | None = None
         self._names: dict[Task | None, str] = {}
+        self._wished: dict[str, ModelView] = {}
+        self._aliases: dict[str, str] = {}
 
     def __len__(self) -> int:
         """The number of known models."""
-        return len(self._models)
+        return len(self._models.keys() | self._wished.keys())
 
     @property
     def num_remembered(self) -> int:
         """Models that no agent has."""
         return len(self._forget_at)
+
+    # ---- what operators wish for
+
+    def wished(self, names: Mapping[str, Iterable[str]], now: float) -> None:
+        """These models are wished for, each with its aliases."""
+        self._wished = {name: _unknown(name) for name in names}
+        self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
+        for name in [name for name in self._forget_at if name in self._wished]:
+            del self._forget_at[name]
+        for name, model in self._models.items():
+            if self._is_unused(name, model) and name not in self._forget_at:
+                self._forget_at[name] = now + self._memory
+        self._forget_surplus()
+        self._outdate_all()
+
+    def resolve(self, name: str | None) -> str | None:
+        """The model that clients mean by `name`."""
+        return None if name is None else self._aliases.get(name, name)
 
     # ---- what agents report
 
@@ -150,7 +174,8 @@ class ModelRegistry:
             return self._refusal_of_any(task)
         model = self._models.get(name)
         if model is None:
-            return self._not_found(name) if self._reports else None
+            is_known = name in self._wished or not (self._reports or self._wished)
+            return None if is_known else self._not_found(name)
         if task is None or task in model.facts.tasks:
             return None
         return InvalidRequest(f"the model `{name[:200]}` cannot {_VERBS[task]}", field="model")
@@ -168,12 +193,13 @@ class ModelRegistry:
     def get(self, name: str) -> ModelView | None:
         """A known model."""
         model = self._models.get(name)
-        return None if model is None else model.facts.view
+        return self._wished.get(name) if model is None else model.facts.view
 
     def views(self) -> tuple[ModelView, ...]:
         """All known models, by name."""
         if self._views is None:
-            self._views = tuple(self._models[name].facts.view for name in sorted(self._models))
+            views = self._wished | {name: m.facts.view for name, m in self._models.items()}
+            self._views = tuple(views[name] for name in sorted(views))
         return self._views
 
     def name_for(self, task: Task | None) -> str:
@@ -190,7 +216,7 @@ class ModelRegistry:
     # ---- inside
 
     def _refusal_of_any(self, task: Task | None) -> InvalidRequest | None:
-        if task is None or not self._reports or self.name_for(task):
+        if task is None or not (self._reports or self._wished) or self.name_for(task):
             return None
         return InvalidRequest(f"no agent here has a model that can {_VERBS[task]}", field="model")
 
@@ -202,7 +228,8 @@ class ModelRegistry:
         )
 
     def _can(self, name: str, task: Task | None) -> bool:
-        return task is None or task in self._models[name].facts.tasks
+        model = self._models.get(name)
+        return task is None or model is None or task in model.facts.tasks
 
     def _add(self, report: _Report) -> None:
         model = self._models.setdefault(report.info.name, _Model(report))
@@ -219,18 +246,28 @@ class ModelRegistry:
         if report in model.reports:
             return
         self._outdate(model)
-        if not len(model.reports):
+        if self._is_unused(name, model):
             self._forget_at[name] = now + self._memory
-            if self._memory == 0 or len(self._forget_at) > MAX_REMEMBERED:
-                self._forget_oldest()
+            self._forget_surplus()
+
+    def _forget_surplus(self) -> None:
+        most = MAX_REMEMBERED if self._memory else 0
+        while len(self._forget_at) > most:
+            self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         name, _ = self._forget_at.popitem(last=False)
         self._outdate(self._models.pop(name))
 
+    def _is_unused(self, name: str, model: _Model) -> bool:
+        return not len(model.reports) and name not in self._wished
+
     def _outdate(self, model: _Model) -> None:
         """What is known of `model` has changed, so answers about all models have, too."""
         model.cached = None
+        self._outdate_all()
+
+    def _outdate_all(self) -> None:
         self._views = self._room = None
         self._names.clear()
 
@@ -239,8 +276,16 @@ class ModelRegistry:
         if self.num_remembered > MAX_REMEMBERED:
             raise RuntimeError("too many models are remembered")
         unused = {name for name, model in self._models.items() if not len(model.reports)}
-        if unused != set(self._forget_at):
+        if unused - self._wished.keys() != set(self._forget_at):
             raise RuntimeError("models that no agent has are not those that are remembered")
         reported = {report.info.name for report in self._reports.values()}
         if reported != set(self._models) - unused:
             raise RuntimeError("models and reports disagree")
+
+
+def _unknown(name: str) -> ModelView:
+    """A model of which nothing is known but its name."""
+    info = ModelInfo(
+        name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
+    )
+    return ModelView(info=info, status="unloaded")

@@ -95,6 +95,11 @@ class Groups(Generic[K, R]):
         """The keys of a group, in no order."""
         return self._queues.get(group, ())
 
+    def size(self, group: str | None) -> int:
+        """How many keys a group has."""
+        queue = self._queues.get(group)
+        return 0 if queue is None else len(queue)
+
     def set(self, group: str | None, key: K, rank: R) -> None:
         """Put `key` into a group, or give it another rank there."""
         queue = self._queues.get(group)

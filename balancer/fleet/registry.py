@@ -6,10 +6,12 @@ than its true one.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from ...shared.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
 from ...shared.messages import FromBalancer, Hello, Issue, Status
+from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 from .change_log import ChangeLog
@@ -24,7 +26,11 @@ BUSY_PAUSE = 0.5
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """One connected agent. Times are the core's seconds; `rested_at` is set while it rests."""
+    """One connected agent. Times are the core's seconds; `rested_at` is set while it rests.
+
+    An operator may cordon it: then it gets no new work. It is retired when another process of the
+    same agent has taken over: it finishes what it has. A request started or ended at `used_at`.
+    """
 
     link: LinkId
     hello: Hello
@@ -37,6 +43,15 @@ class Agent:
     statistics: Statistics | None = None
     num_tokens: int = 0
     rested_at: float | None = None
+    used_at: float = -inf
+    work: Work | None = None
+    is_cordoned: bool = False
+    is_retired: bool = False
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether it may be given requests and queries."""
+        return self.is_accepting and not self.is_cordoned and not self.is_retired
 
     @property
     def name(self) -> str:
@@ -58,17 +73,25 @@ class Agent:
         """The name of the model, if that can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
 
-    @property
-    def state(self) -> AgentState:
-        """Whether it takes work."""
+    def state(self, num_busy: int) -> AgentState:
+        """What it does, with so many requests."""
+        if self.is_cordoned:
+            return "draining" if num_busy else "drained"
         if not self.is_accepting:
             return "draining"
-        return "ready" if self.model else "no_model"
+        if self.model is not None:
+            return "ready"
+        phase = None if self.work is None or self.work.assignment is None else self.work.phase
+        if phase == "failed":
+            return "failed"
+        return "loading" if phase is not None or self.loading is not None else "idle"
 
     def changed(self, status: Status) -> None:
-        """Take over what it reported."""
-        self.slots, self.model = status.slots, status.model
+        """Take over what it reported; of a retired one, what it serves is of no interest."""
         self.is_accepting, self.issues = status.accepting, status.issues
+        self.work = status.work or self.work
+        if not self.is_retired:
+            self.slots, self.model = status.slots, status.model
 
     def view(self, num_busy: int, now: float) -> AgentView:
         """As others see it."""
@@ -77,18 +100,23 @@ class Agent:
             name=self.name,
             labels=self.hello.labels,
             version=self.hello.version,
-            state=self.state,
+            state=self.state(num_busy),
             slots=SlotsView(total=self.slots, busy=num_busy),
             model=self.model,
             issues=self.issues,
             statistics=self.statistics,
             num_tokens=self.num_tokens,
             connected_seconds=now - self.joined_at,
+            facts=self.hello.facts,
+            work=self.work,
         )
 
 
 class Registry:
-    """The connected agents by link and by id, and their deadlines."""
+    """The connected agents by link and by id, and their deadlines.
+
+    A retired link is here until it leaves, and has no id any more.
+    """
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
         self._limits = limits
@@ -98,11 +126,21 @@ class Registry:
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
 
     def __len__(self) -> int:
+        """How many links there are."""
         return len(self._agents)
 
     def __iter__(self) -> Iterator[Agent]:
         """All of them, longest connected first."""
         return iter(self._agents.values())
+
+    @property
+    def num_agents(self) -> int:
+        """How many agents are here, be it on several links."""
+        return len(self._links)
+
+    def current(self) -> Iterator[Agent]:
+        """All that are not retired, longest connected first."""
+        return (agent for agent in self._agents.values() if not agent.is_retired)
 
     def __getitem__(self, link: LinkId) -> Agent:
         return self._agents[link]
@@ -127,7 +165,7 @@ class Registry:
         heartbeat = HeartbeatMonitor(
             now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout
         )
-        agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat)
+        agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat, work=hello.work)
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._deadlines.arm(link)
@@ -137,14 +175,22 @@ class Registry:
     def left(self, link: LinkId) -> Agent:
         """Remove an agent."""
         agent = self._agents.pop(link)
-        del self._links[agent.hello.agent_id]
         self._deadlines.disarm(link)
-        self._changes.agent_gone(agent.hello.agent_id)
+        if not agent.is_retired:
+            del self._links[agent.hello.agent_id]
+            self._changes.agent_gone(agent.hello.agent_id)
         return agent
+
+    def retire(self, agent: Agent) -> None:
+        """Another process of the same agent takes over. Its issues and slots count no more."""
+        agent.is_retired = True
+        agent.slots = 0
+        del self._links[agent.hello.agent_id]
 
     def touch(self, link: LinkId) -> None:
         """An agent looks different, if it is still here."""
-        if (agent := self._agents.get(link)) is not None:
+        agent = self._agents.get(link)
+        if agent is not None and agent.hello.agent_id in self._links:
             self._changes.agent_changed(agent.hello.agent_id)
 
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
@@ -177,6 +223,6 @@ class Registry:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._deadlines.check_integrity()
-        links = {agent.hello.agent_id: link for link, agent in self._agents.items()}
+        links = {agent.hello.agent_id: agent.link for agent in self.current()}
         if links != self._links or any(link not in self._deadlines for link in self._agents):
             raise RuntimeError("an agent is not where it should be")

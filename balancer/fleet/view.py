@@ -1,15 +1,18 @@
 """Views of the fleet for people and programs: plain values, computed when asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...shared.inference import AgentId, RequestId
 from ...shared.messages import Issue
+from ...shared.models.assignments import HostFacts, Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 
-AgentState = Literal["ready", "draining", "no_model"]
-ModelStatus = Literal["loaded", "loading", "unloaded"]
+AgentState = Literal["ready", "loading", "draining", "drained", "idle", "failed"]
+"""`draining` takes nothing new and has requests, `drained` has none; `idle` has no model."""
+
+ModelStatus = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 RequestState = Literal["queued", "assigned", "streaming"]
 
 
@@ -17,11 +20,16 @@ RequestState = Literal["queued", "assigned", "streaming"]
 class ModelView:
     """A known model: an agent serves it (`loaded`), is about to (`loading`), or did a while ago.
 
-    Agents may differ in what they say of a model; `info` is the word of one that serves it.
+    Agents may differ in what they say of a model; `info` is the word of one that serves it. Of a
+    model that is wished for and that no agent had yet, it has the name alone and no tasks.
+    `waiting` and `failed` are models that are wished for. `progress` is the share of loading that
+    is done, where that is known.
     """
 
     info: ModelInfo
     status: ModelStatus
+    progress: float | None = None
+    issues: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,8 @@ class AgentView:
     statistics: Statistics | None
     num_tokens: int
     connected_seconds: float
+    facts: HostFacts = field(default_factory=HostFacts)
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

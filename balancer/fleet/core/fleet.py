@@ -23,12 +23,14 @@ on it; with draining, nobody waits whom no agent can serve.
 """
 
 from collections.abc import Iterable
-from typing import assert_never
+from dataclasses import replace
+from typing import TypeVar, assert_never
 
-from ....shared.errors import RequestError, ShuttingDown
-from ....shared.inference import GenerateRequest, RequestId
+from ....shared.errors import NotFound, RequestError, ShuttingDown
+from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
 from ....shared.reports.statistics import Statistics
+from ...control.desired_state import DesiredState
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, LinkId
 from ..limits import Limits
@@ -41,27 +43,40 @@ from .fleet_views import FleetViews
 from .membership import Membership
 from .state import empty_state
 
+AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
+
 
 class Fleet(FleetViews):
     """One method per event; the module's docstring has the invariants."""
 
     def __init__(self, limits: Limits, *, version: str = "") -> None:
         super().__init__(empty_state(limits, version))
-        self._membership = Membership(self._state)
+        self._membership = Membership(self._state, self._steering)
         self._output = AgentOutput(self._state)
 
     def next_deadline(self) -> float | None:
         """When to call `tick`. Nothing may be due then: deadlines move later."""
-        return self._state.next_deadline()
+        if self._state.is_closed:
+            return None
+        deadlines = (self._state.next_deadline(), self._steering.next_deadline())
+        return min((each for each in deadlines if each is not None), default=None)
 
     # ---- clients
 
     def refusal(self, request: GenerateRequest) -> RequestError | None:
         """Why a request would be refused, whatever the queue holds; it costs a look-up or two."""
+        return self._refusal(self._resolved(request))
+
+    def _refusal(self, request: GenerateRequest) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
         refusal = self._state.models.refusal("generate", request.model)
         return refusal or self._state.models.too_long(request)
+
+    def _resolved(self, request: AnyRequest) -> AnyRequest:
+        """The request with the model's name in place of an alias."""
+        name = self._state.models.resolve(request.model)
+        return request if name == request.model else replace(request, model=name)
 
     def _refusal_of(self, query_request: QueryRequest) -> RequestError | None:
         if self._state.is_draining:
@@ -74,9 +89,12 @@ class Fleet(FleetViews):
         """A client sent a request. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
         self._state.changes.advance()
-        error = self.refusal(request)
+        request = self._resolved(request)
+        error = self._refusal(request)
         if error is None:
-            return [*decisions, *self._state.requests.admit(id, request, caller, now)]
+            decisions += self._state.requests.admit(id, request, caller, now)
+            self._steering.waits(request.model, now)
+            return decisions
         lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
         return [*decisions, *refuse(lifecycle, error, now)]
 
@@ -87,9 +105,12 @@ class Fleet(FleetViews):
         decisions = self._due(now)
         self._state.changes.advance()
         dispatcher = self._state.dispatcher
+        query_request = self._resolved(query_request)
         error = self._refusal_of(query_request)
         if error is None:
-            return [*decisions, *dispatcher.admit(id, query_request, caller, now)]
+            decisions += dispatcher.admit(id, query_request, caller, now)
+            self._steering.waits(query_request.model, now)
+            return decisions
         lifecycle = QueryLifecycle(id, query_request, self.limits, now, caller=caller)
         return [*decisions, *dispatcher.refuse(lifecycle, error, now)]
 
@@ -169,6 +190,45 @@ class Fleet(FleetViews):
             return decisions
         return [*decisions, *self._membership.lost(agent, now), *self._end_stranded(now)]
 
+    # ---- operators
+
+    def wished(self, wish: DesiredState, now: float) -> list[Decision]:
+        """The fleet should serve this from now on."""
+        decisions = self._due(now)
+        self._steering.wished(wish, now)
+        return decisions
+
+    def restored(self, wish: DesiredState, now: float) -> list[Decision]:
+        """The fleet should serve this, and did so before the balancer started."""
+        decisions = self._due(now)
+        self._steering.restored(wish, now)
+        return decisions
+
+    def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
+        """Give an agent no new work; what it still runs ends after `within` seconds, if given.
+
+        Raises `NotFound`, as the others do.
+        """
+        agent = self._connected(id)
+        deadline = None if within is None else now + within
+        return [*self._due(now), *self._steering.cordon(agent, deadline, now)]
+
+    def resume(self, id: AgentId, now: float) -> list[Decision]:
+        """Give an agent work again."""
+        agent = self._connected(id)
+        return [*self._due(now), *self._steering.resume(agent, now)]
+
+    def reload(self, id: AgentId, drain_timeout: float, now: float) -> list[Decision]:
+        """Have an agent load its model anew; its requests may go on for `drain_timeout`."""
+        agent = self._connected(id)
+        return [*self._due(now), *self._steering.reload(agent, drain_timeout, now)]
+
+    def _connected(self, id: AgentId) -> Agent:
+        link = self._state.registry.link_of(id)
+        if link is None:
+            raise NotFound(f"no agent `{id[:100]}` is connected")
+        return self._state.registry[link]
+
     # ---- time, and the end of it
 
     def tick(self, now: float) -> list[Decision]:
@@ -211,6 +271,7 @@ class Fleet(FleetViews):
             state.changes.advance()
         for agent in heard:
             decisions += self._membership.attend(agent, now)
+        decisions += self._steering.due(now)
         return [*decisions, *self._end_stranded(now)]
 
     def _end_drained(self, now: float) -> list[Decision]:

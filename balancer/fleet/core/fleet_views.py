@@ -1,15 +1,19 @@
 """What others see of the fleet. Reading changes nothing."""
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from itertools import chain, islice
 
 from ....shared.inference import AgentId, RequestId
 from ....shared.reports.model_info import Task
+from ...control.agent_plan import AgentPlan
+from ...control.desired_state import DesiredState
+from ...control.model_status import ModelStatus
 from ..limits import Limits
 from ..registry import Agent
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .state import FleetState
+from .steering import Steering
 
 
 class FleetViews:
@@ -17,6 +21,7 @@ class FleetViews:
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
+        self._steering = Steering(state)
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
@@ -42,7 +47,7 @@ class FleetViews:
         state = self._state
         dispatch = state.requests.dispatch
         return FleetTotals(
-            num_agents=len(state.registry),
+            num_agents=state.registry.num_agents,
             is_ready=dispatch.is_ready or state.dispatcher.is_ready,
             is_draining=state.is_draining,
             queue_depth=dispatch.num_waiting,
@@ -60,15 +65,42 @@ class FleetViews:
 
     def models(self) -> tuple[ModelView, ...]:
         """Every known model, by name."""
-        return self._state.models.views()
+        return tuple(map(self._steered, self._state.models.views()))
 
     def model(self, name: str) -> ModelView | None:
-        """The known model of that name."""
-        return self._state.models.get(name)
+        """The known model of that name or alias."""
+        view = self._state.models.get(self._state.models.resolve(name) or name)
+        return None if view is None else self._steered(view)
+
+    def _steered(self, view: ModelView) -> ModelView:
+        """The model with what the controller knows of it."""
+        status = self._steering.statuses.get(view.info.name)
+        if status is None:
+            return view
+        is_loaded = view.status == "loaded"
+        return replace(
+            view,
+            status=view.status if is_loaded else status.status,
+            progress=None if is_loaded else status.progress,
+            issues=status.issues,
+        )
 
     def model_name_for(self, task: Task | None) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
         return self._state.models.name_for(task)
+
+    @property
+    def wish(self) -> DesiredState | None:
+        """What is wished for, if anybody said so."""
+        return self._steering.wish
+
+    def statuses(self) -> Mapping[str, ModelStatus]:
+        """How each wished model is."""
+        return self._steering.statuses
+
+    def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
+        """What each agent would do if this were wished for. Costs the size of the fleet."""
+        return self._steering.dry_run(wish, now)
 
     def requests(self, now: float) -> Iterator[RequestView]:
         """Requests and then queries that have not ended, oldest first; each costs when it comes."""
@@ -83,7 +115,7 @@ class FleetViews:
         """The totals, all agents, and the oldest requests, at a cost of their number."""
         totals = self.totals()
         return FleetView(
-            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry),
+            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry.current()),
             requests=tuple(islice(self.requests(now), max_requests)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )

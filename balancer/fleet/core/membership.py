@@ -10,13 +10,15 @@ from ....shared.reports.statistics import Statistics
 from ..decisions import Decision, Disconnect, LinkId, Send
 from ..registry import Agent
 from .state import FleetState
+from .steering import Steering, is_news
 
 
 class Membership:
     """Every method returns decisions, to be carried out in their order."""
 
-    def __init__(self, state: FleetState) -> None:
+    def __init__(self, state: FleetState, steering: Steering) -> None:
         self._state = state
+        self._steering = steering
 
     def joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
         """Welcome an agent, in place of its old link if there is one; or reject it."""
@@ -24,8 +26,10 @@ class Membership:
             return [Send(link, rejection), Disconnect(link, rejection.reason)]
         state = self._state
         state.changes.advance()
-        decisions = self._dismiss_old_link(hello, now)
+        decisions = self._replace_old_link(hello, now)
         agent = state.registry.joined(link, hello, now)
+        agent.is_cordoned = self._steering.is_cordoned(hello.agent_id)
+        self._steering.look_soon(now)
         state.models.agent_changed(link, agent.model, agent.loading, now)
         decisions.append(state.registry.send(link, self._welcome(), now))
         decisions += state.requests.agent_joined(agent, now)
@@ -34,8 +38,11 @@ class Membership:
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
         """It has other slots or another model, or takes work again, or no longer."""
         state = self._state
+        if is_news(agent, status):
+            self._steering.look_soon(now)
         agent.changed(status)
-        state.models.agent_changed(agent.link, agent.model, agent.loading, now)
+        if not agent.is_retired:
+            state.models.agent_changed(agent.link, agent.model, agent.loading, now)
         state.registry.touch(agent.link)
         decisions = state.requests.agent_changed(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
@@ -54,6 +61,7 @@ class Membership:
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link)
+        self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
         decisions = state.requests.agent_left(agent, now)
         return [*decisions, *state.dispatcher.agent_left(agent, now)]
@@ -105,11 +113,22 @@ class Membership:
             self._state.changes.advance()
         return decisions
 
-    def _dismiss_old_link(self, hello: Hello, now: float) -> list[Decision]:
+    def _replace_old_link(self, hello: Hello, now: float) -> list[Decision]:
         old = self._state.registry.link_of(hello.agent_id)
         if old is None:
             return []
-        return self.dismiss(self._state.registry[old], "the agent has dialled again", now)
+        agent = self._state.registry[old]
+        if hello.takes_over:
+            return self._retire(agent, now)
+        return self.dismiss(agent, "the agent has dialled again", now)
+
+    def _retire(self, agent: Agent, now: float) -> list[Decision]:
+        """It gets nothing new, finishes what it has, and leaves."""
+        state = self._state
+        state.registry.retire(agent)
+        state.models.agent_left(agent.link, now)
+        decisions = state.requests.agent_changed(agent, now)
+        return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def _rejection(self, hello: Hello) -> Reject | None:
         if self._state.is_closed:

@@ -92,6 +92,12 @@ class QueryDispatcher:
         """The lifecycle of a query that has not ended."""
         return self._queries[id]
 
+    def demands(self) -> Iterator[tuple[str | None, int, float]]:
+        """Models that queries wait for: how many wait, and since when the first does."""
+        for queue in self._queues.values():
+            for model, num_waiting, first in queue.waiting():
+                yield model, num_waiting, self._queries[first].accepted_at
+
     # ---- what clients do
 
     def admit(
@@ -151,7 +157,7 @@ class QueryDispatcher:
         tasks = agent.model.tasks if agent.model else ()
         decisions: list[Decision] = []
         for kind, queue in self._queues.items():
-            is_able = agent.is_accepting and (kind == "text" or kind in tasks)
+            is_able = agent.takes_work and (kind == "text" or kind in tasks)
             hands = queue.agent_changed(agent.link, agent.served if is_able else None)
             decisions += self._hand_out(hands, now)
         return decisions
@@ -252,6 +258,7 @@ class QueryDispatcher:
         for hand in hands:
             lifecycle = self._queries[hand.part.query]
             lifecycle.begins(self._registry[hand.link].name, now)
+            self._registry[hand.link].used_at = now
             self._changes.request_changed(lifecycle.id)
             ask = Ask(id=_name(hand.part), query=lifecycle.query_request.parts[hand.part.number])
             decisions.append(self._registry.send(hand.link, ask, now))

@@ -8,7 +8,7 @@ it has room; a part is pending, with one agent, or done.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -81,6 +81,10 @@ class QueryQueue:
     def has_room(self, model: str | None) -> bool:
         """Whether a part for that model would go to an agent at once."""
         return self._free.first(model) is not None
+
+    def waiting(self) -> Iterator[tuple[str | None, int, RequestId]]:
+        """Models that queries wait for: how many wait, and the first of them."""
+        return self._waiting.models()
 
     # ---- queries
 

@@ -14,7 +14,7 @@ A decision costs O(log agents + log waiting): free agents are ranked by load, pe
 together, so no agent is looked at that is not chosen.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ....shared.errors import QueueFull
@@ -116,6 +116,10 @@ class Dispatch:
     def stranded(self) -> list[RequestId]:
         """The waiting requests that no connected agent will ever take, as things are."""
         return self._waiting.stranded(self._able)
+
+    def waiting(self) -> Iterator[tuple[str | None, int, RequestId]]:
+        """Models that requests wait for: how many wait, and the first of them."""
+        return self._waiting.models()
 
     # ---- requests
 

@@ -3,7 +3,7 @@
 Both know models by name; who waits for `None` takes any. Every change costs O(log n).
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from ....shared.inference import RequestId
 from ..decisions import LinkId
@@ -38,6 +38,12 @@ class Waiting:
         """The next request for an agent that serves `model`."""
         heads = [head for key in (None, model) if (head := self._groups.first(key)) is not None]
         return min(heads)[1] if heads else None
+
+    def models(self) -> Iterator[tuple[str | None, int, RequestId]]:
+        """Each model that is waited for, the number of those who do, and the first of them."""
+        for model in self._groups:
+            if (first := self._groups.first(model)) is not None:
+                yield model, self._groups.size(model), first[1]
 
     def stranded(self, served: Container[str | None]) -> list[RequestId]:
         """Requests whose model is not in `served`; requests for any model count as `None`."""

@@ -12,7 +12,7 @@ from ....shared.messages import Cancel, Ended, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
-from ..decisions import Decision, DeliverTokens, FirstToken, Refuse
+from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Refuse
 from ..limits import Limits
 from ..registry import Agent, Registry
 from ..view import RequestView
@@ -145,14 +145,14 @@ class Requests:
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is ready to be given work."""
         assigned = self.dispatch.agent_joined(
-            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.takes_work
         )
         return self._start(assigned, now)
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
         assigned = self.dispatch.agent_changed(
-            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.is_accepting
+            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.takes_work
         )
         return self._start(assigned, now)
 
@@ -193,12 +193,24 @@ class Requests:
             decisions += self._give_up(lifecycle, error, now)
         return decisions
 
+    def end_on(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
+        """End those that an agent has."""
+        decisions: list[Decision] = []
+        for id in self.dispatch.running_on(link):
+            decisions += self._give_up(self._lifecycles[id], error, now)
+        return decisions
+
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
         """End those that wait and that no connected agent can serve."""
         decisions: list[Decision] = []
         for id in self.dispatch.stranded():
             decisions += self.fail(self._lifecycles[id], error, now)
         return decisions
+
+    def demands(self) -> Iterator[tuple[str | None, int, float]]:
+        """Models that requests wait for: how many wait, and since when the first does."""
+        for model, num_waiting, first in self.dispatch.waiting():
+            yield model, num_waiting, self._lifecycles[first].accepted_at
 
     # ---- inside
 
@@ -211,6 +223,7 @@ class Requests:
             self._deadlines.arm(lifecycle.id)
             self._changes.request_changed(lifecycle.id)
             self._registry.touch(assign.link)
+            self._registry[assign.link].used_at = now
             start = Start(id=lifecycle.id, request=lifecycle.request)
             decisions.append(self._registry.send(assign.link, start, now))
         return decisions
@@ -236,6 +249,8 @@ class Requests:
     def _end(self, lifecycle: RequestLifecycle, last: list[Decision], now: float) -> list[Decision]:
         """It has ended with `last`; its slot serves the next."""
         self._forget(lifecycle)
+        if lifecycle.link is not None:
+            self._registry[lifecycle.link].used_at = now
         return [*last, *self._start(self.dispatch.ended(lifecycle.id), now)]
 
     def _forget(self, lifecycle: RequestLifecycle) -> None:

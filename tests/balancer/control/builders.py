@@ -1,6 +1,7 @@
 """Wishes, and agents that do what they are told: by themselves, step by step."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
@@ -62,6 +63,7 @@ class SimulatedAgent:
     issues: tuple[Issue, ...] = ()
     is_cordoned: bool = False
     num_running: int = 0
+    used_at: float = -inf
     inbox: list[Assign] = field(default_factory=list)
 
     def report(self) -> AgentReport:
@@ -79,6 +81,7 @@ class SimulatedAgent:
             slots=4,
             issues=self.issues,
             num_running=self.num_running,
+            used_at=self.used_at,
             is_cordoned=self.is_cordoned,
         )
 

@@ -180,7 +180,7 @@ def test_a_model_that_is_not_used_is_unloaded() -> None:
     fleet.wish(wished("m", idle_timeout=60.0))
     fleet.rest()
     assert fleet.controller.look_at == fleet.now + 60.0
-    fleet.controller.used("m", fleet.now + 30.0)
+    fleet.agents["a"].used_at = fleet.now + 30.0
     fleet.now += 60.0
     assert fleet.look() == {}
     fleet.now += 30.0
@@ -197,6 +197,23 @@ def test_a_model_is_not_given_to_an_agent_without_the_memory() -> None:
     assert [issue.code for issue in controller.statuses["m"].issues][-1] == "too_large"
     large = report("b", facts=HostFacts(memory=16 * GIB))
     assert [each.agent for each in controller.look([small, large], {}, 0.0)] == ["b"]
+
+
+def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:
+    fleet = Fleet("a", "b", "c")
+    fleet.wish(wished("m", replicas=2))
+    fleet.rest()
+    reports = [agent.report() for agent in fleet.agents.values()]
+
+    def plans(*models: WishedModel) -> list[tuple[str, str | None]]:
+        found = fleet.controller.dry_run(state(*models), reports, {}, fleet.now)
+        return [(plan.action, plan.model) for plan in found]
+
+    assert plans(wished("m", replicas=2)) == [("keep", "m"), ("keep", "m"), ("keep", None)]
+    assert plans(wished("m", 2, replicas=2))[:2] == [("reload", "m"), ("reload", "m")]
+    assert plans(wished("m")) == [("keep", "m"), ("keep", "m"), ("load", "m")]
+    assert plans() == [("unload", None), ("unload", None), ("keep", None)]
+    assert fleet.look() == {}
 
 
 def test_pinned_and_cordoned_agents_are_left_alone() -> None:

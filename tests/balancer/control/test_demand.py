@@ -1,3 +1,5 @@
+from math import inf
+
 from arriero.balancer.control.demand import (
     IDLE,
     IDLE_AFTER,
@@ -18,8 +20,10 @@ M = wished("m", preload=False)
 N = wished("n", preload=False)
 
 
-def serving(model: WishedModel, *, num_running: int = 0) -> Member:
-    return member_of(report(model.name, told=model.assignment, num_running=num_running), None)
+def serving(model: WishedModel, *, num_running: int = 0, used_at: float = -inf) -> Member:
+    return member_of(
+        report(model.name, told=model.assignment, num_running=num_running, used_at=used_at), None
+    )
 
 
 def tiers(usage: Usage, now: float, *members: Member, **demands: float) -> Tiers:
@@ -63,8 +67,8 @@ def test_a_model_may_be_unloaded_when_it_was_not_used_for_long() -> None:
     model = wished("m", idle_timeout=60.0)
     usage = Usage()
     assert usage.tiers([model], [serving(model)], {}, 0.0) == Tiers({"m": PRELOADED}, 60.0)
-    usage.used("m", 50.0)
-    assert usage.tiers([model], [serving(model)], {}, 60.0) == Tiers({"m": PRELOADED}, 110.0)
+    used = serving(model, used_at=50.0)
+    assert usage.tiers([model], [used], {}, 60.0) == Tiers({"m": PRELOADED}, 110.0)
     busy = serving(model, num_running=1)
     assert usage.tiers([model], [busy], {}, 100.0) == Tiers({"m": PRELOADED}, 160.0)
     assert usage.tiers([model], [serving(model)], {}, 160.0) == Tiers({})
@@ -74,5 +78,7 @@ def test_a_model_may_be_unloaded_when_it_was_not_used_for_long() -> None:
 
 def test_what_nobody_wishes_for_is_not_remembered() -> None:
     usage = Usage()
-    usage.used("x", 1.0)
-    assert tiers(usage, 1.0) == Tiers({})
+    model = wished("m", idle_timeout=60.0)
+    assert usage.tiers([model], [], {}, 0.0).look_at == 60.0
+    assert usage.tiers([], [], {}, 30.0) == Tiers({})
+    assert usage.tiers([model], [], {}, 30.0).look_at == 90.0

@@ -26,6 +26,7 @@ from arriero.shared.messages import (
     Refused,
     Status,
 )
+from arriero.shared.models.assignments import Assignment, HostFacts, Phase, Work
 from arriero.shared.reports.model_info import ModelInfo
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
@@ -47,6 +48,9 @@ def hello(
     slots: int = 2,
     model: str | None = "llama",
     protocol: int = PROTOCOL_VERSION,
+    work: Work | None = None,
+    takes_over: bool = False,
+    facts: HostFacts = HostFacts(),  # noqa: B008
 ) -> Hello:
     return Hello(
         protocol=protocol,
@@ -55,13 +59,32 @@ def hello(
         version="1.0",
         slots=slots,
         model=None if model is None else model_info(model),
+        work=work,
+        takes_over=takes_over,
+        facts=facts,
     )
 
 
-def status(slots: int = 2, *, accepting: bool = True, model: str | None = "llama") -> Status:
+def status(
+    slots: int = 2,
+    *,
+    accepting: bool = True,
+    model: str | None = "llama",
+    work: Work | None = None,
+) -> Status:
     return Status(
-        slots=slots, accepting=accepting, model=None if model is None else model_info(model)
+        slots=slots,
+        accepting=accepting,
+        model=None if model is None else model_info(model),
+        work=work,
     )
+
+
+MODEL = Assignment(name="llama", source="file:///llama.gguf")
+
+
+def work(phase: Phase, assignment: Assignment | None = MODEL, *, revision: int = 1) -> Work:
+    return Work(revision=revision, assignment=assignment, phase=phase)
 
 
 def piece(id: str, text: str = "word", kind: TokenKind = "content", num_tokens: int = 1) -> Piece:

@@ -10,7 +10,7 @@ from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Heartbeat
 from arriero.shared.reports.statistics import Statistics
-from tests.balancer.fleet.builders import hello, model_info, status
+from tests.balancer.fleet.builders import hello, model_info, status, work
 
 LIMITS = Limits(heartbeat_interval=1.0, heartbeat_timeout=5.0)
 LINK = LinkId(1)
@@ -79,14 +79,40 @@ def test_an_agent_that_is_due_may_leave() -> None:
     [
         (status(accepting=True), "ready"),
         (status(accepting=False), "draining"),
-        (status(model=None), "no_model"),
+        (status(model=None), "idle"),
+        (status(model=None, work=work("waiting", None)), "idle"),
+        (status(model=None, work=work("fetching")), "loading"),
+        (status(model=None, work=work("failed")), "failed"),
+        (status(work=work("failed")), "ready"),
         (status(model=None, accepting=False), "draining"),
     ],
 )
 def test_its_state_is_what_it_says(said: object, state: str) -> None:
     registry = registry_with()
     registry[LINK].changed(said)  # type: ignore[arg-type]
-    assert registry[LINK].state == state
+    assert registry[LINK].state(0) == state
+
+
+def test_a_cordoned_agent_is_draining_until_it_has_no_requests() -> None:
+    registry = registry_with()
+    registry[LINK].is_cordoned = True
+    assert (registry[LINK].state(1), registry[LINK].state(0)) == ("draining", "drained")
+    assert not registry[LINK].takes_work
+
+
+def test_a_retired_link_has_no_id_and_keeps_its_heartbeat() -> None:
+    registry = registry_with()
+    registry.retire(registry[LINK])
+    assert registry.link_of(AgentId("a1")) is None
+    assert (len(registry), registry.num_agents, list(registry.current())) == (1, 0, [])
+    registry[LINK].changed(status(slots=4))  # type: ignore[arg-type]
+    assert registry[LINK].slots == 0
+    registry.check_integrity()
+    new = LinkId(LINK + 1)
+    registry.joined(new, hello("a1"), 1.0)
+    registry.left(LINK)
+    assert registry.of(AgentId("a1")).link == new
+    registry.check_integrity()
 
 
 def test_its_view_joins_its_words_with_our_count() -> None:

@@ -49,7 +49,7 @@ def test_an_agent() -> None:
 def test_what_is_not_known_is_null() -> None:
     body = agent_json(agent_view("a", model=None), None)
     assert body["model"] is None
-    assert body["state"] == "no_model"
+    assert body["state"] == "idle"
     assert body["throughput"]["tokens_per_second"] is None
 
 

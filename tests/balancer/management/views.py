@@ -38,7 +38,7 @@ def agent_view(
         name=name,
         labels={"zone": "a"},
         version="0.1.0",
-        state="ready" if model else "no_model",
+        state="ready" if model else "idle",
         slots=SlotsView(total=total, busy=busy),
         model=model,
         issues=issues,

@@ -4,6 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.core.membership import Membership
 from arriero.balancer.fleet.core.state import empty_state
+from arriero.balancer.fleet.core.steering import Steering
 from arriero.balancer.fleet.limits import Limits
 from tests.balancer.fleet.builders import hello
 from tests.balancer.fleet.core.scene import A
@@ -18,7 +19,7 @@ def test_draining_has_a_deadline_only_while_something_runs() -> None:
 
 def test_a_closed_fleet_waits_for_nothing() -> None:
     state = empty_state(Limits(), "9.9")
-    Membership(state).joined(A, hello("a"), 0.0)
+    Membership(state, Steering(state)).joined(A, hello("a"), 0.0)
     assert state.next_deadline() is not None, "its agent may fall silent"
     state.is_closed = True
     assert state.next_deadline() is None

@@ -86,7 +86,7 @@ def test_agents_of_one_name_are_added_up() -> None:
 def test_agents_by_state_include_the_states_that_nobody_is_in() -> None:
     scraped = Scraped(fleet_view(agent_view("a"), agent_view("b", model=None)))
     assert scraped.value("arriero_agents", state="ready") == 1
-    assert scraped.value("arriero_agents", state="no_model") == 1
+    assert scraped.value("arriero_agents", state="idle") == 1
     assert scraped.value("arriero_agents", state="draining") == 0
 
 

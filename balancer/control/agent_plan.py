@@ -1,0 +1,60 @@
+"""What an agent would do if something were wished for, and why: for a dry run."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ...shared.inference import AgentId
+from ...shared.models.assignments import Assignment
+from .members import Member
+from .rollout import is_live
+
+Action = Literal["keep", "reload", "load", "unload"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlan:
+    """`model` is what the agent would serve then."""
+
+    agent: AgentId
+    name: str
+    action: Action
+    model: str | None
+    why: str
+
+
+def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
+    """What the agent would do to serve `target`."""
+    action, why = _action(member, target)
+    serves = member.report.serves or (None if member.told is None else member.told.name)
+    is_free = member.report.is_steered
+    return AgentPlan(
+        agent=member.id,
+        name=member.report.name,
+        action=action,
+        model=serves if not is_free else None if target is None else target.name,
+        why=why,
+    )
+
+
+def _action(member: Member, target: Assignment | None) -> tuple[Action, str]:
+    told = member.told
+    if member.report.facts.is_pinned:
+        return "keep", "it was started with a model of its own"
+    if member.report.is_cordoned:
+        return "keep", "it takes no work until it is resumed"
+    if told == target:
+        return "keep", "nothing is wished for it" if told is None else f"it has {told.name} already"
+    if target is None:
+        return "unload", f"nobody needs {told.name if told is not None else 'a model'} here"
+    if told is None:
+        return "load", f"it has room for {target.name}"
+    if is_live(member, target):
+        return "keep", f"{_changed(told, target)} changes without a reload"
+    if told.name != target.name:
+        return "reload", f"{target.name} takes the place of {told.name}"
+    return "reload", f"{_changed(told, target)} of {target.name} changes"
+
+
+def _changed(old: Assignment, new: Assignment) -> str:
+    names = [each.name for each in fields(Assignment)]
+    return ", ".join(name for name in names if getattr(old, name) != getattr(new, name))

@@ -1,0 +1,223 @@
+"""The controller's place in the core: when it looks at the fleet, and what it sees.
+
+A look costs the size of the fleet, so it comes a moment after what made it necessary, and so once
+for many changes. Operators' cordons are here, too.
+
+Invariant: at most `MAX_CORDONS` are remembered, also of agents that are not here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+
+from ....shared.errors import ShuttingDown
+from ....shared.inference import AgentId
+from ....shared.messages import Status
+from ....shared.models.assignments import Reload, Work
+from ...control.agent_plan import AgentPlan
+from ...control.controller import Controller
+from ...control.demand import Demand
+from ...control.desired_state import DesiredState
+from ...control.members import AgentReport
+from ...control.model_status import ModelStatus
+from ..decisions import Decision
+from ..registry import Agent
+from .state import FleetState
+
+LOOK_PAUSE = 0.05
+"""Seconds from a change to the look at it."""
+
+MAX_CORDONS = 4096
+
+
+class Steering:
+    """Every method returns decisions, to be carried out in their order."""
+
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+        # No request lives longer, so a change of the wish cuts none of them.
+        self._controller = Controller(drain_timeout=state.limits.request_timeout)
+        self._cordons: OrderedDict[AgentId, float | None] = OrderedDict()
+        self._look_at: float | None = None
+
+    @property
+    def wish(self) -> DesiredState | None:
+        """What is wished for, if anybody said so."""
+        return self._controller.wish
+
+    @property
+    def statuses(self) -> Mapping[str, ModelStatus]:
+        """How each wished model is."""
+        return self._controller.statuses
+
+    # ---- what makes a look necessary
+
+    def wished(self, wish: DesiredState, now: float) -> None:
+        """An operator wishes for this."""
+        self._controller.wished(wish)
+        self._learn(wish, now)
+
+    def restored(self, wish: DesiredState, now: float) -> None:
+        """It was wished for before the balancer started."""
+        self._controller.restored(wish, now)
+        self._learn(wish, now)
+
+    def _learn(self, wish: DesiredState, now: float) -> None:
+        self._state.models.wished({model.name: model.aliases for model in wish.models}, now)
+        self._state.changes.advance()
+        self.look_soon(now)
+
+    def look_soon(self, now: float) -> None:
+        """Something changed that may need an order."""
+        if self._controller.wish is not None and self._look_at is None:
+            self._look_at = now + LOOK_PAUSE
+
+    def waits(self, model: str | None, now: float) -> None:
+        """A request came for a model; nobody may have it."""
+        if self._controller.wish is None:
+            return
+        if model is None:
+            if not self._state.requests.dispatch.is_ready:
+                self.look_soon(now)
+        elif (view := self._state.models.get(model)) is None or view.status != "loaded":
+            self.look_soon(now)
+
+    # ---- operators
+
+    def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
+        """Give it no new work. What it still runs at `deadline` ends then."""
+        self._cordons[agent.hello.agent_id] = deadline
+        self._cordons.move_to_end(agent.hello.agent_id)
+        if len(self._cordons) > MAX_CORDONS:
+            self._cordons.popitem(last=False)
+        agent.is_cordoned = True
+        return self._changed(agent, now)
+
+    def resume(self, agent: Agent, now: float) -> list[Decision]:
+        """Give it work again."""
+        self._cordons.pop(agent.hello.agent_id, None)
+        agent.is_cordoned = False
+        return self._changed(agent, now)
+
+    def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
+        """Have it load its model anew, or try again what it failed to load."""
+        if agent.work is not None and agent.work.phase == "failed":
+            self._controller.retry(agent.hello.agent_id, now)
+            self.look_soon(now)
+            return []
+        return [self._state.registry.send(agent.link, Reload(drain_timeout=drain_timeout), now)]
+
+    def is_cordoned(self, agent: AgentId) -> bool:
+        """Whether an operator wants it to get no work."""
+        return agent in self._cordons
+
+    def _changed(self, agent: Agent, now: float) -> list[Decision]:
+        self._state.registry.touch(agent.link)
+        self.look_soon(now)
+        decisions = self._state.requests.agent_changed(agent, now)
+        return [*decisions, *self._state.dispatcher.agent_changed(agent, now)]
+
+    # ---- time
+
+    def next_deadline(self) -> float | None:
+        """When to look, or to end what a drained agent still runs."""
+        deadlines: list[float | None] = [deadline for _, deadline in self._deadlines()]
+        if self._controller.wish is not None:
+            deadlines += [self._look_at, self._controller.look_at]
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def _deadlines(self) -> Iterator[tuple[AgentId, float]]:
+        """Of cordoned agents, as far as they have one."""
+        for agent, deadline in self._cordons.items():
+            if deadline is not None:
+                yield agent, deadline
+
+    def due(self, now: float) -> list[Decision]:
+        """Look, and end what is to end."""
+        decisions: list[Decision] = []
+        for agent in [agent for agent, deadline in self._deadlines() if deadline <= now]:
+            self._cordons[agent] = None
+            decisions += self._end_requests(agent, now)
+        times = (self._look_at, self._controller.look_at)
+        if self._state.is_draining:
+            self._look_at = self._controller.look_at = None
+        elif any(time is not None and time <= now for time in times):
+            decisions += self._look(now)
+        return decisions
+
+    def _end_requests(self, id: AgentId, now: float) -> list[Decision]:
+        error = ShuttingDown("the agent was drained before the request had ended")
+        link = self._state.registry.link_of(id)
+        return [] if link is None else self._state.requests.end_on(link, error, now)
+
+    # ---- looks
+
+    def _look(self, now: float) -> list[Decision]:
+        self._look_at = None
+        before = dict(self._controller.statuses)
+        told = self._controller.look(self._reports(), self._demands(), now)
+        if told or before != self._controller.statuses:
+            self._state.changes.advance()
+        registry = self._state.registry
+        return [registry.send(registry.of(each.agent).link, each.order, now) for each in told]
+
+    def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
+        """What each agent would do if this were wished for."""
+        return self._controller.dry_run(wish, self._reports(), self._demands(), now)
+
+    def _reports(self) -> Iterable[AgentReport]:
+        return [self._report(agent) for agent in self._state.registry.current()]
+
+    def _report(self, agent: Agent) -> AgentReport:
+        return AgentReport(
+            id=agent.hello.agent_id,
+            link=agent.link,
+            name=agent.name,
+            labels=agent.hello.labels,
+            facts=agent.hello.facts,
+            work=agent.work,
+            serves=agent.served if agent.takes_work else None,
+            slots=agent.slots,
+            issues=agent.issues,
+            num_running=self._state.num_running_on(agent),
+            used_at=agent.used_at,
+            is_cordoned=agent.is_cordoned or _is_leaving(agent),
+        )
+
+    def _demands(self) -> dict[str, Demand]:
+        """What requests and queries wait for; any model stands for the first one."""
+        wish = self._controller.wish
+        first = wish.models[0].name if wish is not None and wish.models else None
+        demands: dict[str, Demand] = {}
+        for model, num_waiting, since in self._waiting():
+            name = first if model is None else model
+            if name is not None:
+                known = demands.get(name)
+                earliest = since if known is None else min(since, known.since)
+                num_known = 0 if known is None else known.num_waiting
+                demands[name] = Demand(num_known + num_waiting, earliest)
+        return demands
+
+    def _waiting(self) -> Iterator[tuple[str | None, int, float]]:
+        yield from self._state.requests.demands()
+        yield from self._state.dispatcher.demands()
+
+
+def _is_leaving(agent: Agent) -> bool:
+    """Whether it takes nothing new for another reason than that it changes its model."""
+    phases = ("draining", "loading", "fetching", "waiting")
+    return not agent.is_accepting and (agent.work is None or agent.work.phase not in phases)
+
+
+def is_news(agent: Agent, status: Status) -> bool:
+    """Whether what an agent says may need an order: not if only its download goes on."""
+    return (
+        agent.model != status.model
+        or agent.is_accepting != status.accepting
+        or _essence(agent.work) != _essence(status.work)
+    )
+
+
+def _essence(work: Work | None) -> tuple[object, ...]:
+    if work is None:
+        return ()
+    return (work.revision, work.assignment, work.phase, work.needed)

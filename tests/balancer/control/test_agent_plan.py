@@ -1,0 +1,40 @@
+import pytest
+
+from arriero.balancer.control.agent_plan import plan_of
+from arriero.balancer.control.members import member_of
+from arriero.shared.models.assignments import Assignment, HostFacts
+from tests.balancer.control.builders import report, wished
+
+OLD = wished("m", 1).assignment
+
+
+@pytest.mark.parametrize(
+    ("told", "target", "action", "why"),
+    [
+        (OLD, OLD, "keep", "it has m already"),
+        (None, None, "keep", "nothing is wished for it"),
+        (OLD, None, "unload", "nobody needs m here"),
+        (None, OLD, "load", "it has room for m"),
+        (OLD, wished("m", 2).assignment, "reload", "source of m changes"),
+        (OLD, wished("n", 1).assignment, "reload", "n takes the place of m"),
+        (
+            OLD,
+            wished("m", 1, chat_template="t").assignment,
+            "keep",
+            "chat_template changes without a reload",
+        ),
+    ],
+)
+def test_what_an_agent_would_do(
+    told: Assignment | None, target: Assignment | None, action: str, why: str
+) -> None:
+    plan = plan_of(member_of(report("a", told=told), None), target)
+    assert (plan.action, plan.why) == (action, why)
+    assert plan.model == (None if target is None else target.name)
+
+
+def test_agents_that_are_not_steered_keep_what_they_have() -> None:
+    pinned = member_of(report("a", serves="x", facts=HostFacts(is_pinned=True)), None)
+    assert (plan_of(pinned, None).action, plan_of(pinned, None).model) == ("keep", "x")
+    cordoned = member_of(report("a", told=OLD, is_cordoned=True), None)
+    assert plan_of(cordoned, None).why == "it takes no work until it is resumed"

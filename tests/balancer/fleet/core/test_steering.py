@@ -1,0 +1,319 @@
+"""The controller in the core: when it looks, what it sees, what agents are sent."""
+
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.control.controller import SETTLE
+from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
+from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
+from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Send
+from arriero.shared.errors import ModelNotFound, NotFound, ShuttingDown
+from arriero.shared.inference import AgentId, Failed, RequestId
+from arriero.shared.messages import Cancel, Start, Status
+from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
+from tests.balancer.fleet.builders import ended, hello, piece, request, status, work
+from tests.balancer.fleet.core.scene import A, B, Scene
+
+FILE = "file:///llama.gguf"
+
+
+def wished(name: str = "llama", source: str = FILE, **fields: object) -> WishedModel:
+    replicas = fields.pop("replicas", "all")
+    return WishedModel(name=name, source=source, agents=AgentChoice(replicas=replicas), **fields)  # type: ignore[arg-type]
+
+
+class Steered(Scene):
+    """A fleet with a wish."""
+
+    def wish(self, *models: WishedModel) -> list[Decision]:
+        return self._checked(self.fleet.wished(DesiredState(models=models), self.now))
+
+    def join_idle(self, link: LinkId, id: str) -> list[Decision]:
+        return self.join(link, hello(id, model=None, slots=0))
+
+    def tell(self, link: LinkId, said: Status) -> list[Decision]:
+        return self._checked(self.fleet.agent_said(link, said, self.now))
+
+    def look(self) -> dict[LinkId, str | None]:
+        """What agents are told a moment later."""
+        self.now += LOOK_PAUSE
+        decisions = self._checked(self.fleet.tick(self.now))
+        return {
+            each.link: each.message.assignment.source if each.message.assignment else None
+            for each in decisions
+            if isinstance(each, Send) and isinstance(each.message, Assign)
+        }
+
+    def serve(self, link: LinkId, assignment: Assignment, revision: int) -> list[Decision]:
+        said = status(model=assignment.name, work=work("serving", assignment, revision=revision))
+        return self.tell(link, said)
+
+    def state_of(self, id: str) -> str:
+        view = self.fleet.agent(AgentId(id), self.now)
+        assert view is not None
+        return view.state
+
+
+def started(decisions: list[Decision]) -> list[tuple[LinkId, str]]:
+    return [
+        (each.link, each.message.id)
+        for each in decisions
+        if isinstance(each, Send) and isinstance(each.message, Start)
+    ]
+
+
+def test_an_idle_agent_is_told_what_is_wished_for() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    assert scene.look() == {}
+    assert scene.state_of("a") == "idle"
+    scene.wish(wished())
+    assert scene.fleet.next_deadline() == scene.now + LOOK_PAUSE
+    assert scene.look() == {A: FILE}
+    assert scene.look() == {}
+
+
+def test_a_request_for_a_wished_model_waits_until_an_agent_has_it() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    model = wished(preload=False, aliases=("gpt-4o-mini",))
+    scene.wish(model)
+    assert scene.look() == {}
+    assert scene.open("r", model="gpt-4o-mini") == []
+    assert scene.look() == {A: FILE}
+    assert started(scene.serve(A, model.assignment, 1)) == [(A, "r")]
+
+
+def test_a_request_for_any_model_has_the_first_one_loaded() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished(preload=False), wished("other", "file:///o.gguf", preload=False))
+    scene.look()
+    scene.open("r")
+    assert scene.look() == {A: FILE}
+
+
+def test_an_agent_gets_the_models_name_and_never_an_alias() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.wish(wished(aliases=("gpt-4o-mini",)))
+    [sent] = scene.open("r", model="gpt-4o-mini")
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Start)
+    assert sent.message.request.model == "llama"
+    view = scene.fleet.model("gpt-4o-mini")
+    assert view is not None
+    assert view.info.name == "llama"
+
+
+def test_what_nobody_serves_or_wishes_for_is_refused() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    assert scene.fleet.refusal(request("x")) is None, "nobody here can say"
+    scene.wish(wished())
+    assert isinstance(scene.fleet.refusal(request("x")), ModelNotFound)
+    assert scene.fleet.refusal(request("llama")) is None
+    scene.wish()
+    assert scene.fleet.refusal(request("llama")) is None
+
+
+def test_models_are_listed_with_their_status() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished(), wished("other", "file:///o.gguf", preload=False))
+    scene.look()
+    assert [(each.info.name, each.status) for each in scene.fleet.models()] == [
+        ("llama", "loading"),
+        ("other", "unloaded"),
+    ]
+    scene.serve(A, wished().assignment, 1)
+    assert [each.status for each in scene.fleet.models()] == ["loaded", "unloaded"]
+
+
+def test_agents_have_time_to_dial_again_after_a_start() -> None:
+    scene = Steered()
+    scene.fleet.restored(DesiredState(models=(wished(),)), scene.now)
+    scene.join_idle(A, "a")
+    assert scene.look() == {}
+    scene.now += SETTLE
+    assert scene.look() == {A: FILE}
+
+
+# ---- another process takes over
+
+
+def test_a_process_that_takes_over_gets_what_is_new_and_the_old_one_finishes() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.open("r1")
+    decisions = scene.join(B, hello("a", takes_over=True))
+    assert not [each for each in decisions if isinstance(each, Disconnect)]
+    assert scene.fleet.totals().num_agents == 1
+    assert scene.fleet.totals().slots_total == 2
+    assert started(scene.open("r2")) == [(B, "r2")]
+    scene.say(A, piece("r1"))
+    assert not [
+        each
+        for each in scene.say(A, ended("r1"))
+        if isinstance(each, Deliver) and isinstance(each.event, Failed)
+    ]
+    scene.leave(A)
+    assert scene.fleet.agent(AgentId("a"), scene.now) is not None
+    assert [each.id for each in scene.fleet.view(scene.now).agents] == ["a"]
+
+
+def test_a_process_that_was_taken_over_does_not_come_back_with_its_slots() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.join(B, hello("a", takes_over=True))
+    scene.tell(A, status(slots=4))
+    assert scene.fleet.totals().slots_total == 2
+    scene.leave(B)
+    assert scene.fleet.agent(AgentId("a"), scene.now) is None
+    scene.tell(A, status(slots=4))
+    assert scene.open("r", model="llama") == []
+
+
+# ---- operators
+
+
+def test_a_drained_agent_gets_nothing_new_until_it_is_resumed() -> None:
+    scene = Steered()
+    scene.join(A, hello("a", slots=1))
+    scene.open("r1")
+    assert scene.fleet.cordon(AgentId("a"), None, scene.now) == []
+    assert scene.state_of("a") == "draining"
+    assert scene.open("r2") == []
+    assert started(scene.say(A, ended("r1"))) == []
+    assert scene.state_of("a") == "drained"
+    assert started(scene.fleet.resume(AgentId("a"), scene.now)) == [(A, "r2")]
+    assert scene.state_of("a") == "ready"
+
+
+def test_what_runs_past_the_deadline_of_a_drain_ends() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.open("r")
+    scene.fleet.cordon(AgentId("a"), 5.0, scene.now)
+    assert scene.fleet.next_deadline() == scene.now + 5.0
+    scene.now += 5.0
+    decisions = scene.fleet.tick(scene.now)
+    assert any(isinstance(d, Send) and isinstance(d.message, Cancel) for d in decisions)
+    [end] = [each.event for each in decisions if isinstance(each, Deliver)]
+    assert isinstance(end, Failed)
+    assert isinstance(end.error, ShuttingDown)
+    assert RequestId("r") not in scene.fleet
+    assert scene.state_of("a") == "drained"
+
+
+def test_a_drained_agent_that_dials_again_is_still_drained() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.fleet.cordon(AgentId("a"), None, scene.now)
+    scene.leave(A)
+    scene.join(B, hello("a"))
+    assert scene.open("r") == []
+
+
+def test_a_drained_agent_is_told_nothing() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.fleet.cordon(AgentId("a"), None, scene.now)
+    scene.wish(wished())
+    assert scene.look() == {}
+    scene.fleet.resume(AgentId("a"), scene.now)
+    assert scene.look() == {A: FILE}
+
+
+def test_a_reload_goes_to_the_agent_and_a_failed_load_is_tried_again() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.look()
+    assert scene.fleet.reload(AgentId("a"), 9.0, scene.now) == [Send(A, Reload(drain_timeout=9.0))]
+    failed = status(slots=0, model=None, work=work("failed", wished().assignment, revision=1))
+    scene.tell(A, failed)
+    assert scene.look() == {}
+    assert scene.state_of("a") == "failed"
+    assert scene.fleet.reload(AgentId("a"), 9.0, scene.now) == []
+    assert scene.look() == {A: FILE}
+
+
+@pytest.mark.parametrize("name", ["cordon", "resume", "reload"])
+def test_an_agent_that_is_not_here(name: str) -> None:
+    scene = Steered()
+    arguments = (scene.now,) if name == "resume" else (1.0, scene.now)
+    with pytest.raises(NotFound, match="no agent `nobody` is connected"):
+        getattr(scene.fleet, name)(AgentId("nobody"), *arguments)
+
+
+# ---- what is seen
+
+
+def test_an_agent_that_goes_down_is_told_nothing() -> None:
+    scene = Steered()
+    scene.join(A, hello("a", work=work("serving")))
+    scene.tell(A, status(accepting=False, work=work("serving")))
+    scene.wish(wished(source="file:///new.gguf"))
+    assert scene.look() == {}
+
+
+def test_a_pinned_agent_is_told_nothing() -> None:
+    scene = Steered()
+    scene.join(A, hello("a", facts=HostFacts(is_pinned=True)))
+    scene.wish(wished(source="file:///new.gguf"))
+    assert scene.look() == {}
+
+
+def test_a_balancer_that_goes_down_tells_nobody_anything() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.fleet.drain(scene.now, scene.now + 10.0)
+    assert scene.look() == {}
+
+
+def test_a_change_rolls_over_the_agents() -> None:
+    scene = Steered()
+    old, new = wished(), wished(source="file:///new.gguf")
+    for link, id in ((A, "a"), (B, "b")):
+        scene.join(link, hello(id, work=work("serving", old.assignment)))
+    scene.wish(new)
+    [(first, source)] = scene.look().items()
+    assert source == "file:///new.gguf"
+    assert scene.look() == {}
+    scene.serve(first, new.assignment, 2)
+    [(second, _)] = scene.look().items()
+    assert second != first
+
+
+def test_progress_of_a_download_is_no_reason_to_look() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    agent = scene.fleet._state.registry[A]
+    fetching = status(model=None, work=work("fetching"))
+    assert is_news(agent, fetching)
+    scene.tell(A, fetching)
+    assert fetching.work is not None
+    further = replace(fetching.work, download=Download(file="m", bytes=1), progress=0.1)
+    assert not is_news(agent, replace(fetching, work=further))
+    assert is_news(agent, status(model=None, work=work("loading")))
+    view = scene.fleet.agent(AgentId("a"), scene.now)
+    assert view is not None
+    assert view.work == fetching.work
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    [plan] = scene.fleet.dry_run(DesiredState(models=(wished(),)), scene.now)
+    assert (plan.action, plan.model) == ("load", "llama")
+    assert scene.fleet.wish is None
+    assert scene.look() == {}
+
+
+def test_takes_over_without_an_old_link_is_a_plain_hello() -> None:
+    scene = Steered()
+    scene.join(A, hello("a", takes_over=True))
+    assert started(scene.open("r")) == [(A, "r")]
