@@ -25,14 +25,14 @@ from .api.transport.hosts import AllowedHosts
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
+from .history.recorder import Recorders
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
+from .persistence import Persistence
 from .settings import BalancerSettings
-from .store.open import OpenedStore, open_store
-from .store.port import StoreRefused
-from .store.url import StoreUrl
+from .store.records import PersistOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +48,10 @@ frees them by itself."""
 async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
     metrics = Metrics()
-    opened = await opened_store(settings.state)
+    persistence = await Persistence.open(settings.state)
     fleet = Fleet(limits_of(settings), version=version("arriero"))
-    runtime = FleetRuntime(fleet, recorder=metrics)
+    recorder = Recorders(metrics, persistence.history.recorder)
+    runtime = FleetRuntime(fleet, recorder=recorder)
     hub = EventHub(runtime)
     metrics.collect_fleet(
         partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=hub.numbers
@@ -60,15 +61,20 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     )
     metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
     metrics.collect_log(log.num_dropped)
+    metrics.collect_store(persistence.writer.status)
     async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
-        ports.push_async_callback(opened.state.close)
+        ports.push_async_callback(persistence.close)
         bodies = ports.enter_context(Bodies())
         metrics.collect_bodies(lambda: bodies.num_bytes)
         delay = LoopDelay()
         metrics.collect_loop_delay(delay)
         delay.start()
         ports.callback(delay.stop)
-        running = [tasks.create_task(runtime.run()), tasks.create_task(hub.run())]
+        running = [
+            tasks.create_task(runtime.run()),
+            tasks.create_task(hub.run()),
+            tasks.create_task(persistence.run(runtime.totals, _log_outcome)),
+        ]
         hosts = hosts_of(settings)
         reports = DoorReports(metrics, is_strict=settings.strict_fields)
         metrics.collect_notices(lambda: reports.num_clients)
@@ -103,16 +109,13 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         _announce(addresses)
         await shutdown.requested.wait()
         await _drain(runtime, hub, settings.drain_timeout)
+        await persistence.flush(runtime.totals())
         for task in running:
             task.cancel()
 
 
-async def opened_store(url: StoreUrl) -> OpenedStore:
-    """The store of `--state`. Raises `StartupError`."""
-    try:
-        return await open_store(url)
-    except StoreRefused as error:
-        raise StartupError(f"--state: {error}") from error
+def _log_outcome(outcome: PersistOutcome) -> None:
+    logger.info("saving the desired state: %s", type(outcome).__name__)
 
 
 def hosts_of(settings: BalancerSettings) -> AllowedHosts:

@@ -35,6 +35,11 @@ class StoreWriter:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether there is any use in `append`."""
+        return self._history is not None
+
     def status(self) -> StoreStatus:
         """How the store is, as of the last try."""
         return self._pending.status()

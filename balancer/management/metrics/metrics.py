@@ -24,6 +24,7 @@ from ....shared.errors import BY_CODE
 from ...fleet.recorder import Ending, Origin
 from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import FleetView
+from ...store.records import StoreStatus
 from .fleet_collector import EventNumbers, FleetCollector
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
@@ -142,6 +143,24 @@ class Metrics:
         """Also export the bytes of request bodies that are being read or parsed."""
         self._gauge(
             "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
+        )
+
+    def collect_store(self, status: Callable[[], StoreStatus]) -> None:
+        """Also export how the store is."""
+        self._gauge(
+            "store_away",
+            "1 while the store cannot be reached; the fleet goes on serving.",
+            lambda: int(status().is_away),
+        )
+        self._gauge(
+            "store_pending",
+            "Saves and records of the history that wait to be written.",
+            lambda: status().num_pending,
+        )
+        self._gauge(
+            "store_records_dropped",
+            "Records of the history that were never written, since the start.",
+            lambda: status().num_dropped,
         )
 
     def collect_log(self, num_dropped: Callable[[], int]) -> None:

@@ -44,6 +44,7 @@ class FakeStore:
         self.endings += endings
 
     async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
+        await self._answer()
         return [each for each in self.steps if each.width == width and each.at >= since]
 
     async def load_endings(self, limit: int) -> list[EndedRequest]:

@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
 from arriero.balancer.management.metrics.metrics import SECONDS, Metrics
+from arriero.balancer.store.records import StoreStatus
 from arriero.shared.errors import BY_CODE
 from arriero.shared.inference import RequestId, Timings, Usage
 
@@ -32,6 +33,19 @@ def ending(code: str, *, agent: str | None) -> Ending:
         usage=Usage(prompt_tokens=10, cached_tokens=4, completion_tokens=3),
         timings=Timings(queue_ms=250.0, first_token_ms=300.0, total_ms=2000.0),
     )
+
+
+def test_the_store_is_exported() -> None:
+    metrics = Metrics()
+    now = StoreStatus()
+    metrics.collect_store(lambda: now)
+    text = metrics.render("")[0].decode()
+    assert "arriero_store_away 0.0\n" in text
+    now = StoreStatus(away_since=3.0, problem="refused", num_pending=7, num_dropped=2)
+    text = metrics.render("")[0].decode()
+    assert "arriero_store_away 1.0\n" in text
+    assert "arriero_store_pending 7.0\n" in text
+    assert "arriero_store_records_dropped 2.0\n" in text
 
 
 def test_it_is_a_recorder() -> None:

@@ -1,0 +1,115 @@
+"""What a reader of the history gets: columns over times, for the fleet, its agents or its models.
+
+Pure, and safe on another thread: steps never change.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from .latencies import Histogram, percentile
+from .series import Levels, Selection, Step, join
+from .sums import Sums
+
+By = Literal["agent", "model"]
+
+STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+"""Seconds of a step that are chosen where a reader names none."""
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Columns of one agent, model, or the fleet (`name` is `None`); one value for each time.
+
+    An empty name: all that were beyond the number of names that a step keeps. `ended` counts
+    requests by how they ended.
+    """
+
+    name: str | None
+    tokens_per_second: list[float]
+    prompt_tokens_per_second: list[float]
+    cached_tokens_per_second: list[float]
+    ended: dict[str, list[int]]
+    first_token_ms: dict[str, list[float | None]]
+    between_tokens_ms: dict[str, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """`times` are the beginnings of steps of `step` seconds; a step without any record is left out.
+
+    `levels` are the fleet's.
+    """
+
+    step: int
+    times: list[int]
+    levels: list[Levels]
+    lines: list[Line]
+
+
+def step_for(seconds: int, most: int) -> int:
+    """The shortest step that cuts so many seconds into `most` steps or fewer."""
+    return next((step for step in STEPS if seconds <= step * most), STEPS[-1])
+
+
+def chart(selection: Selection, step: int, by: By | None) -> Chart:
+    """Steps of `step` seconds, or more where what is kept is wider."""
+    step = ceil(step / selection.width) * selection.width
+    joined = _joined(selection.steps, step)
+    names = [None] if by is None else sorted({name for each in joined for name in _named(each, by)})
+    return Chart(
+        step=step,
+        times=[each.at for each in joined],
+        levels=[each.levels for each in joined],
+        lines=[_line(name, joined, by) for name in names],
+    )
+
+
+def _joined(steps: Iterable[Step], step: int) -> list[Step]:
+    parts: dict[int, list[Step]] = {}
+    for each in steps:
+        parts.setdefault(each.at - each.at % step, []).append(each)
+    return [join(each, at) for at, each in parts.items()]
+
+
+def _named(step: Step, by: By) -> Mapping[str, Sums]:
+    return step.agents if by == "agent" else step.models
+
+
+_NOTHING = Sums(ended={})
+
+
+def _line(name: str | None, steps: Sequence[Step], by: By | None) -> Line:
+    if name is None or by is None:
+        sums = [step.fleet for step in steps]
+    else:
+        sums = [_named(step, by).get(name, _NOTHING) for step in steps]
+    seconds = [step.seconds for step in steps]
+    codes = sorted({code for each in sums for code in each.ended})
+    return Line(
+        name=name,
+        tokens_per_second=_rates([each.completion_tokens for each in sums], seconds),
+        prompt_tokens_per_second=_rates([each.prompt_tokens for each in sums], seconds),
+        cached_tokens_per_second=_rates([each.cached_tokens for each in sums], seconds),
+        ended={code: [each.ended.get(code, 0) for each in sums] for code in codes},
+        first_token_ms=_percentiles([each.first_token for each in sums]),
+        between_tokens_ms=_percentiles([each.between_tokens for each in sums]),
+    )
+
+
+def _rates(counts: Sequence[int], seconds: Sequence[int]) -> list[float]:
+    return [round(count / length, 2) for count, length in zip(counts, seconds, strict=True)]
+
+
+def _percentiles(histograms: Sequence[Histogram]) -> dict[str, list[float | None]]:
+    return {
+        name: [_milliseconds(percentile(each, share)) for each in histograms]
+        for name, share in SHARES.items()
+    }
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 2)

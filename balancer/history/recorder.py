@@ -1,0 +1,105 @@
+"""Recorders: one that counts for the history, and one that passes on to several."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..fleet.recorder import Ending, Origin, Recorder
+from ..fleet.view import FleetTotals
+from .endings import Endings, ended_request
+from .series import OTHERS, Levels, Step, bounded
+from .sums import Tally
+
+MAX_TALLIES = 4096
+"""Agents, and models, that are counted one by one during a step."""
+
+_OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
+"""Codes of requests whose model may be any text that a client wrote."""
+
+
+class HistoryRecorder:
+    """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970."""
+
+    def __init__(self, endings: Endings, clock: Callable[[], float]) -> None:
+        self._endings = endings
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._fleet = Tally()
+        self._agents: dict[str, Tally] = {}
+        self._models: dict[str, Tally] = {}
+
+    def close_step(self, at: int, seconds: int, totals: FleetTotals) -> Step:
+        """What happened since the last call, as a step of `seconds` from `at` on."""
+        step = Step(
+            at=at,
+            seconds=seconds,
+            levels=Levels(
+                queue_depth=totals.queue_depth,
+                queue_peak=totals.queue_depth,
+                slots_busy=totals.slots_busy,
+                slots_total=totals.slots_total,
+                agents=totals.num_agents,
+            ),
+            fleet=self._fleet.sums(),
+            agents=bounded({name: tally.sums() for name, tally in self._agents.items()}),
+            models=bounded({name: tally.sums() for name, tally in self._models.items()}),
+        )
+        self._begin()
+        return step
+
+    def first_token(self, seconds: float, origin: Origin) -> None:
+        for tally in self._of(*origin):
+            tally.first_token(seconds)
+
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
+        if gaps:
+            for tally in self._of(*origin):
+                tally.between_tokens(gaps)
+
+    def tokens(self, count: int, origin: Origin) -> None:
+        for tally in self._of(*origin):
+            tally.tokens(count)
+
+    def ended(self, ending: Ending) -> None:
+        model = "" if ending.code in _OF_NO_MODEL else ending.model
+        for tally in self._of(ending.agent or "", model or ""):
+            tally.ended(ending)
+        self._endings.add(ended_request(ending, self._clock()))
+
+    def _of(self, agent: str, model: str) -> Iterator[Tally]:
+        yield self._fleet
+        if agent:
+            yield _tally(self._agents, agent)
+        if model:
+            yield _tally(self._models, model)
+
+
+def _tally(tallies: dict[str, Tally], name: str) -> Tally:
+    found = tallies.get(name)
+    if found is None:
+        known = name if len(tallies) < MAX_TALLIES else OTHERS
+        found = tallies.setdefault(known, Tally())
+    return found
+
+
+class Recorders:
+    """Tells all of `recorders`, in their order."""
+
+    def __init__(self, *recorders: Recorder) -> None:
+        self._recorders = recorders
+
+    def first_token(self, seconds: float, origin: Origin) -> None:
+        for each in self._recorders:
+            each.first_token(seconds, origin)
+
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
+        for each in self._recorders:
+            each.between_tokens(gaps, origin)
+
+    def tokens(self, count: int, origin: Origin) -> None:
+        for each in self._recorders:
+            each.tokens(count, origin)
+
+    def ended(self, ending: Ending) -> None:
+        for each in self._recorders:
+            each.ended(ending)

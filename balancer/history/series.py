@@ -1,0 +1,153 @@
+"""The steps of the history: the last hour in seconds, the last day in minutes.
+
+A step holds the sums of the whole fleet, and those of its agents and models by name, of at most
+`MAX_NAMES` each; what is beyond goes under `OTHERS`. Times are whole seconds since 1970.
+
+Invariants: steps are in the order of their times; minutes are whole and made of the seconds that
+are here; no series is longer than `STEPS_KEPT`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..store.records import STEPS_KEPT
+from .sums import Sums, add
+
+MAX_NAMES = 32
+OTHERS = ""
+MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """What stood at a step's end; of longer steps the mean, and of the queue the most."""
+
+    queue_depth: float = 0.0
+    queue_peak: int = 0
+    slots_busy: float = 0.0
+    slots_total: float = 0.0
+    agents: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """`seconds` from `at` on. Only agents and models with which something happened are in it."""
+
+    at: int
+    seconds: int
+    levels: Levels
+    fleet: Sums
+    agents: dict[str, Sums] = field(default_factory=dict)
+    models: dict[str, Sums] = field(default_factory=dict)
+
+
+def join(steps: Sequence[Step], at: int) -> Step:
+    """One step from `at` on for all that `steps`, of which there is one at least, hold."""
+    return Step(
+        at=at,
+        seconds=sum(step.seconds for step in steps),
+        levels=_mean([step.levels for step in steps]),
+        fleet=add([step.fleet for step in steps]),
+        agents=_by_name([step.agents for step in steps]),
+        models=_by_name([step.models for step in steps]),
+    )
+
+
+def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
+    """The busiest `MAX_NAMES`, and the others as one."""
+    if len(sums) <= MAX_NAMES:
+        return sums
+    names = sorted(sums, key=lambda name: (name == OTHERS, -_weight(sums[name])))
+    kept = {name: sums[name] for name in names[: MAX_NAMES - 1]}
+    return {**kept, OTHERS: add([sums[name] for name in names[MAX_NAMES - 1 :]])}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Steps, oldest first, and the width of the widest of them."""
+
+    steps: tuple[Step, ...]
+    width: int
+
+
+class Series:
+    """The steps of both widths."""
+
+    def __init__(self) -> None:
+        self.seconds: deque[Step] = deque(maxlen=STEPS_KEPT[1])
+        self.minutes: deque[Step] = deque(maxlen=STEPS_KEPT[60])
+
+    def restore(self, seconds: Iterable[Step], minutes: Iterable[Step]) -> None:
+        """Put back what was kept, before the first step is added."""
+        self.seconds.extend(seconds)
+        self.minutes.extend(minutes)
+
+    def add(self, step: Step) -> list[Step]:
+        """Add a step of seconds; the minutes that are whole with it. An older step is ignored."""
+        if self.seconds and step.at <= self.seconds[-1].at:
+            return []
+        whole = self._whole_minutes(step.at)
+        self.minutes.extend(whole)
+        self.seconds.append(step)
+        return whole
+
+    def since(self, at: int) -> Selection:
+        """All steps from `at` on: minutes as far as the seconds do not go back, then seconds."""
+        minutes, seconds = _from(self.minutes, at), _from(self.seconds, at)
+        if self.seconds:
+            begin = self.seconds[0].at
+            minutes = [step for step in minutes if step.at + MINUTE <= begin]
+        return Selection((*minutes, *seconds), MINUTE if minutes else 1)
+
+    def _whole_minutes(self, now: int) -> list[Step]:
+        """Those that have passed at `now` and are not among the minutes yet."""
+        begin = self.minutes[-1].at + MINUTE if self.minutes else 0
+        waiting: dict[int, list[Step]] = {}
+        for step in _from(self.seconds, begin):
+            waiting.setdefault(step.at - step.at % MINUTE, []).append(step)
+        this_minute = now - now % MINUTE
+        return [join(steps, at) for at, steps in waiting.items() if at < this_minute]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        for steps in (self.seconds, self.minutes):
+            times = [step.at for step in steps]
+            if times != sorted(set(times)):
+                raise RuntimeError("steps are not in the order of their times")
+        if any(step.at % MINUTE for step in self.minutes):
+            raise RuntimeError("a minute does not begin where minutes begin")
+
+
+def _from(steps: deque[Step], at: int) -> list[Step]:
+    """The steps from `at` on, oldest first; at a cost of their number."""
+    found: list[Step] = []
+    for step in reversed(steps):
+        if step.at < at:
+            break
+        found.append(step)
+    found.reverse()
+    return found
+
+
+def _by_name(parts: Sequence[dict[str, Sums]]) -> dict[str, Sums]:
+    found: dict[str, list[Sums]] = {}
+    for part in parts:
+        for name, sums in part.items():
+            found.setdefault(name, []).append(sums)
+    return bounded({name: add(each) for name, each in found.items()})
+
+
+def _mean(levels: Sequence[Levels]) -> Levels:
+    num = len(levels)
+    return Levels(
+        queue_depth=sum(each.queue_depth for each in levels) / num,
+        queue_peak=max(each.queue_peak for each in levels),
+        slots_busy=sum(each.slots_busy for each in levels) / num,
+        slots_total=sum(each.slots_total for each in levels) / num,
+        agents=sum(each.agents for each in levels) / num,
+    )
+
+
+def _weight(sums: Sums) -> int:
+    return sums.completion_tokens + sums.prompt_tokens + sum(sums.ended.values())

@@ -1,0 +1,106 @@
+"""What one step of the history counts: for the fleet, for an agent, or for a model.
+
+`Tally` grows while the step lasts; `Sums` is its value afterwards, and can be added to others.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..fleet.recorder import Ending
+from .latencies import Histogram, histogram, merged
+
+MAX_DURATIONS = 65_536
+"""Durations that are held one by one before they are counted into buckets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """`ended` counts requests by how they ended. Tokens of prompts count when a request ends."""
+
+    completion_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    ended: dict[str, int]
+    first_token: Histogram = ()
+    between_tokens: Histogram = ()
+
+
+def add(parts: Sequence[Sums]) -> Sums:
+    """All of them together."""
+    if len(parts) == 1:
+        return parts[0]
+    ended: Counter[str] = Counter()
+    for part in parts:
+        ended.update(part.ended)
+    return Sums(
+        completion_tokens=sum(part.completion_tokens for part in parts),
+        prompt_tokens=sum(part.prompt_tokens for part in parts),
+        cached_tokens=sum(part.cached_tokens for part in parts),
+        ended=dict(ended),
+        first_token=merged(part.first_token for part in parts),
+        between_tokens=merged(part.between_tokens for part in parts),
+    )
+
+
+class Tally:
+    """Counts what happens, at a cost for each frame and ending and not for each token."""
+
+    __slots__ = (
+        "_between",
+        "_cached",
+        "_ended",
+        "_firsts",
+        "_gaps",
+        "_num_gaps",
+        "_prompt",
+        "_tokens",
+    )
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._prompt = 0
+        self._cached = 0
+        self._ended: Counter[str] = Counter()
+        self._firsts: list[float] = []
+        self._gaps: list[Sequence[float]] = []
+        self._num_gaps = 0
+        self._between: list[Histogram] = []
+
+    def tokens(self, count: int) -> None:
+        """So many were delivered."""
+        self._tokens += count
+
+    def first_token(self, seconds: float) -> None:
+        """A request's first token took so long."""
+        self._firsts.append(seconds)
+
+    def between_tokens(self, gaps: Sequence[float]) -> None:
+        """A step's later pieces came so long after those before."""
+        self._gaps.append(gaps)
+        self._num_gaps += len(gaps)
+        if self._num_gaps > MAX_DURATIONS:
+            self._count_gaps()
+
+    def ended(self, ending: Ending) -> None:
+        """A request ended."""
+        self._ended[ending.code] += 1
+        self._prompt += ending.usage.prompt_tokens
+        self._cached += ending.usage.cached_tokens
+
+    def sums(self) -> Sums:
+        """What was counted."""
+        self._count_gaps()
+        return Sums(
+            completion_tokens=self._tokens,
+            prompt_tokens=self._prompt,
+            cached_tokens=self._cached,
+            ended=dict(self._ended),
+            first_token=histogram(self._firsts),
+            between_tokens=merged(self._between),
+        )
+
+    def _count_gaps(self) -> None:
+        self._between.append(histogram([gap for gaps in self._gaps for gap in gaps]))
+        self._gaps = []
+        self._num_gaps = 0

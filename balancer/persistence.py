@@ -1,0 +1,56 @@
+"""What survives a restart, wired up: the store of `--state`, the task that writes, the history."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from ..shared.lifecycle import StartupError
+from .fleet.view import FleetTotals
+from .history.history_task import History
+from .store.open import OpenedStore, open_store
+from .store.port import StoreRefused
+from .store.records import PersistOutcome
+from .store.url import StoreUrl
+from .store.writer import StoreWriter
+
+LAST_WRITES = 3.0
+"""Seconds that the store has, at the end, for what was not written yet."""
+
+
+class Persistence:
+    """`store` is for reading at the start; `writer` saves, and `history` is kept by it."""
+
+    def __init__(self, opened: OpenedStore) -> None:
+        self.store = opened.state
+        self.writer = StoreWriter(opened.state, history=opened.history)
+        self.history = History()
+
+    @classmethod
+    async def open(cls, url: StoreUrl) -> Self:
+        """Open the store and read the history back. Raises `StartupError`, one sentence."""
+        try:
+            opened = await open_store(url)
+        except StoreRefused as error:
+            raise StartupError(f"--state: {error}") from error
+        persistence = cls(opened)
+        if opened.history is not None:
+            await persistence.history.restore(opened.history)
+        return persistence
+
+    async def run(
+        self, totals: Callable[[], FleetTotals], told: Callable[[PersistOutcome], None]
+    ) -> None:
+        """Keep the history and write, until cancelled. `told` gets one outcome for each save."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.writer.run(told))
+            tasks.create_task(self.history.run(totals, self.writer))
+
+    async def flush(self, totals: FleetTotals) -> None:
+        """Write what there is, as far as the store takes it in time; `run` still has to run."""
+        self.history.tick(totals)
+        self.history.write(self.writer)
+        await self.writer.flush(LAST_WRITES)
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self.store.close()

@@ -1,0 +1,117 @@
+"""The history's time, and what the store is given."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.view import FleetTotals
+from arriero.balancer.history.endings import EndingFilter
+from arriero.balancer.history.history_task import History
+from arriero.balancer.store.writer import StoreWriter
+from tests.balancer.fleet.recording import ManualClock
+from tests.balancer.history.builders import TOTALS, ending
+from tests.balancer.store.fakes import FakeStore
+
+HERE = Origin("ana", "tiny")
+
+
+@asynccontextmanager
+async def writing(store: FakeStore) -> AsyncIterator[StoreWriter]:
+    writer = StoreWriter(store, history=store)
+    task = asyncio.create_task(writer.run(lambda _: None))
+    yield writer
+    assert await writer.flush(5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_steps_are_as_long_as_the_time_that_passed() -> None:
+    clock = ManualClock(1000.25)
+    history = History(clock=clock)
+    history.tick(TOTALS)
+    history.recorder.tokens(8, HERE)
+    clock.now = 1001.0
+    history.tick(TOTALS)
+    history.recorder.tokens(9, HERE)
+    clock.now = 1004.9  # the event loop was late
+    history.tick(TOTALS)
+    found = await history.chart(0, 1, None)
+    assert found.times == [1000, 1001]
+    assert found.lines[0].tokens_per_second == [8, 3]
+
+
+async def test_it_ticks_by_itself() -> None:
+    history = History()
+    history.recorder.tokens(8, HERE)
+    has_looked = asyncio.Event()
+
+    def totals() -> FleetTotals:
+        has_looked.set()
+        return TOTALS
+
+    task = asyncio.create_task(history.run(totals, StoreWriter(FakeStore())))
+    async with asyncio.timeout(5):
+        await has_looked.wait()
+    task.cancel()
+    [line] = (await history.chart(0, 1, "agent")).lines
+    assert (line.name, line.tokens_per_second) == ("ana", [8])
+
+
+async def test_a_history_goes_on_after_a_restart() -> None:
+    store, clock = FakeStore(), ManualClock(1000.0)
+    before = History(clock=clock)
+    async with writing(store) as writer:
+        for _ in range(90):
+            before.recorder.tokens(4, HERE)
+            clock.now += 1
+            before.tick(TOTALS)
+        before.recorder.ended(ending("old"))
+        before.write(writer)
+    assert len(store.steps) == 92, "90 seconds and 2 minutes"
+    after = History(clock=clock)
+    await after.restore(store)
+    after.recorder.ended(ending("new"))
+    clock.now += 1
+    after.tick(TOTALS)
+    found = await after.chart(0, 1, None)
+    assert (found.times[0], found.times[-1], len(found.times)) == (1000, 1090, 91)
+    assert [each.id for each in after.endings.choose(EndingFilter())] == ["new", "old"]
+    async with writing(store) as writer:
+        after.write(writer)
+    assert [each.id for each in store.endings] == ["old", "new"]
+    after.series.check_integrity()
+
+
+async def test_what_is_in_the_future_is_not_read_back() -> None:
+    store, clock = FakeStore(), ManualClock(5000.0)
+    history = History(clock=clock)
+    async with writing(store) as writer:
+        clock.now += 1
+        history.tick(TOTALS)
+        history.write(writer)
+    clock.now = 4000.0  # the wall clock was set back between the two
+    again = History(clock=clock)
+    await again.restore(store)
+    assert (await again.chart(0, 1, None)).times == []
+
+
+async def test_without_its_store_a_history_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    store.goes_away()
+    history = History(clock=ManualClock())
+    await history.restore(store)
+    assert "the history begins anew, since the store is away: connection refused" in caplog.text
+
+
+async def test_a_store_without_history_is_given_nothing() -> None:
+    clock = ManualClock()
+    history = History(clock=clock)
+    writer = StoreWriter(FakeStore())
+    clock.now += 1
+    history.tick(TOTALS)
+    history.write(writer)
+    assert writer.status().num_pending == 0

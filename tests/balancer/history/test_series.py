@@ -1,0 +1,112 @@
+"""The steps and their ages."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.history.series import MAX_NAMES, OTHERS, Levels, Series, bounded, join
+from tests.balancer.history.builders import step, sums
+
+NOON = 12 * 3600
+
+
+def filled(*times: int) -> Series:
+    series = Series()
+    for at in times:
+        series.add(step(at))
+    series.check_integrity()
+    return series
+
+
+def test_a_minute_is_made_when_it_has_passed() -> None:
+    series = Series()
+    made = {at: series.add(step(at, tokens=at)) for at in range(NOON + 30, NOON + 121)}
+    assert {at for at, minutes in made.items() if minutes} == {NOON + 60, NOON + 120}
+    [first] = made[NOON + 60]
+    assert (first.at, first.seconds) == (NOON, 30)
+    assert first.fleet.completion_tokens == sum(range(NOON + 30, NOON + 60))
+    assert [each.at for each in series.minutes] == [NOON, NOON + 60]
+
+
+def test_a_minute_is_made_after_a_pause_too() -> None:
+    series = filled(NOON + 10)
+    [minute] = series.add(step(NOON + 7200))
+    assert (minute.at, minute.seconds) == (NOON, 1)
+
+
+def test_an_older_step_is_ignored() -> None:
+    series = filled(NOON, NOON + 1)
+    assert series.add(step(NOON + 1, tokens=99)) == []
+    assert series.add(step(NOON, tokens=99)) == []
+    assert [each.fleet.completion_tokens for each in series.seconds] == [1, 1]
+
+
+def test_an_hour_of_seconds_and_a_day_of_minutes() -> None:
+    series = filled(*range(NOON, NOON + 3700))
+    assert (len(series.seconds), series.seconds[0].at) == (3600, NOON + 100)
+    series = Series()
+    for minute in range(1500):
+        series.add(step(60 * minute))
+    assert (len(series.minutes), series.minutes[0].at) == (1440, 60 * (1499 - 1440))
+
+
+def test_seconds_are_taken_as_far_back_as_they_go() -> None:
+    series = filled(*range(NOON, NOON + 3700))
+    recent = series.since(NOON + 3690)
+    assert ([each.at for each in recent.steps], recent.width) == (
+        list(range(NOON + 3690, NOON + 3700)),
+        1,
+    )
+    older = series.since(NOON)
+    assert older.width == 60
+    assert [each.at for each in older.steps[:3]] == [NOON, NOON + 100, NOON + 101]
+
+
+def test_of_a_young_balancer_there_are_seconds_only() -> None:
+    series = filled(*range(NOON + 30, NOON + 300))
+    assert series.since(0).width == 1
+    assert len(series.since(0).steps) == 270
+    assert Series().since(0).steps == ()
+
+
+def test_what_was_kept_goes_on() -> None:
+    """The minute in which the balancer was restarted is made of seconds before and after."""
+    before = filled(*range(NOON, NOON + 90))
+    after = Series()
+    after.restore(before.seconds, before.minutes)
+    assert after.add(step(NOON + 100)) == []
+    [minute] = after.add(step(NOON + 120))
+    assert (minute.at, minute.seconds) == (NOON + 60, 31)
+    after.check_integrity()
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=60))
+def test_nothing_is_counted_twice_or_lost(pauses: list[int]) -> None:
+    at, series = NOON, Series()
+    for pause in pauses:
+        at += pause
+        series.add(step(at))
+        series.check_integrity()
+    assert sum(each.fleet.completion_tokens for each in series.since(0).steps) == len(pauses)
+    last_minute = [each for each in series.seconds if each.at >= at - at % 60]
+    num_in_minutes = sum(each.fleet.completion_tokens for each in series.minutes)
+    assert num_in_minutes + len(last_minute) == len(pauses)
+
+
+def test_levels_are_means_and_the_queues_peak_is_kept() -> None:
+    joined = join([step(0, queue=1), step(1, queue=6)], 0)
+    assert joined.levels == Levels(queue_depth=3.5, queue_peak=6)
+    assert (joined.at, joined.seconds) == (0, 2)
+
+
+def test_agents_are_added_by_name() -> None:
+    joined = join([step(0, ana=1, luz=5), step(1, ana=2)], 0)
+    assert joined.agents == {"ana": sums(3), "luz": sums(5)}
+
+
+def test_the_number_of_names_is_bounded() -> None:
+    many = {f"a{number}": sums(number) for number in range(100)} | {OTHERS: sums(1000)}
+    kept = bounded(many)
+    assert len(kept) == MAX_NAMES
+    assert "a99" in kept
+    assert "a0" not in kept
+    assert sum(each.completion_tokens for each in kept.values()) == sum(range(100)) + 1000
