@@ -24,8 +24,14 @@ from .folder.models_folder import ModelsFolder
 from .port import FetchError
 from .sources.fetching import fetched
 
+NICENESS = 10
+"""The engine's threads go first: hashing a file must not slow down streams."""
+
 MAX_TRACEBACK = 20_000
 """Most characters of a traceback, its last ones."""
+
+MAX_TOLD = 2000
+"""Most characters of a message, and of a hint."""
 
 
 def main() -> None:
@@ -33,6 +39,7 @@ def main() -> None:
     orders, reports = sys.stdin.buffer, sys.stdout.buffer
     # What libraries print must not get between the reports.
     sys.stdout = sys.stderr
+    os.nice(NICENESS)
     # huggingface-hub would also ask the hub and the environment which program calls it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     line = orders.readline()
@@ -52,10 +59,10 @@ def carry_out(fetch: Fetch, reports: BinaryIO, until_leased: Callable[[], None])
             _write(reports, Fetched(paths=found.paths, kept=found.kept, bytes=found.bytes))
             until_leased()
     except FetchError as error:
-        _write(reports, Refused(code=error.code, message=error.message, hint=error.hint))
+        _write(reports, _refused(error))
     except Exception as error:
         # The boundary: the agent logs the traceback and goes on.
-        told = f"the fetch failed: {error!r}"
+        told = f"the fetch failed: {error!r}"[:MAX_TOLD]
         _write(
             reports,
             Refused(
@@ -69,6 +76,11 @@ def _teller(reports: BinaryIO) -> Tell:
         _write(reports, Arriving(file=file, bytes=size, total=total))
 
     return tell
+
+
+def _refused(error: FetchError) -> Refused:
+    """Servers have a say in messages; issues go to every balancer, so they are bounded."""
+    return Refused(code=error.code, message=error.message[:MAX_TOLD], hint=error.hint[:MAX_TOLD])
 
 
 def _write(reports: BinaryIO, report: FetchReport) -> None:

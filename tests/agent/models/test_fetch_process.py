@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.models import fetch_process
-from arriero.agent.models.fetch_process import MAX_TRACEBACK, carry_out
+from arriero.agent.models.fetch_process import MAX_TOLD, MAX_TRACEBACK, carry_out
 from arriero.agent.models.fetch_protocol import (
     Fetch,
     Fetched,
@@ -58,3 +58,12 @@ def test_a_fault_of_ours_has_a_bounded_traceback(
     assert isinstance(report, Refused)
     assert report.code == "fetch_failed"
     assert len(report.traceback) == MAX_TRACEBACK
+    assert len(report.message) == MAX_TOLD
+
+
+def test_what_a_server_makes_us_say_is_bounded(tmp_path: Path, server: FileServer) -> None:
+    location = "http://host/" + "x" * 10 * MAX_TOLD
+    url = server.serve("/m.gguf", Served(location=location))
+    (report,) = carried_out(Fetch(source=url, root=tmp_path))
+    assert isinstance(report, Refused)
+    assert len(report.message) == MAX_TOLD

@@ -120,7 +120,9 @@ async def test_a_process_killed_in_a_download_leaves_what_can_be_resumed(
     part = part_of(ModelsFolder(tmp_path).web_file(held.url, "m.gguf"))
     async with asyncio.timeout(WAIT):
         size = await asyncio.to_thread(half_there, part)
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    pid = int((tmp_path / "pid").read_text())
+    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    os.kill(pid, signal.SIGKILL)
     with pytest.raises(FetchError, match="code -9"):
         await fetching
     held.go_on()
@@ -168,6 +170,31 @@ async def test_two_agents_share_one_download(tmp_path: Path, server: FileServer)
     with pytest.raises(FetchError, match="in use"):
         ModelsFolder(tmp_path, limit=len(DATA)).make_room({tmp_path / "new": 1})
     both[1].lease.release()
+
+
+async def test_who_waited_for_a_cancelled_download_goes_on_with_it(
+    tmp_path: Path, server: FileServer
+) -> None:
+    held = Held(server)
+    waits = asyncio.Event()
+    first = asyncio.ensure_future(Fetcher(tmp_path).fetch(held.url, on_progress=no_progress))
+    await held.reached()
+    part = part_of(ModelsFolder(tmp_path).web_file(held.url, "m.gguf"))
+    await asyncio.to_thread(half_there, part)
+    second = asyncio.ensure_future(
+        Fetcher(tmp_path).fetch(held.url, on_progress=lambda _: waits.set())
+    )
+    async with asyncio.timeout(WAIT):
+        await waits.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        held.go_on()
+        fetched = await second
+    fetched.lease.release()
+
+    assert first.cancelled()
+    assert fetched.path.read_bytes() == DATA
+    assert (server.starts("/m.gguf")[-1] or 0) >= HALF // 2
 
 
 async def test_a_failure_is_typed(tmp_path: Path, server: FileServer) -> None:
