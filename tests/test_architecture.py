@@ -113,6 +113,8 @@ PURE = (
     "agent.generation.text_length",
     "agent.models.folder.eviction",
     "agent.models.fetch_protocol",
+    "agent.models.gguf_header",
+    "agent.models.memory_estimate",
     "agent.models.rate",
     "agent.models.retry_pauses",
     "agent.models.sources.quantisations",

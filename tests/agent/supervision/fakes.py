@@ -10,6 +10,8 @@ from arriero.agent.supervision.supervisor_protocol import Order, Report, Tell
 from arriero.shared.models.assignments import Download
 from tests.agent.fakes import Expected
 
+DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
+
 
 class FakeProcess:
     """An engine process that says what the test makes it say."""
@@ -58,9 +60,14 @@ class FakeLease:
 
 
 class FakeFiles:
-    """Fetches at once, unless the test holds it up or lets it fail."""
+    """Fetches at once, unless the test holds it up or lets it fail.
 
-    def __init__(self) -> None:
+    Every source is the same file at `path`, which a fetch says has `size` bytes.
+    """
+
+    def __init__(self, path: Path = DEMO) -> None:
+        self.path = path
+        self.size = 2**20
         self.failures: dict[str, FetchCode] = {}
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
@@ -78,9 +85,10 @@ class FakeFiles:
             raise
         if source in self.failures:
             raise FetchError(self.failures[source], f"{source} is bad", "mend it")
-        path = Path(source.removeprefix("file://"))
         self.leases[source] = FakeLease()
-        return FetchedModel(path=path, files=(path,), bytes=1, lease=self.leases[source])
+        return FetchedModel(
+            path=self.path, files=(self.path,), bytes=self.size, lease=self.leases[source]
+        )
 
     async def room(self) -> int | None:
         return None

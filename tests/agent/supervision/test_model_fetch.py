@@ -1,3 +1,6 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from arriero.agent.models.port import FetchedModel, OnProgress
@@ -21,8 +24,30 @@ async def test_the_file_and_its_lease() -> None:
     outcome = await fetch(files)
     assert isinstance(outcome, tuple)
     file, lease = outcome
-    assert file.path == "/a.gguf"
+    assert file.path == str(files.path)
     assert lease is files.leases[A.source]
+    assert file.needed is not None and file.needed > files.size
+    assert file.info is not None
+    assert (file.info.name, file.info.architecture) == ("a", "llama")
+
+
+async def test_more_slots_need_more() -> None:
+    files = FakeFiles()
+    needs = []
+    for slots in (1, 8):
+        outcome = await fetch(files, replace(A, slots=slots))
+        assert isinstance(outcome, tuple)
+        needs.append(outcome[0].needed)
+    cells = 7 * SETTINGS.context_size
+    assert needs[1] - needs[0] >= cells * 2 * 2, "at least a key and a value in f16"
+
+
+async def test_a_file_that_is_no_model() -> None:
+    files = FakeFiles(Path(__file__))
+    outcome = await fetch(files)
+    assert isinstance(outcome, Issue)
+    assert outcome.code == "not_a_gguf"
+    assert files.leases[A.source].is_released
 
 
 async def test_why_not() -> None:

@@ -42,14 +42,18 @@ class Agent:
     """The supervisor over fake processes; each one it starts waits in `started`."""
 
     def __init__(
-        self, *balancers: FakeBalancer, pause: float = 0.001, is_pinned: bool = True
+        self,
+        *balancers: FakeBalancer,
+        pause: float = 0.001,
+        is_pinned: bool = True,
+        memory: int = 0,
     ) -> None:
         urls = tuple(balancer.url for balancer in balancers)
         model = Path("m.gguf") if is_pinned else None
         self.settings = AgentSettings(
             balancer=urls or ("ws://127.0.0.1:9",), name="box", model=model
         )
-        self.facts = HostFacts(is_pinned=is_pinned)
+        self.facts = HostFacts(is_pinned=is_pinned, memory=memory)
         self.files = FakeFiles()
         self.shutdown = Shutdown()
         self.pause = pause
@@ -288,8 +292,8 @@ class TestNoProcess:
 class Swap(Agent):
     """An agent that takes assignments, and the balancer's end of its links."""
 
-    def __init__(self, balancer: FakeBalancer) -> None:
-        super().__init__(balancer, is_pinned=False)
+    def __init__(self, balancer: FakeBalancer, memory: int = 0) -> None:
+        super().__init__(balancer, is_pinned=False, memory=memory)
         self.balancer = balancer
         self.revision = 0
 
@@ -330,9 +334,9 @@ async def work_of(peer: Peer, phase: str) -> Work:
 
 
 @asynccontextmanager
-async def swapping() -> AsyncIterator[Swap]:
+async def swapping(memory: int = 0) -> AsyncIterator[Swap]:
     async with FakeBalancer.open() as balancer:
-        agent = Swap(balancer)
+        agent = Swap(balancer, memory)
         async with agent.running():
             yield agent
 
@@ -357,11 +361,11 @@ class TestAssignments:
             assert (work.revision, work.assignment) == (1, B)
             process, begin = await agent.begun()
             assert begin.assignment == B
-            assert (begin.settings.model, begin.settings.slots) == (Path("/b.gguf"), 2)
+            assert (begin.settings.model, begin.settings.slots) == (agent.files.path, 2)
             process.report(Loaded(model=BYTES_INFO))
             dial = await process.order()
             assert isinstance(dial, Dial) and dial.takes_over
-            assert dial.work == Work(revision=1, assignment=B, phase="serving")
+            assert dial.work == replace(work, phase="serving")
             process.report(Ready())
             await soon(peer.socket.wait_closed())
 
@@ -421,6 +425,30 @@ class TestAssignments:
             _, begin = await agent.begun()
             assert begin.assignment == B
             assert agent.files.leases[A.source].is_released is False, "it may come back"
+
+    async def test_the_new_is_loaded_beside_the_old_where_memory_allows(self) -> None:
+        async with swapping(memory=2**50) as agent:
+            old = await agent.serving(A)
+            agent.order(old, B)
+            new, begin = await agent.begun()
+            assert begin.assignment == B
+            new.report(Loaded(model=BYTES_INFO))
+            dial = await new.order()
+            assert isinstance(dial, Dial) and dial.takes_over
+            assert old.orders.empty() or isinstance(await old.orders.get(), Tell)
+            new.report(Ready())
+            assert await old.order() == Stop(drain_timeout=9.0)
+            assert agent.balancer.peers.empty(), "nobody stands in"
+            old.exit(0)
+
+    async def test_a_model_that_this_host_cannot_hold(self) -> None:
+        async with swapping(memory=2**20) as agent:
+            peer = await agent.idle()
+            await agent.assign(peer, A)
+            while not isinstance(status := await peer.next(), Status) or not status.issues:
+                pass
+            assert status.issues[0].code == "too_large"
+            assert status.work is not None and status.work.phase == "failed"
 
     async def test_a_load_that_fails_goes_back(self) -> None:
         async with swapping() as agent:

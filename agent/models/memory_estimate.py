@@ -1,0 +1,68 @@
+"""How much memory a model takes when it is loaded, from its file's header.
+
+After llama.cpp: the KV cache is `llama_kv_cache` (cells times the width of keys and values of each
+layer, in f16), the output buffer `llama_context::output_reserve`, and the compute buffer what
+`graph_reserve` needs for a full micro-batch: the feed-forward layer's rows, a mask of attention,
+and the logits. Weights are the tensors as they lie in the file.
+"""
+
+from dataclasses import dataclass
+
+from .gguf_header import GgufHeader
+
+MICRO_BATCH = 512
+"""Tokens of a step; as the engine opens its context."""
+
+SCORED_ROWS = 64
+"""Rows of logits for prompt tokens, as the engine asks for."""
+
+CELL_BLOCK = 256
+"""llama.cpp rounds the number of cells up to whole blocks of this."""
+
+PROCESS = 160 * 2**20
+"""Bytes of an engine process without a model: Python, its libraries, the grammars' tokenizer."""
+
+_F16, _F32 = 2, 4
+_EMBEDDING_ROWS = 6
+"""Rows of the model's width that a layer holds at once, besides those of the feed-forward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """All in bytes."""
+
+    weights: int
+    cache: int
+    compute: int
+    process: int = PROCESS
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute + self.process
+
+
+def estimate(
+    header: GgufHeader, *, file_bytes: int, slots: int, num_cells: int, max_draft: int = 0
+) -> MemoryEstimate | None:
+    """Of a model whose files have `file_bytes`; `None` where the header leaves too much open.
+
+    `num_cells` of the KV cache are shared by `slots`; each slot drafts `max_draft` tokens.
+    """
+    num_layers = header.number("block_count")
+    width = header.number("embedding_length")
+    heads = header.number("attention.head_count") or 1
+    if num_layers is None or width is None or not 0 < num_layers <= 4096 or width <= 0:
+        return None
+    kv_heads = header.numbers("attention.head_count_kv", num_layers) or [heads] * num_layers
+    keys = header.number("attention.key_length") or width // heads
+    values = header.number("attention.value_length") or width // heads
+    cells = -(-num_cells // CELL_BLOCK) * CELL_BLOCK
+    rows = slots * (1 + max_draft) + max(SCORED_ROWS, slots)
+    feed_forward = max(header.numbers("feed_forward_length", num_layers) or [4 * width])
+    vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
+    row_width = 2 * feed_forward + _EMBEDDING_ROWS * width
+    return MemoryEstimate(
+        weights=max(0, file_bytes - header.data_offset),
+        cache=sum(kv_heads) * (keys + values) * cells * _F16,
+        compute=MICRO_BATCH * (row_width * _F32 + cells * _F16) + 2 * rows * vocab * _F32,
+    )

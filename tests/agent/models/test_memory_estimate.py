@@ -1,0 +1,76 @@
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.agent.models.gguf_header import GgufHeader, read_header
+from arriero.agent.models.memory_estimate import MICRO_BATCH, MemoryEstimate, estimate
+from tests.agent.models.gguf_files import header
+
+DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
+MIB = 2**20
+SHAPE: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.embedding_length": 64,
+    "llama.attention.head_count": 4,
+}
+
+
+def head(**more: Any) -> GgufHeader:
+    extra = {f"llama.{key.replace('__', '.')}": value for key, value in more.items()}
+    return read_header(BytesIO(header({**SHAPE, **extra})))
+
+
+def cache(found: MemoryEstimate | None) -> int:
+    assert found is not None
+    return found.cache
+
+
+def test_the_demo_model_as_llama_cpp_reports_it() -> None:
+    """llama.cpp logs 6.63 MiB of weights, 16 MiB of cache, 14.22 MiB to compute and 0.04 of rows.
+
+    With 4 slots and 8192 cells.
+    """
+    with DEMO.open("rb") as file:
+        found = estimate(read_header(file), file_bytes=DEMO.stat().st_size, slots=4, num_cells=8192)
+    assert found is not None
+    assert found.cache == 16 * MIB
+    assert found.weights == pytest.approx(6.63 * MIB, rel=0.01)
+    assert found.compute == pytest.approx(14.26 * MIB, rel=0.15)
+
+
+def test_the_cache_has_keys_and_values_of_every_layer() -> None:
+    assert cache(estimate(head(), file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 128 * 2
+    shared = head(attention__head_count_kv=1)
+    assert cache(estimate(shared, file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 32 * 2
+    by_layer = head(attention__head_count_kv=[1, 0])
+    assert cache(estimate(by_layer, file_bytes=0, slots=1, num_cells=256)) == 256 * 32 * 2
+    wide = head(attention__key_length=100, attention__value_length=60)
+    assert cache(estimate(wide, file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 4 * 160 * 2
+    assert cache(estimate(head(), file_bytes=0, slots=1, num_cells=1)) == 256 * 2 * 128 * 2
+
+
+def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
+    small, large = (
+        estimate(head(vocab_size=1000), file_bytes=0, slots=2, num_cells=256, max_draft=draft)
+        for draft in (0, 4)
+    )
+    assert small is not None and large is not None
+    assert large.compute - small.compute == 2 * 2 * 4 * 1000 * 4
+    assert small.compute > MICRO_BATCH * 256 * 2
+
+
+def test_the_total_is_the_sum() -> None:
+    assert MemoryEstimate(weights=1, cache=2, compute=4, process=8).total == 15
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{}, {"general.architecture": "llama"}, {**SHAPE, "llama.block_count": 2**40}],
+    ids=["nothing", "no shape", "too many layers"],
+)
+def test_a_header_that_says_too_little(metadata: dict[str, Any]) -> None:
+    found = read_header(BytesIO(header(metadata)))
+    assert estimate(found, file_bytes=0, slots=1, num_cells=256) is None
