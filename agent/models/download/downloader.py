@@ -70,7 +70,7 @@ class Downloader:
     def _keep_only_what_can_be_resumed(self, remote: RemoteFile, part: PartFile) -> None:
         is_checked = remote.sha256 is not None or self._folder.record(remote.file).validator
         is_too_long = remote.size is not None and part.size > remote.size
-        if part.size and is_too_long:
+        if part.size and (is_too_long or not is_checked):
             part.restart()
 
     def _complete(self, remote: RemoteFile, part: PartFile) -> None:
