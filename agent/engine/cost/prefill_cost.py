@@ -41,7 +41,7 @@ _UNTILED = 1.5
 """What pairs that are not in tiles are thought to cost more at first, in prices of those that
 are."""
 
-OVERDRAFT = 1.14
+OVERDRAFT = 1.25
 """How much longer than it should a step may take that just fills a tile."""
 
 _TILE = 64
