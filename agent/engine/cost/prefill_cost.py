@@ -54,9 +54,13 @@ _TIES = (Tie(_PAIR, _SURCHARGE, _UNTILED, 0.003),)
 
 
 class PrefillCost:
-    """Prices in seconds; steps of up to `most_mixed` tokens are not tiled."""
+    """Prices in seconds; steps of up to `most_mixed` tokens are not tiled.
 
-    def __init__(self, *, most_mixed: int) -> None:
+    Unless a step `can_mix`, prompts are never read beside generating sequences but in turns.
+    """
+
+    def __init__(self, *, most_mixed: int, can_mix: bool = True) -> None:
+        self._can_mix = can_mix
         self.is_known = False
         self._most_mixed = most_mixed
         self._most_read = 0
@@ -118,7 +122,8 @@ class PrefillCost:
 
     def _fitting(self, seconds: float, num_wanted: int, depth: int, num_generating: int) -> float:
         enough = self._most_mixed + 1
-        little = self._most_within(seconds, depth, is_tiled=False, is_alone=not num_generating)
+        is_alone = not (num_generating and self._can_mix)
+        little = self._most_within(seconds, depth, is_tiled=False, is_alone=is_alone)
         if num_wanted < enough - num_generating:
             return little
         fitting = self._most_within(seconds, depth, is_tiled=True, is_alone=True)

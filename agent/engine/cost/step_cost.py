@@ -31,9 +31,9 @@ What was seen soon outweighs `LEAN`, for there are many steps to be seen."""
 class StepCost:
     """Prices in seconds. Unknown ones are 0."""
 
-    def __init__(self, *, most_mixed: int = 0) -> None:
+    def __init__(self, *, most_mixed: int = 0, can_mix: bool = True) -> None:
         self._generating = LinearCost(doubts=True)
-        self._reading = PrefillCost(most_mixed=most_mixed)
+        self._reading = PrefillCost(most_mixed=most_mixed, can_mix=can_mix)
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
 
     @property

@@ -37,12 +37,13 @@ class PrefillBudget:
         batch_size: int,
         max_stall: float,
         most_mixed: int = 0,
+        can_mix: bool = True,
         cell_bytes: int = 0,
         fixed_bytes: int = 0,
     ) -> None:
         self._batch_size = batch_size
         self._max_stall = max_stall
-        self.cost = StepCost(most_mixed=most_mixed)
+        self.cost = StepCost(most_mixed=most_mixed, can_mix=can_mix)
         self.moves = MoveCost(cell_bytes=cell_bytes, fixed_bytes=fixed_bytes)
 
     def moved_cells(self, num_generating: int) -> float:

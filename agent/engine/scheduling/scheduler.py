@@ -64,6 +64,7 @@ class Scheduler:
             batch_size=capacity.batch_size,
             max_stall=max_stall,
             most_mixed=capacity.most_mixed,
+            can_mix=not capacity.num_streams,
             cell_bytes=capacity.cell_bytes,
             fixed_bytes=capacity.fixed_bytes,
         )

@@ -71,6 +71,13 @@ def test_what_is_left_of_a_prompt_costs_what_little_does() -> None:
     assert true_cost(int(little), 500, 7) == pytest.approx(0.3, rel=0.1)
 
 
+def test_where_steps_cannot_mix_a_little_has_a_base_as_well() -> None:
+    cost = PrefillCost(most_mixed=63, can_mix=False)
+    for num_tokens, depth in ((128, 0), (30, 128), (64, 158), (50, 222), (192, 272)) * 3:
+        cost.observe(num_tokens, depth, true_cost(num_tokens, depth))
+    assert true_cost(int(cost.within(0.2, 20, 500, num_generating=7)), 500) < 0.21
+
+
 def test_beside_streams_no_step_reads_far_more_than_one_did() -> None:
     cost = make((100, 0, 0))
     assert cost.within(60.0, ENDLESS, 0, num_generating=1) == 100 * MOST_GROWTH
