@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import quantiles
 
+from arriero.balancer.api.transport.file_limit import raise_file_limit
 from bench.arguments import at_least
 from bench.balancer import apis
 from bench.balancer.apis import APIS, SOCKET, Api
@@ -76,6 +77,8 @@ class HttpStream:
         self._api = api
         self._num_tokens = num_tokens
         self._arrivals: list[Arrival] = []
+        self.has_begun = False
+        """Whether a token has come."""
 
     def start(self) -> None:
         """Sends the first request."""
@@ -84,6 +87,7 @@ class HttpStream:
     def take(self, now: float, data: bytes, *, go_on: bool, keep: list[list[Arrival]]) -> int:
         """Bytes came; the number of streams that ended with them. Raises `BenchFailed`."""
         self._arrivals.append((now, data))
+        self.has_begun = self.has_begun or MARK in data
         if not data.endswith(_LAST_CHUNK):
             if not data:
                 raw = b"".join(each for _, each in self._arrivals)
@@ -100,11 +104,6 @@ class HttpStream:
             self.socket.send(self._request)
         return 1
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether a token has come."""
-        return any(MARK in data for _, data in self._arrivals)
-
     def check(self) -> None:
         """Nothing is left to check."""
 
@@ -118,6 +117,8 @@ class SocketStreams:
         self._num_tokens = num_tokens
         self._num_started = 0
         self._arrivals: list[Arrival] = []
+        self.has_begun = False
+        """Whether a token has come."""
         self._tail = b""
 
     def start(self) -> None:
@@ -130,6 +131,7 @@ class SocketStreams:
         if not data:
             raise BenchFailed("a WebSocket closed")
         self._arrivals.append((now, data))
+        self.has_begun = self.has_begun or MARK in data
         mark = b'"result":'
         ends = (self._tail + data).count(mark)
         self._tail = data[-len(mark) + 1 :]
@@ -141,11 +143,6 @@ class SocketStreams:
         if not self.num_open:
             keep.append(self._arrivals)
         return ends
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a token has come."""
-        return any(MARK in data for _, data in self._arrivals)
 
     def check(self) -> None:
         """Raises `BenchFailed` unless every call ended once with all its tokens."""
@@ -169,6 +166,7 @@ class Load:
     streams: dict[int, Streams] = field(default_factory=dict)
     kept: list[list[Arrival]] = field(default_factory=list)
     num_ended: int = 0
+    num_begun: int = 0
     window: Window | None = None
 
     def add(self, streams: Streams) -> None:
@@ -185,8 +183,10 @@ class Load:
             data = streams.socket.recv(_READ_BYTES)
             if self.window is not None:
                 self.window.count(data)
+            had_begun = streams.has_begun
             ended = streams.take(time.monotonic(), data, go_on=go_on, keep=self.kept)
             self.num_ended += ended
+            self.num_begun += streams.has_begun and not had_begun
 
     def run(self, seconds: float) -> None:
         """Reads for so long."""
@@ -196,10 +196,8 @@ class Load:
 
     def begin(self) -> None:
         """Reads until each stream has a token."""
-        waiting = list(self.streams.values())
-        while waiting and not self.num_ended:
+        while self.num_begun < len(self.streams):
             self.read()
-            waiting = [each for each in waiting if not each.has_begun]
 
     def end(self) -> None:
         """Starts nothing more, and reads until all has ended. Raises `BenchFailed`."""
@@ -240,6 +238,7 @@ def opened(given: argparse.Namespace) -> Iterator[Streams]:
 
 def run(given: argparse.Namespace) -> Figures:
     """Raises `BenchFailed`."""
+    raise_file_limit(given.streams)
     pids = descendants(given.pid)
     idle_bytes = sum(map(resident_bytes, pids))
     load = Load()
