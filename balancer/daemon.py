@@ -92,7 +92,15 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
             ),
             "management": (
                 settings.management_addr,
-                management_app(runtime, hub, metrics, bodies=bodies, hosts=hosts),
+                management_app(
+                    runtime,
+                    hub,
+                    metrics,
+                    history=persistence.history,
+                    store_status=persistence.writer.status,
+                    bodies=bodies,
+                    hosts=hosts,
+                ),
             ),
         }
         connections = {name: connections_of(settings) for name in apps}

@@ -3,7 +3,7 @@
 from pydantic_core import to_json
 
 from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown
-from ..api.native.operations import DOCUMENT, GENERATE, HEALTH, NATIVE_ERRORS
+from ..api.native.operations import DOCUMENT, GENERATE, NATIVE_ERRORS
 from ..api.openapi.document import (
     Answer,
     ErrorClass,
@@ -14,6 +14,7 @@ from ..api.openapi.document import (
     parameter,
 )
 from . import answer_types
+from .history import answer_types as history_types
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
 
 _ID = parameter("id", "path", required=True)
@@ -42,7 +43,13 @@ def _operation(
 
 
 OPERATIONS = (
-    HEALTH,
+    _operation(
+        "GET",
+        "/health",
+        "Health",
+        "Whether the process is alive, and whether it reaches its store.",
+        answers={200: json_answer("The process is alive.", history_types.ManagementHealth)},
+    ),
     DOCUMENT,
     _operation(
         "GET",
@@ -64,17 +71,36 @@ OPERATIONS = (
         "GET",
         "/api/v1/requests",
         "Requests",
-        "Queued and running requests, without their texts.",
+        "Queued and running requests, or those that ended, without their texts.",
         parameters=(
-            parameter("state", "query", {"type": "string", "enum": sorted(STATES)}),
+            parameter("state", "query", {"type": "string", "enum": [*sorted(STATES), "ended"]}),
             parameter("model", "query"),
+            *(parameter(name, "query") for name in ("agent", "caller", "code")),
             parameter(
                 "limit",
                 "query",
                 {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
             ),
         ),
-        answers={200: json_answer("The oldest requests that match.", answer_types.Requests)},
+        answers={
+            200: json_answer(
+                "The oldest requests that match; of those that ended, the latest.",
+                answer_types.Requests | history_types.EndedRequests,
+            )
+        },
+        errors=(InvalidRequest,),
+    ),
+    _operation(
+        "GET",
+        "/api/v1/history",
+        "History",
+        "Throughput, latencies, endings and the queue: an hour in seconds, a day in minutes.",
+        parameters=(
+            parameter("since", "query"),
+            parameter("step", "query"),
+            parameter("by", "query", {"type": "string", "enum": ["agent", "model"]}),
+        ),
+        answers={200: json_answer("Columns over times.", history_types.History)},
         errors=(InvalidRequest,),
     ),
     _operation(

@@ -37,7 +37,7 @@ class RequestFilter:
         state = query.get("state")
         if state is not None and state not in STATES:
             raise InvalidRequest(
-                f"`state` must be one of {', '.join(sorted(STATES))}, not {state[:100]!r}",
+                f"`state` must be one of {', '.join(sorted(STATES))} or ended, not {state[:100]!r}",
                 field="state",
             )
         states = None if state is None else STATES[state]

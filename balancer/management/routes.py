@@ -17,9 +17,12 @@ from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView
+from ..history.history_task import History
+from ..store.records import StoreStatus
 from . import page
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
+from .history.history_routes import ended_requests, history_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
@@ -35,17 +38,20 @@ def management_app(
     hub: EventHub,
     metrics: Metrics,
     *,
+    history: History | None = None,
+    store_status: Callable[[], StoreStatus] = StoreStatus,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
 ) -> web.Application:
     """Everything that the management port serves."""
+    history = History() if history is None else history
     app = web.Application(middlewares=middlewares(hosts=hosts), client_max_size=MAX_BODY_BYTES)
     app[BODIES] = Bodies() if bodies is None else bodies
     app.on_response_prepare.append(_forbid_sniffing)
     app.add_routes(
         [
-            web.get("/health", _health),
-            *_fleet_routes(runtime),
+            *history_routes(history, store_status),
+            *_fleet_routes(runtime, history),
             *_watching_routes(hub, metrics),
             *agent_socket.routes(runtime),
             *_playground_routes(runtime),
@@ -57,7 +63,7 @@ def management_app(
 
 
 def _fleet_routes(
-    runtime: FleetRuntime, clock: Callable[[], float] = time.monotonic
+    runtime: FleetRuntime, history: History, clock: Callable[[], float] = time.monotonic
 ) -> list[web.RouteDef]:
     rates = AgentRates()
 
@@ -74,6 +80,8 @@ def _fleet_routes(
         return _json(shown(found))
 
     async def requests(request: web.Request) -> web.Response:
+        if request.query.get("state") == "ended":
+            return ended_requests(history, request.query)
         chosen = RequestFilter.of(request.query).choose(runtime.requests())
         listed = [request_json(each) for each in chosen]
         return _json(Requests(requests=listed, total=runtime.totals().num_requests))
@@ -115,10 +123,6 @@ def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
         for route in routes.routes(runtime)
         if isinstance(route, web.RouteDef) and route.path == PLAYGROUND_PATH
     ]
-
-
-async def _health(_request: web.Request) -> web.Response:
-    return _json({"status": "ok"})
 
 
 async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) -> None:

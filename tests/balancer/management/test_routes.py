@@ -25,7 +25,7 @@ async def get(client: TestClient, path: str) -> tuple[int, Any]:
 
 
 async def test_health(client: TestClient) -> None:
-    assert await get(client, "/health") == (200, {"status": "ok"})
+    assert await get(client, "/health") == (200, {"status": "ok", "store": "ok"})
 
 
 async def test_agents(client: TestClient, runtime: FleetRuntime) -> None:

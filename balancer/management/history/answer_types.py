@@ -1,0 +1,40 @@
+"""What the history answers, as types; the OpenAPI document is made of them."""
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from ....shared.inference import Count
+from ...history.chart import By, Line
+from ...history.series import Levels
+from ...store.records import EndedRequest
+
+
+class History(TypedDict):
+    """Columns over `times`, seconds since 1970: the beginnings of steps of `step` seconds.
+
+    Steps of which nothing is known are left out. `levels` are the fleet's; `lines` has one for the
+    fleet, or one for each agent or model.
+    """
+
+    since: int
+    step: Count
+    by: By | None
+    times: list[int]
+    levels: list[Levels]
+    lines: list[Line]
+
+
+class EndedRequests(TypedDict):
+    """Requests that ended, latest first. `total` counts all that are kept."""
+
+    requests: list[EndedRequest]
+    total: Count
+
+
+class ManagementHealth(TypedDict):
+    """The process is alive; `store` is where desired state and history are kept."""
+
+    status: Literal["ok"]
+    store: Literal["ok", "away"]
+    store_problem: NotRequired[str]

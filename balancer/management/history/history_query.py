@@ -1,0 +1,117 @@
+"""The parameters of the history: which time, in which steps, by what; and of ended requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Self, get_args
+
+from ....shared.errors import InvalidRequest
+from ....shared.quantities import parse_duration
+from ...history.chart import By, step_for
+from ...history.endings import EndingFilter
+
+DAY = 86_400
+DEFAULT_SPAN = 900
+FIRST_DATE = 10**9
+"""Numbers from here on are seconds since 1970, smaller ones a time before now."""
+
+MOST_TIMES = {None: 3600, "agent": 720, "model": 720}
+"""Most times of a chart, by what it has lines of."""
+
+GOOD_TIMES = 300
+"""Times that a chart has at most where a reader names no step."""
+
+HISTORY_NAMES = ("since", "step", "by")
+ENDED_NAMES = ("state", "model", "agent", "caller", "code", "limit")
+DEFAULT_LIMIT = 200
+MAX_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Steps of `step` seconds from `since` on, seconds since 1970."""
+
+    since: int
+    step: int
+    by: By | None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], now: float) -> Self:
+        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        _known(query, HISTORY_NAMES)
+        by = _by(query.get("by"))
+        since = _since(query.get("since", str(DEFAULT_SPAN)), now)
+        return cls(since, _step(query.get("step"), ceil(now - since), by), by)
+
+
+def ended_filter(query: Mapping[str, str]) -> EndingFilter:
+    """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+    _known(query, ENDED_NAMES)
+    return EndingFilter(
+        model=query.get("model"),
+        agent=query.get("agent"),
+        caller=query.get("caller"),
+        code=query.get("code"),
+        limit=_number("limit", query.get("limit", str(DEFAULT_LIMIT)), MAX_LIMIT),
+    )
+
+
+def _known(query: Mapping[str, str], names: tuple[str, ...]) -> None:
+    for name in query:
+        if name not in names:
+            raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(names)}", field=name)
+
+
+def _by(text: str | None) -> By | None:
+    if text is None:
+        return None
+    for by in get_args(By):
+        if text == by:
+            found: By = by
+            return found
+    raise InvalidRequest(f"`by` must be agent or model, not {text[:100]!r}", field="by")
+
+
+def _since(text: str, now: float) -> int:
+    """A date, or a time before now; a day ago at most, since nothing older is kept."""
+    if _is_number(text) and int(text) >= FIRST_DATE:
+        since = int(text)
+        if since > now:
+            raise InvalidRequest("`since` must not be in the future", field="since")
+    else:
+        since = int(now - _duration("since", text))
+    return max(since, int(now) - DAY)
+
+
+def _step(text: str | None, seconds: int, by: By | None) -> int:
+    if text is None:
+        return step_for(seconds, GOOD_TIMES)
+    step = _duration("step", text)
+    if step < 1 or step % 1 or step > DAY:
+        raise InvalidRequest(f"`step` must be whole seconds, not {text[:100]!r}", field="step")
+    if seconds > step * MOST_TIMES[by]:
+        raise InvalidRequest(
+            f"`step` must be at least {ceil(seconds / MOST_TIMES[by])} for so long a time",
+            field="step",
+        )
+    return int(step)
+
+
+def _duration(name: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        also = " or seconds since 1970" if name == "since" else ""
+        raise InvalidRequest(f"`{name}` {error}{also}", field=name) from None
+
+
+def _number(name: str, text: str, most: int) -> int:
+    if not _is_number(text) or not 1 <= int(text) <= most:
+        raise InvalidRequest(
+            f"`{name}` must be a number from 1 to {most}, not {text[:100]!r}", field=name
+        )
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12

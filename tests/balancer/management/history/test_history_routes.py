@@ -1,0 +1,100 @@
+"""The history over REST, as the document describes it."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.history.history_task import History
+from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.operations import management_json
+from arriero.balancer.management.routes import management_app
+from arriero.balancer.store.records import StoreStatus
+from tests.balancer.fleet.recording import ManualClock
+from tests.balancer.history.builders import TOTALS, ending
+
+DOCUMENT: dict[str, Any] = json.loads(management_json("1"))
+
+
+class Port:
+    """The management port over a history that is filled by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_700_000_000.0)
+        self.history = History(clock=self.clock)
+        self.status = StoreStatus()
+        self.client: TestClient
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.client.get(path) as response:
+            body = await response.json()
+        described = DOCUMENT["paths"][path.split("?")[0]]["get"]["responses"][str(response.status)]
+        schema = described["content"]["application/json"]["schema"]
+        schema = schema | {"components": DOCUMENT["components"]}
+        jsonschema.Draft202012Validator(schema).validate(body)
+        return response.status, body
+
+
+@pytest.fixture
+async def port(runtime: FleetRuntime, hub: EventHub, metrics: Metrics) -> AsyncIterator[Port]:
+    port = Port()
+    app = management_app(
+        runtime, hub, metrics, history=port.history, store_status=lambda: port.status
+    )
+    async with TestClient(TestServer(app)) as port.client:
+        yield port
+
+
+async def test_the_history(port: Port) -> None:
+    for agent in ("ana", "luz"):
+        port.history.recorder.tokens(6, Origin(agent, "tiny"))
+        port.history.recorder.between_tokens((0.01,), Origin(agent, "tiny"))
+        port.clock.now += 1
+        port.history.tick(TOTALS)
+    status, body = await port.get("/api/v1/history?since=1m")
+    assert (status, body["step"], body["by"]) == (200, 1, None)
+    assert body["times"] == [1_700_000_000, 1_700_000_001]
+    assert body["levels"][0]["queue_depth"] == 3
+    assert [line["tokens_per_second"] for line in body["lines"]] == [[6, 6]]
+    _, body = await port.get("/api/v1/history?by=agent&step=10")
+    assert {line["name"]: line["tokens_per_second"] for line in body["lines"]} == {
+        "ana": [3],
+        "luz": [3],
+    }
+
+
+async def test_a_parameter_that_is_wrong_is_named(port: Port) -> None:
+    status, body = await port.get("/api/v1/history?by=colour")
+    assert (status, body["error"]["code"]) == (400, "invalid_request")
+    assert "`by`" in body["error"]["message"]
+    status, body = await port.get("/api/v1/requests?state=ended&limit=0")
+    assert status == 400
+    assert "`limit`" in body["error"]["message"]
+
+
+async def test_ended_requests(port: Port) -> None:
+    port.history.recorder.ended(ending("a"))
+    port.history.recorder.ended(ending("b", "length", model="other"))
+    status, body = await port.get("/api/v1/requests?state=ended")
+    assert (status, body["total"]) == (200, 2)
+    assert [each["id"] for each in body["requests"]] == ["b", "a"]
+    assert body["requests"][1]["completion_tokens"] == 7
+    _, body = await port.get("/api/v1/requests?state=ended&model=tiny&limit=5")
+    assert [each["id"] for each in body["requests"]] == ["a"]
+    _, body = await port.get("/api/v1/requests")
+    assert body == {"requests": [], "total": 0}
+
+
+async def test_the_health_tells_of_the_store(port: Port) -> None:
+    assert await port.get("/health") == (200, {"status": "ok", "store": "ok"})
+    port.status = StoreStatus(away_since=1.0, problem="connection refused")
+    assert await port.get("/health") == (
+        200,
+        {"status": "ok", "store": "away", "store_problem": "connection refused"},
+    )
