@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -235,6 +236,7 @@ def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
     fetching = threading.Thread(target=fails)
     fetching.start()
     assert server.is_holding.wait(WAIT)
+    wait_for_a_part(folder, url)
     filler = fill(disk)
     held.set()
     fetching.join(WAIT)
@@ -246,6 +248,15 @@ def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
     with fetched(url, None, folder, tell=no_progress) as found:
         assert found.paths[0].read_bytes() == LARGE
     assert server.starts("/m.gguf")[-1] is not None
+
+
+def wait_for_a_part(folder: ModelsFolder, url: str) -> None:
+    """Until some of the file is on the disk."""
+    part = part_of(folder.web_file(url, "m.gguf"))
+    deadline = time.monotonic() + WAIT
+    while not part.exists() or part.stat().st_size == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("disk", ["ro"], indirect=True)
