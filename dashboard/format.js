@@ -39,3 +39,11 @@ export const milliseconds = (value) =>
   value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
 
 export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
+/** Bytes as "3.4 GiB". */
+export function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = value < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(value) / 10));
+  const scaled = value / 1024 ** power;
+  return `${power && scaled < 99.5 ? scaled.toFixed(1) : Math.round(scaled)} ${units[power]}`;
+}

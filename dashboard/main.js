@@ -1,111 +1,97 @@
-// Wires the page: what the balancer says goes to the parts that draw it.
+// Wires the page: what the balancer says goes to the page that is shown.
 
-import { byId, copies, element, keyed, setAttribute, setText, show } from "./dom.js";
-import { drawAgentRates, drawAgents, drawRate, drawTotals } from "./fleet.js";
-import { ago, count, rate } from "./format.js";
-import { FleetState } from "./fleet-state.js";
-import { History, WINDOW } from "./history.js";
-import { connect } from "./live.js";
-import { offerModels, startPlayground } from "./playground.js";
-import { Plot } from "./plot.js";
-import { drawRequests } from "./requests.js";
+import { byId, setAttribute, setText, show } from "./dom.js";
+import { connect } from "./live/connection.js";
+import { FleetState } from "./live/fleet-state.js";
+import { AgentPage } from "./pages/agent.js";
+import { FleetPage } from "./pages/fleet.js";
+import { ModelsPage } from "./pages/models.js";
+import { PlaygroundPage } from "./pages/playground.js";
+import { RequestsPage } from "./pages/requests.js";
+import { drawRate, drawTotals } from "./pages/totals.js";
+import { History } from "./plots/history.js";
+import { startRouter } from "./router.js";
 
 const history = new History();
 const state = new FleetState();
-let fleet = null;
-let cursor = null; // the point of the plots that the reader points at
-
-const throughputPlot = new Plot(byId("throughput-plot"), {
-  seconds: WINDOW,
-  minimum: 10,
-  hint: "No tokens yet. Ask something in the playground.",
-  onCursor: moveCursor,
-});
-const queuePlot = new Plot(byId("queue-plot"), {
-  seconds: WINDOW,
-  minimum: 4,
-  hint: "Nobody waits.",
-  onCursor: moveCursor,
-});
-const queueLayer = {
-  key: "queue",
-  name: "waiting",
-  className: "series-queue",
-  value: (point) => point.queue,
+const pages = {
+  fleet: new FleetPage(history),
+  agents: new AgentPage(history),
+  models: new ModelsPage(),
+  requests: new RequestsPage(),
+  playground: new PlaygroundPage(),
 };
+const TITLES = { agents: "Agent" };
+
+let fleet = null;
+let shown = null; // the name of the page that is shown
+let isDrawing = false;
+let lostAt = null;
+
+function onRoute({ name, argument }) {
+  const isMoved = shown !== null;
+  shown = name in pages ? name : "fleet";
+  for (const each of Object.keys(pages)) {
+    show(byId(`page-${each}`), each === shown);
+    for (const link of document.querySelectorAll(`nav a[data-page="${each}"]`)) {
+      if (each === shown) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  }
+  pages[shown].open(argument);
+  if (fleet) drawTitle();
+  if (fleet) drawPage();
+  if (isMoved) byId("main").focus({ preventScroll: true });
+  if (isMoved) scrollTo(0, 0);
+}
 
 function onEvent(name, data) {
   if (name === "throughput") return onThroughput(data);
   if (name === "snapshot") state.replace(data);
   else state.change(data);
-  return onFleet();
+  if (data.requests_ended || name === "snapshot") pages.requests.onEnded();
+  return drawSoon();
+}
+
+// Several events may come between two pictures of the screen; one drawing is enough for them.
+function drawSoon() {
+  if (isDrawing) return;
+  isDrawing = true;
+  const draw = () => {
+    isDrawing = false;
+    onFleet();
+  };
+  if (document.hidden) setTimeout(draw, 500);
+  else requestAnimationFrame(draw);
 }
 
 function onFleet() {
   fleet = { ...state.fleet(), receivedAt: performance.now() };
   history.know(fleet.agents);
   drawTotals(fleet);
-  drawAgents(fleet.agents, (id) => history.colourClass(id));
-  drawTable();
-  const models = fleet.agents.flatMap((agent) => agent.model ?? []);
-  const generating = models.filter((model) => model.tasks.includes("generate"));
-  offerModels([...new Set(generating.map((model) => model.name))].sort());
+  drawTitle();
+  drawPage();
   drawBanner();
+}
+
+function drawPage() {
+  pages[shown].draw(fleet);
 }
 
 function onThroughput(event) {
   history.add(performance.now() / 1000, event);
-  if (!history.points.includes(cursor)) cursor = null;
-  throughputPlot.draw(history.points, history.layers());
-  queuePlot.draw(history.points, [queueLayer]);
+  if (!fleet) return;
   drawRate(event, fleet.tokens_total);
-  drawAgentRates(event.agents);
-  drawReadOut();
-  drawTable();
+  pages[shown].drawThroughput(event, fleet);
 }
 
-function drawTable() {
-  drawRequests(fleet, new Map(fleet.agents.map((agent) => [agent.id, agent.name])));
+function drawTitle() {
+  const { slots } = fleet;
+  const name = TITLES[shown] ?? `${shown[0].toUpperCase()}${shown.slice(1)}`;
+  document.title = slots.total
+    ? `${slots.busy}/${slots.total} busy · ${name} · Arriero`
+    : `${name} · Arriero`;
 }
-
-function moveCursor(point, isByKey) {
-  cursor = point;
-  throughputPlot.mark(point);
-  queuePlot.mark(point);
-  drawReadOut();
-  if (isByKey && point) {
-    setText(
-      byId("plot-status"),
-      `${when(point)}: ${rate(point.total)} tokens per second, ${count(point.queue)} waiting`,
-    );
-  }
-}
-
-/** The legend is the read-out: values at the cursor, or those of now. */
-function drawReadOut() {
-  const point = cursor ?? history.points.at(-1);
-  if (!point) return;
-  setText(byId("plot-time"), cursor ? when(cursor) : "now");
-  setText(byId("queue-value"), count(point.queue));
-  const layers = history.layers();
-  const total = { key: "total", name: "total", className: "series-total", value: (at) => at.total };
-  keyed(byId("throughput-legend"), layers.length > 1 ? [...layers, total] : layers, {
-    key: (layer) => layer.key,
-    create: () => element("li", "", element("span", "swatch"), element("span"), element("b")),
-    update: (item, layer) => {
-      const [, name, value] = item.children;
-      setAttribute(item, "class", layer.className);
-      setText(name, layer.name);
-      setText(value, rate(layer.value(point)));
-    },
-  });
-}
-
-function when(point) {
-  return ago(history.points.at(-1).at - point.at);
-}
-
-let lostAt = null;
 
 function onState(state) {
   const words = { connecting: "connecting…", live: "live", lost: "dialling again…" };
@@ -121,7 +107,10 @@ function drawBanner() {
   const banner = byId("banner");
   if (lostAt && fleet) {
     const time = lostAt.toLocaleTimeString();
-    setText(banner, `Lost the balancer at ${time}. This page shows the state at that time. Reconnecting.`);
+    setText(
+      banner,
+      `Lost the balancer at ${time}. This page shows the state at that time. Reconnecting.`,
+    );
   } else if (lostAt) {
     setText(banner, "The balancer does not answer. Reconnecting.");
   } else if (fleet?.is_draining) {
@@ -130,21 +119,7 @@ function drawBanner() {
   show(banner, lostAt !== null || Boolean(fleet?.is_draining));
 }
 
-/** The commands that the empty states suggest, with this very address in them. */
-function writeCommands() {
-  const base = new URL(".", location.href).href.replace(/\/$/, "");
-  const socket = base.replace(/^http/, "ws");
-  setText(byId("agent-command"), `agent --balancer ${socket} --model path/to/model.gguf`);
-  setText(
-    byId("curl-command"),
-    `curl -N ${base}/api/v1/generate --json '{"prompt": "Once upon a time"}'`,
-  );
-  copies(byId("copy-command"), byId("agent-command"));
-  copies(byId("copy-curl"), byId("curl-command"));
-}
-
-writeCommands();
-startPlayground();
+startRouter(onRoute);
 connect({
   url: "api/v1/events",
   events: ["snapshot", "delta", "throughput"],

@@ -60,12 +60,13 @@ async def _photograph(demo: Demo, chromium: str) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
         page = await browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
-        await page.goto(f"{demo.management}/")
-        await asyncio.sleep(WARM_UP)
+        await page.goto(f"{demo.management}/#/playground")
         await page.get_by_test_id("prompt").fill("What is continuous batching?")
         await page.get_by_test_id("prompt").press("Enter")
         answer = page.get_by_test_id("bubble-assistant").last
         await expect(answer).to_have_attribute("data-finish", "stop", timeout=60_000)
+        await page.goto(f"{demo.management}/#/fleet")
+        await asyncio.sleep(WARM_UP)
         PICTURE.parent.mkdir(exist_ok=True)
         await page.screenshot(path=PICTURE)
         await browser.close()

@@ -8,6 +8,9 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.daemons import Fleet
+from integration_tests.dashboard import dashboard
+
+__all__ = ["dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,73 +2,22 @@
 
 import asyncio
 import json
-import os
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, Route, async_playwright, expect
+from playwright.async_api import Locator, Route, expect
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate
 from integration_tests.daemons import Fleet
-from integration_tests.installed import installed
+from integration_tests.dashboard import Dashboard
 
 WHOLE = re.compile("^(stop|length)$")
 """The finish reasons of an answer that was not cut short."""
 
 SOME = r"[1-9]\d*%"
 
-PATIENCE = 20_000
-"""Longest wait for the page to show something, in milliseconds."""
-
 pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
-
-
-class Dashboard:
-    """The page, and the errors on its console."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def _on_console(self, message: Any) -> None:
-        # A violation of the Content-Security-Policy is an error here, too.
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    async def open(self, fleet: Fleet) -> None:
-        await self.page.goto(f"{fleet.management}/")
-        await expect(self.part("connection")).to_have_attribute("data-state", "live")
-
-    def part(self, name: str) -> Locator:
-        return self.page.get_by_test_id(name)
-
-    async def ask(self, text: str) -> None:
-        await self.part("prompt").fill(text)
-        await self.part("prompt").press("Enter")
-
-    async def settle(self, finish: str | re.Pattern[str]) -> Locator:
-        """The last answer, once it has ended so."""
-        answer = self.part("bubble-assistant").last
-        await expect(answer).to_have_attribute("data-finish", finish)
-        return answer
-
-
-@pytest.fixture
-async def dashboard() -> AsyncIterator[Dashboard]:
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=await asyncio.to_thread(installed, "chromium"), args=arguments
-        )
-        page = await browser.new_page()
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        yield Dashboard(page)
-        await browser.close()
 
 
 async def test_agents_appear_and_leave(fleet: Fleet, dashboard: Dashboard) -> None:
@@ -125,7 +74,7 @@ async def shape_with_height(area: Locator) -> str:
 async def test_the_playground_streams(fleet: Fleet, dashboard: Dashboard) -> None:
     await fleet.start_balancer()
     await fleet.start_agent()
-    await dashboard.open(fleet)
+    await dashboard.open(fleet, "playground")
     await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.part("temperature").fill("0")
     await dashboard.part("max-tokens").fill("600")
@@ -158,7 +107,7 @@ RECORD_GROWTH = """() => {
 async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> None:
     await fleet.start_balancer()
     await fleet.start_agent()
-    await dashboard.open(fleet)
+    await dashboard.open(fleet, "playground")
     sent: list[Any] = []
     dashboard.page.on(
         "request",
@@ -184,17 +133,20 @@ async def test_the_cache_and_the_speed_of_an_engine(fleet: Fleet, dashboard: Das
     await fleet.start_balancer()
     await fleet.start_agent()
     await dashboard.open(fleet)
-    await expect(dashboard.part("engine-speed")).to_have_text("nothing decoded yet")
+    card = dashboard.part("agent")
+    await expect(card.get_by_test_id("engine-speed")).to_have_text("nothing decoded yet")
     await expect(dashboard.part("agents-note")).to_have_text("1 agent, 1 model")
+    await dashboard.turn_to("Playground")
     for _ in range(2):
         await dashboard.ask("What is a slot?")
         await dashboard.settle(WHOLE)
         await dashboard.part("new-chat").click()
 
-    await expect(dashboard.part("engine-speed")).to_contain_text("tokens/s · 1.0 at once")
+    await dashboard.turn_to("Fleet")
+    await expect(card.get_by_test_id("engine-speed")).to_contain_text("tokens/s · 1.0 at once")
     kept = re.compile(rf"^KV cache 0% used · <?{SOME} kept$")
-    await expect(dashboard.part("cells-note")).to_have_text(kept)
-    await expect(dashboard.part("cells").locator(".kept")).not_to_have_attribute("width", "0%")
+    await expect(card.get_by_test_id("cells-note")).to_have_text(kept)
+    await expect(card.get_by_test_id("cells").locator(".kept")).not_to_have_attribute("width", "0%")
     cached = re.compile(f"^1 agent, 1 model, {SOME} of prompts cached$")
     await expect(dashboard.part("agents-note")).to_have_text(cached)
     assert dashboard.complaints == []
@@ -203,7 +155,7 @@ async def test_the_cache_and_the_speed_of_an_engine(fleet: Fleet, dashboard: Das
 async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: Dashboard) -> None:
     await fleet.start_balancer()
     await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
-    await dashboard.open(fleet)
+    await dashboard.open(fleet, "playground")
     await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.page.evaluate(STOP_AFTER, 40)
     await dashboard.ask("Tell me everything.")
@@ -239,13 +191,17 @@ STOP_AFTER = """length => {
 async def test_a_request_is_cancelled_from_the_table(fleet: Fleet, dashboard: Dashboard) -> None:
     await fleet.start_balancer()
     await fleet.start_agent(context_size=LONG_CONTEXT)
-    await dashboard.open(fleet)
+    await dashboard.open(fleet, "requests")
     await expect(dashboard.part("no-requests")).to_be_visible()
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await expect(dashboard.part("request")).to_contain_text("answering")
-    await dashboard.part("cancel").click()
+    row = dashboard.part("requests").get_by_test_id("request")
+    await expect(row).to_contain_text("answering")
+    await dashboard.part("request-search").fill("no such request")
+    await expect(row).to_have_count(0)
+    await dashboard.part("request-search").fill("answering")
+    await row.get_by_test_id("cancel").click()
     assert (await running).end["finish_reason"] == "cancelled"
-    await expect(dashboard.part("request")).to_have_count(0)
+    await expect(row).to_have_count(0)
     assert dashboard.complaints == []
 
 
@@ -253,7 +209,7 @@ async def test_an_error_is_readable_and_can_be_tried_again(
     fleet: Fleet, dashboard: Dashboard
 ) -> None:
     await fleet.start_balancer(max_buffered_requests=0)
-    await dashboard.open(fleet)
+    await dashboard.open(fleet, "playground")
     await dashboard.ask("Is anybody there?")
     answer = await dashboard.settle("error")
     await expect(answer.get_by_test_id("answer-meta")).to_have_text("queue_full")

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import PurePath
 
 from aiohttp import web
@@ -54,15 +55,24 @@ def routes() -> list[web.RouteDef]:
             raise NotFound(f"there is no {request.path} here")
         return _answer(request, served[name])
 
-    return [web.get("/", index), web.get("/dashboard/{name}", part)]
+    return [web.get("/", index), web.get("/dashboard/{name:.+}", part)]
 
 
 def _load() -> Iterator[tuple[str, PageFile]]:
-    for file in files("arriero.dashboard").iterdir():
-        content_type = _CONTENT_TYPES.get(PurePath(file.name).suffix)
+    for name, file in _files(files("arriero.dashboard")):
+        content_type = _CONTENT_TYPES.get(PurePath(name).suffix)
         if content_type:
             body = file.read_bytes()
-            yield file.name, PageFile(body, content_type, hashlib.sha256(body).hexdigest()[:16])
+            yield name, PageFile(body, content_type, hashlib.sha256(body).hexdigest()[:16])
+
+
+def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    """The files in `folder` and its folders, by their paths."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry
 
 
 def _answer(request: web.Request, file: PageFile) -> web.Response:

@@ -1,7 +1,7 @@
 // A stacked area over the last minutes, drawn as SVG paths so that style.css has the colours.
 
-import { keyed, setAttribute, setText, svg } from "./dom.js";
-import { count } from "./format.js";
+import { keyed, setAttribute, setText, svg } from "../dom.js";
+import { count } from "../format.js";
 
 const LEAST_SPAN = 60; // seconds; the picture grows from here as time goes by
 const LABEL_STEPS = [15, 30, 60, 120, 300]; // seconds between two labels of the time axis

@@ -18,8 +18,9 @@ export class History {
     this.present = new Set(agents.map((agent) => agent.id));
     for (const agent of agents) {
       this.names.set(agent.id, agent.name);
-      const colour = this.#freeColour(agents);
-      if (!this.colours.has(agent.id) && colour !== -1) this.colours.set(agent.id, colour);
+      if (this.colours.has(agent.id)) continue;
+      const colour = this.#freeColour();
+      if (colour !== -1) this.colours.set(agent.id, colour);
     }
   }
 
@@ -31,6 +32,7 @@ export class History {
       total: event.tokens_per_second,
       queue: event.queue_depth,
       rates: event.agents,
+      sum: Object.values(event.agents).reduce((sum, rate) => sum + rate, 0),
       isAfterGap: last !== undefined && at - last.at > GAP,
     });
     const firstNeeded = this.points.findIndex((point) => at - point.at <= WINDOW + 2);
@@ -60,18 +62,17 @@ export class History {
       key: OTHERS,
       name: OTHERS,
       className: `series-${OTHERS}`,
-      value: (point) =>
-        Object.entries(point.rates).reduce(
-          (sum, [id, rate]) => (this.colours.has(id) ? sum : sum + rate),
-          0,
-        ),
+      value: (point) => {
+        let sum = point.sum;
+        for (const id of this.colours.keys()) sum -= point.rates[id] ?? 0;
+        return Math.max(0, sum);
+      },
     };
   }
 
-  #freeColour(agents) {
-    const present = new Set(agents.map((agent) => agent.id));
+  #freeColour() {
     const taken = new Set(
-      [...this.colours].filter(([id]) => present.has(id)).map(([, colour]) => colour),
+      [...this.colours].filter(([id]) => this.present.has(id)).map(([, colour]) => colour),
     );
     for (let colour = 0; colour < NUM_COLOURS; colour += 1) if (!taken.has(colour)) return colour;
     return -1;

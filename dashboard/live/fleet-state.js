@@ -5,6 +5,7 @@ class Entries {
   constructor(clocks) {
     this.clocks = clocks;
     this.byId = new Map();
+    this.numChanges = 0; // numbers each change, so that only changed entries are drawn
   }
 
   replace(entries, at) {
@@ -15,7 +16,8 @@ class Entries {
   change(entries, gone, at) {
     for (const id of gone) this.byId.delete(id);
     for (const entry of entries) {
-      this.byId.set(entry.id, { ...this.byId.get(entry.id), ...entry, at });
+      const changeNumber = (this.numChanges += 1);
+      this.byId.set(entry.id, { ...this.byId.get(entry.id), ...entry, at, changeNumber });
     }
   }
 

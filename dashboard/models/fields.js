@@ -1,0 +1,134 @@
+// The fields of a wished model: how each is read from a form and written into it. Pure.
+
+/** A list separated by commas. */
+const list = {
+  show: (value) => (value ?? []).join(", "),
+  read: (text) => text.split(",").map((part) => part.trim()).filter(Boolean),
+};
+
+/** Pairs such as `gpu=yes, zone=a`. */
+const pairs = {
+  show: (value) => Object.entries(value ?? {}).map(([key, each]) => `${key}=${each}`).join(", "),
+  read: (text) =>
+    Object.fromEntries(
+      list.read(text).map((pair) => {
+        const at = pair.indexOf("=");
+        if (at < 1) throw new Error(`write it as KEY=VALUE, not ${pair}`);
+        return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
+      }),
+    ),
+};
+
+const text = { show: (value) => value ?? "", read: (value) => value.trim() || null };
+const required = { show: text.show, read: (value) => value.trim() };
+
+/** A whole number, or nothing. */
+const number = {
+  show: (value) => (value === null || value === undefined ? "" : String(value)),
+  read: (value) => {
+    if (value.trim() === "") return null;
+    if (!/^-?\d+$/.test(value.trim())) throw new Error("give a whole number, or leave it empty");
+    return Number(value);
+  },
+};
+
+/** `all` or a whole number. */
+const replicas = {
+  show: (value) => String(value ?? "all"),
+  read: (value) => {
+    if (value.trim() === "all" || value.trim() === "") return "all";
+    if (!/^\d+$/.test(value.trim())) throw new Error("give a whole number, or all");
+    return Number(value);
+  },
+};
+
+/** Seconds, or with a unit; the balancer reads both. */
+const time = {
+  show: number.show,
+  read: (value) => {
+    const given = value.trim();
+    if (given === "") return null;
+    if (/^\d+(\.\d+)?$/.test(given)) return Number(given);
+    if (!/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(given)) throw new Error("write 900, 90s, 15m or 2h");
+    return given;
+  },
+};
+
+/** Options by name, as JSON. What is not chosen is left out. */
+const options = {
+  show: (value) => {
+    const chosen = Object.entries(value ?? {}).filter(([, each]) => each !== null);
+    return chosen.length ? JSON.stringify(Object.fromEntries(chosen)) : "";
+  },
+  read: (value) => {
+    if (value.trim() === "") return {};
+    const read = parse(value);
+    const isObject = read !== null && typeof read === "object" && !Array.isArray(read);
+    if (!isObject) throw new Error('write an object such as {"temperature": 0.7}');
+    return read;
+  },
+};
+
+function parse(value) {
+  try {
+    return JSON.parse(value);
+  } catch (error) {
+    throw new Error(`this is no JSON: ${error.message}`);
+  }
+}
+
+const yes = { show: (value) => value ?? true, read: (value) => value };
+
+/** `path`: where it stands in a wished model. */
+export const FIELDS = [
+  { path: "name", label: "Name", kind: required, hint: "what clients ask for" },
+  {
+    path: "source",
+    label: "Source",
+    kind: required,
+    hint: "hf://org/repo:Q4_K_M, https://… or file:///path/on/the/agent",
+    isWide: true,
+  },
+  { path: "aliases", label: "Aliases", kind: list, hint: "gpt-4o-mini, small" },
+  { path: "agents.replicas", label: "Agents", kind: replicas, hint: "a number, or all" },
+  { path: "agents.labels", label: "Labels of agents", kind: pairs, hint: "gpu=yes, zone=a" },
+  { path: "slots", label: "Slots", kind: number, hint: "the agent's own" },
+  { path: "context_size", label: "Context size", kind: number, hint: "the agent's own" },
+  { path: "idle_timeout", label: "Unload when idle for", kind: time, hint: "never" },
+  { path: "preload", label: "Load at once", kind: yes, isCheck: true },
+  {
+    path: "sampling",
+    label: "Sampling defaults",
+    kind: options,
+    hint: '{"temperature": 0.7}',
+    isMore: true,
+  },
+  { path: "engine", label: "Engine", kind: options, hint: '{"gpu_layers": -1}', isMore: true },
+  { path: "sha256", label: "SHA-256", kind: text, hint: "not checked", isMore: true },
+  {
+    path: "chat_template",
+    label: "Chat template",
+    kind: text,
+    hint: "the one in the file",
+    isMore: true,
+    isLong: true,
+  },
+];
+
+/** What stands at `path` in `model`. */
+export const at = (model, path) => path.split(".").reduce((value, key) => value?.[key], model);
+
+/** A copy of `model` with `value` at `path`. */
+export function withValue(model, path, value) {
+  const [key, ...rest] = path.split(".");
+  const inner = rest.length ? withValue(model[key] ?? {}, rest.join("."), value) : value;
+  return { ...model, [key]: inner };
+}
+
+/** The field that a problem of the balancer's is about: `models.0.agents.replicas` of model 0. */
+export function fieldOf(problem) {
+  const found = /^models[.[](\d+)\]?\.?(.*)$/.exec(problem.field ?? "");
+  if (!found) return null;
+  const field = FIELDS.find(({ path }) => found[2] === path || found[2].startsWith(`${path}.`) || found[2].startsWith(`${path}[`));
+  return field ? { index: Number(found[1]), path: field.path } : null;
+}

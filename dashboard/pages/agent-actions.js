@@ -1,0 +1,49 @@
+// Drain, resume and reload an agent.
+
+import { byId, setText, show } from "../dom.js";
+import { call, path } from "../management.js";
+
+const WORDS = {
+  drain: "It takes no new requests; those that run may finish.",
+  resume: "It takes requests again.",
+  reload: "It finishes what runs, then loads its model anew.",
+};
+const CORDONED = new Set(["draining", "drained"]);
+
+export class AgentActions {
+  #id = "";
+
+  constructor() {
+    for (const action of Object.keys(WORDS)) {
+      byId(`agent-${action}`).addEventListener("click", () => this.#act(action));
+    }
+  }
+
+  open(id) {
+    if (this.#id !== id) setText(byId("agent-said"), "");
+    this.#id = id;
+  }
+
+  draw(agent) {
+    const isCordoned = CORDONED.has(agent.state);
+    show(byId("agent-drain"), !isCordoned);
+    show(byId("agent-resume"), isCordoned);
+  }
+
+  async #act(action) {
+    const id = this.#id;
+    const button = byId(`agent-${action}`);
+    button.disabled = true;
+    try {
+      await call("POST", path("agents", id, action), { body: {} });
+      this.#say(id, WORDS[action]);
+    } catch (error) {
+      this.#say(id, `Not done: ${error.message}`);
+    }
+    button.disabled = false;
+  }
+
+  #say(id, words) {
+    if (id === this.#id) setText(byId("agent-said"), words);
+  }
+}

@@ -1,0 +1,46 @@
+// What is known of an agent and its engine, as pairs of a name and words. Pure.
+
+import { bytes, compact, count, duration, percent, rate } from "../format.js";
+
+/** The host and the process. */
+export function hostFacts(agent) {
+  const { facts = null, labels } = agent;
+  const labelled = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+  return [
+    ["Connected for", duration(agent.connected_seconds)],
+    ["Version", agent.version],
+    ["Id", agent.id],
+    ["Labels", labelled.join(", ") || "none"],
+    ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],
+    ["Memory", facts?.memory ? bytes(facts.memory) : null],
+    ["Cores", facts?.cores ? count(facts.cores) : null],
+    ["Devices", facts ? facts.devices.map(deviceWords).join(", ") || "none" : null],
+    ["Free for models", facts?.disk_free != null ? bytes(facts.disk_free) : null],
+    ["Platform", facts?.platform || null],
+  ].filter(([, value, needs]) => value !== null && needs !== null);
+}
+
+const deviceWords = ({ name, memory }) => (memory ? `${name} (${bytes(memory)})` : name);
+
+/** What the engine did since its model was loaded. */
+export function engineFacts(statistics) {
+  if (!statistics) return [];
+  const { cells, sequences } = statistics;
+  const prompts = statistics.cached_tokens_total + statistics.computed_tokens_total;
+  const drafted = statistics.drafted_tokens_total;
+  const share = (part, whole) => (whole ? percent(part / whole) : "–");
+  return [
+    ["Decodes", `${rate(statistics.decode_tokens_per_second)} tokens/s`],
+    ["Reads prompts", `${rate(statistics.prefill_tokens_per_second)} tokens/s`],
+    ["At once, on average", rate(statistics.average_sequences)],
+    ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
+    ["KV cells", `${count(cells.used)} used, ${count(cells.kept)} kept of ${count(cells.total)}`],
+    ["Kept in host memory", `${count(cells.parked)} cells`],
+    ["Tokens given out", compact(statistics.completion_tokens_total)],
+    ["Prompts cached", `${share(statistics.cached_tokens_total, prompts)} of ${compact(prompts)}`],
+    ["Drafts accepted", `${share(statistics.accepted_tokens_total, drafted)} of ${compact(drafted)}`],
+    ["Preemptions", count(statistics.preemptions_total)],
+    ["Stalls", `${count(statistics.stalls_total)} · ${duration(statistics.stall_seconds_total)}`],
+    ["Busy", duration(statistics.busy_seconds_total)],
+  ];
+}

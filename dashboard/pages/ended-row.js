@@ -1,0 +1,53 @@
+// A request that has ended, as a row of a table.
+
+import { element, setAttribute, setText } from "../dom.js";
+import { count, milliseconds, rate } from "../format.js";
+import { drawAgent } from "./request-row.js";
+import { drawPill } from "./states.js";
+
+const SHORT_ID = 8;
+const GOOD = new Set(["stop", "length", "tool_calls"]);
+const CALM = new Set(["cancelled", "client_gone"]);
+
+export function createEndedRow(request) {
+  const cells = {
+    id: element("td", "id"),
+    time: element("td"),
+    code: element("span", "pill"),
+    agent: element("a"),
+    model: element("td", "model"),
+    tokens: element("td", "number"),
+    waited: element("td", "number"),
+    first: element("td", "number"),
+    speed: element("td", "number"),
+  };
+  const { id, time, code, agent, model, tokens, waited, first, speed } = cells;
+  const row = element("tr", "", id, time, element("td", "", code), element("td", "", agent));
+  row.append(model, tokens, waited, first, speed);
+  row.dataset.testid = "ended-request";
+  row.dataset.request = request.id;
+  row.parts = cells;
+  return row;
+}
+
+export function updateEndedRow(row, request, names) {
+  const cells = row.parts;
+  setText(cells.id, request.id.slice(0, SHORT_ID));
+  setAttribute(cells.id, "title", request.id);
+  setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
+  drawPill(cells.code, shade(request.code), request.code);
+  setAttribute(cells.code, "title", request.error ?? "");
+  drawAgent(cells.agent, request.agent, names);
+  setText(cells.model, request.model ?? "–");
+  setText(cells.tokens, `${count(request.prompt_tokens)} → ${count(request.completion_tokens)}`);
+  setAttribute(cells.tokens, "title", `${count(request.cached_tokens)} of the prompt were cached`);
+  setText(cells.waited, milliseconds(request.queue_ms));
+  const first = request.first_token_ms;
+  setText(cells.first, first === null ? "–" : milliseconds(first));
+  setText(cells.speed, rate(request.decode_tokens_per_second));
+}
+
+function shade(code) {
+  if (GOOD.has(code)) return "good";
+  return CALM.has(code) ? "calm" : "bad";
+}

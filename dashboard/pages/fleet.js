@@ -1,0 +1,99 @@
+// The page of the fleet: plots, and a card for each agent, searched and sorted.
+
+import { writeCommands } from "../commands.js";
+import { byId, keyed, setText, show } from "../dom.js";
+import { cachedShare } from "../engine.js";
+import { count, percent, plural, rate } from "../format.js";
+import { FleetPlots } from "../plots/pair.js";
+import { createCard, updateCard } from "./agent-card.js";
+import { agentState } from "./states.js";
+
+const MAX_CARDS = 500;
+const byName = (a, b) => a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1);
+
+export class FleetPage {
+  #rates = {};
+  #fleet = null;
+
+  constructor(history) {
+    this.history = history;
+    this.plots = new FleetPlots(history);
+    writeCommands();
+    for (const id of ["agent-search", "agent-sort"]) {
+      byId(id).addEventListener("input", () => this.#fleet && this.draw(this.#fleet));
+    }
+  }
+
+  open() {
+    if (this.history.points.length) this.plots.draw();
+  }
+
+  draw(fleet) {
+    this.#fleet = fleet;
+    const { agents } = fleet;
+    const wanted = this.#wanted(agents);
+    show(byId("no-agents"), agents.length === 0);
+    show(byId("no-match"), agents.length > 0 && wanted.length === 0);
+    setText(byId("agents-note"), note(agents, wanted.length));
+    keyed(byId("agents"), wanted.slice(0, MAX_CARDS), {
+      key: (agent) => agent.id,
+      create: createCard,
+      update: (card, agent) => updateCard(card, agent, this.history.colourClass(agent.id)),
+    });
+    this.#drawRates();
+  }
+
+  drawThroughput(event, fleet) {
+    this.#rates = event.agents;
+    this.plots.draw();
+    if (byId("agent-sort").value === "rate") this.draw(fleet);
+    else this.#drawRates();
+  }
+
+  /** Each agent's own speed; agents that generated nothing are not told of. */
+  #drawRates() {
+    for (const [id, card] of byId("agents").nodesByKey ?? []) {
+      setText(card.parts.rate, rate(this.#rates[id] ?? 0));
+    }
+  }
+
+  #wanted(agents) {
+    const words = byId("agent-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = agents.filter((agent) => {
+      const text = searched(agent);
+      return words.every((word) => text.includes(word));
+    });
+    return found.sort(this.#order());
+  }
+
+  #order() {
+    const orders = {
+      name: () => 0,
+      rate: (a, b) => (this.#rates[b.id] ?? 0) - (this.#rates[a.id] ?? 0),
+      busy: (a, b) => b.slots.busy - a.slots.busy,
+      issues: (a, b) => b.issues.length - a.issues.length,
+      newest: (a, b) => a.connected_seconds - b.connected_seconds,
+    };
+    const order = orders[byId("agent-sort").value];
+    return (a, b) => order(a, b) || byName(a, b);
+  }
+}
+
+function searched(agent) {
+  const labels = Object.entries(agent.labels).map(([name, value]) => `${name}=${value}`);
+  const issues = agent.issues.map((issue) => issue.code);
+  const parts = [agent.name, agent.id, agent.model?.name ?? "", agentState(agent.state)];
+  return [...parts, ...labels, ...issues].join(" ").toLowerCase();
+}
+
+function note(agents, numFound) {
+  const num = agents.length;
+  if (num === 0) return "";
+  const models = new Set(agents.flatMap((agent) => (agent.model ? [agent.model.name] : [])));
+  const words = [plural(num, "agent"), plural(models.size, "model")];
+  if (numFound < num) words[0] = `${count(numFound)} of ${words[0]}`;
+  if (numFound > MAX_CARDS) words.push(`the first ${MAX_CARDS} shown`);
+  const share = cachedShare(agents);
+  if (share !== null) words.push(`${percent(share)} of prompts cached`);
+  return words.join(", ");
+}

@@ -1,0 +1,200 @@
+"""A management port of made-up agents: for pages of fleets that nobody could start for a test."""
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from arriero.balancer.management import page
+
+TICK = 0.2
+"""Seconds between two events of throughput."""
+
+MODEL = {
+    "name": "demo",
+    "architecture": "llama",
+    "parameters": 260_000,
+    "context_size": 2048,
+    "tasks": ["generate"],
+}
+CELLS = {"total": 8192, "used": 2048, "kept": 1024, "parked": 0}
+STATISTICS = {
+    "decode_tokens_per_second": 80.0,
+    "prefill_tokens_per_second": 900.0,
+    "throughput_tokens_per_second": 60.0,
+    "average_sequences": 2.0,
+    "sequences": {"running": 2, "waiting": 0},
+    "cells": CELLS,
+    "cached_tokens_total": 100,
+    "computed_tokens_total": 300,
+    "completion_tokens_total": 500,
+    "drafted_tokens_total": 10,
+    "accepted_tokens_total": 5,
+    "preemptions_total": 1,
+    "stalls_total": 2,
+    "stall_seconds_total": 0.5,
+    "busy_seconds_total": 30.0,
+}
+ISSUE = {"code": "disk_full", "message": "no room for the file", "hint": "free 3 GiB"}
+DOWNLOAD = {
+    "file": "models/qwen.gguf",
+    "bytes": 1 << 30,
+    "total": 2 << 30,
+    "bytes_per_second": 1e7,
+    "seconds_left": 107.0,
+}
+FACTS = {
+    "memory": 16 << 30,
+    "devices": [{"name": "GPU 0", "memory": 8 << 30}],
+    "cores": 8,
+    "disk_free": 50 << 30,
+    "platform": "Linux",
+    "is_pinned": False,
+}
+
+
+def agent(number: int, **more: Any) -> dict[str, Any]:
+    """One agent; `more` are fields in place of the usual ones."""
+    return {
+        "id": f"agent-{number}",
+        "name": f"host-{number:03}",
+        "labels": {"zone": "north" if number % 2 else "south"},
+        "version": "1.0",
+        "state": "ready",
+        "slots": {"total": 4, "busy": number % 5},
+        "model": MODEL,
+        "issues": [],
+        "download": None,
+        "work": None,
+        "facts": FACTS,
+        "throughput": {"tokens_total": 0, "tokens_per_second": None},
+        "statistics": STATISTICS,
+        "connected_seconds": 4000.0 + number,
+        **more,
+    }
+
+
+def request(number: int, state: str, agent_id: str | None = None) -> dict[str, Any]:
+    """One request; the lower its number, the older."""
+    return {
+        "id": f"request-{number}",
+        "state": state,
+        "model": "demo",
+        "agent": agent_id,
+        "waited_seconds": 1.0,
+        "age_seconds": 100.0 - number,
+        "num_tokens": number,
+        "priority": 0,
+    }
+
+
+class FakeManagement:
+    """Serves the page, and what its pages ask for; keeps what they changed."""
+
+    def __init__(self) -> None:
+        self.management = ""
+        self.agents: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []
+        self.models: list[dict[str, Any]] = []
+        self.state: dict[str, Any] = {"models": []}
+        self.revision = 1
+        self.plan: list[dict[str, Any]] = []
+        self.problems: list[dict[str, str]] = []
+        self.steered: list[tuple[str, str]] = []
+        self.generated: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self._feeds: list[web.StreamResponse] = []
+
+    def app(self) -> web.Application:
+        """To be served on a port of its own."""
+        app = web.Application()
+        app.add_routes(
+            [
+                *page.routes(),
+                web.get("/api/v1/events", self._events),
+                web.get("/api/v1/models", self._models),
+                web.get("/api/v1/requests", self._ended),
+                web.get("/api/v1/desired-state", self._get_state),
+                web.put("/api/v1/desired-state", self._put_state),
+                web.post("/api/v1/agents/{id}/{verb}", self._steer),
+                web.post("/api/v1/generate", self._generate),
+            ]
+        )
+        return app
+
+    async def tell(self, name: str, data: dict[str, Any]) -> None:
+        """Send an event to every page that listens."""
+        for feed in self._feeds:
+            await _write(feed, name, data)
+
+    def totals(self) -> dict[str, Any]:
+        """What every event of the fleet has."""
+        slots = [each["slots"] for each in self.agents]
+        return {
+            "at": 1000.0,
+            "is_draining": False,
+            "queue": {"depth": 1, "limit": 256},
+            "slots": {name: sum(each[name] for each in slots) for name in ("total", "busy")},
+            "tokens_total": 1000,
+            "num_requests": len(self.requests),
+        }
+
+    def throughput(self) -> dict[str, Any]:
+        """One second's throughput, the same for each agent."""
+        rates = {each["id"]: 10.0 for each in self.agents}
+        total = {"seconds": 1.0, "tokens_per_second": 10.0 * len(rates)}
+        return {**total, "agents": rates, "queue_depth": 1, "slots_busy": 2}
+
+    async def _events(self, call: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(call)
+        snapshot = {**self.totals(), "agents": self.agents, "requests": self.requests}
+        await _write(response, "snapshot", snapshot)
+        self._feeds.append(response)
+        try:
+            while True:
+                await asyncio.sleep(TICK)
+                await _write(response, "throughput", self.throughput())
+        except ConnectionError:
+            return response  # the page has gone
+        finally:
+            self._feeds.remove(response)
+
+    async def _models(self, _call: web.Request) -> web.Response:
+        return web.json_response({"models": self.models})
+
+    async def _ended(self, call: web.Request) -> web.Response:
+        assert call.query["state"] == "ended"
+        return web.json_response({"requests": self.ended, "total": len(self.ended)})
+
+    async def _get_state(self, _call: web.Request) -> web.Response:
+        return web.json_response(self.state, headers={"ETag": f'"{self.revision}"'})
+
+    async def _put_state(self, call: web.Request) -> web.Response:
+        state = await call.json()
+        if self.problems:
+            error = {"code": "invalid_request", "message": "wrong", "retryable": False}
+            return web.json_response({"error": {**error, "problems": self.problems}}, status=400)
+        if call.headers.get("If-Match") != f'"{self.revision}"':
+            error = {"code": "conflict", "message": "stale", "retryable": False}
+            return web.json_response({"error": error}, status=409)
+        if call.query.get("dry_run") == "true":
+            return web.json_response({"agents": self.plan})
+        self.state, self.revision = state, self.revision + 1
+        return await self._get_state(call)
+
+    async def _steer(self, call: web.Request) -> web.Response:
+        found, verb = call.match_info["id"], call.match_info["verb"]
+        self.steered.append((found, verb))
+        return web.json_response({"id": found, "state": "draining"})
+
+    async def _generate(self, call: web.Request) -> web.Response:
+        self.generated.append(await call.json())
+        lines = "\n".join(json.dumps(event) for event in self.events)
+        return web.Response(text=lines, content_type="application/x-ndjson")
+
+
+async def _write(feed: web.StreamResponse, name: str, data: dict[str, Any]) -> None:
+    await feed.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())

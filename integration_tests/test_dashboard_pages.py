@@ -1,0 +1,444 @@
+"""The dashboard's pages in a real browser, over a management port of made-up agents."""
+
+import ast
+import asyncio
+import json
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestServer
+from playwright.async_api import expect
+
+from integration_tests.dashboard import Dashboard
+from integration_tests.fake_management import DOWNLOAD, ISSUE, FakeManagement, agent, request
+from integration_tests.installed import installed
+
+pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
+
+PAGES = ("fleet", "agents/agent-1", "models", "requests", "playground")
+WISHED = {
+    "name": "qwen",
+    "source": "hf://org/repo:Q4_K_M",
+    "aliases": ["gpt-4o-mini"],
+    "agents": {"labels": {"gpu": "yes"}, "replicas": 2},
+    "slots": 4,
+    "preload": True,
+}
+
+
+@pytest.fixture
+async def management() -> AsyncIterator[FakeManagement]:
+    fake = FakeManagement()
+    server = TestServer(fake.app(), host="127.0.0.1", shutdown_timeout=1)
+    await server.start_server()
+    fake.management = str(server.make_url("")).rstrip("/")
+    yield fake
+    await server.close()
+
+
+async def test_two_hundred_agents_on_one_page(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.agents = [agent(number) for number in range(200)]
+    management.agents[7]["issues"] = [ISSUE]
+    await dashboard.open(management)
+    cards = dashboard.part("agents").get_by_test_id("agent")
+    await expect(cards).to_have_count(200)
+    await expect(cards.first).to_contain_text("host-000")
+
+    await dashboard.part("agent-sort").select_option("issues")
+    await expect(cards.first).to_contain_text("host-007")
+    await dashboard.part("agent-search").fill("north host-01")
+    await expect(cards).to_have_count(5)
+    await dashboard.part("agent-search").fill("nobody")
+    await expect(cards).to_have_count(0)
+    await dashboard.part("agent-search").fill("")
+    await expect(cards).to_have_count(200)
+
+    # A change of one agent draws one card; rates alone may change on the others.
+    await dashboard.page.evaluate(COUNT_CARDS_DRAWN)
+    change = {"id": "agent-3", "slots": {"total": 4, "busy": 1}, "state": "draining"}
+    await management.tell("delta", {**management.totals(), "agents": [change]})
+    await expect(dashboard.page.locator("[data-agent=agent-3]")).to_contain_text("draining")
+    assert await dashboard.page.evaluate("[...window.drawn]") == ["agent-3"]
+    assert dashboard.complaints == []
+
+
+COUNT_CARDS_DRAWN = """() => {
+    window.drawn = new Set();
+    const look = (changes) => changes.forEach(({target}) => {
+        const node = target.nodeType === 1 ? target : target.parentElement;
+        if (node && !node.closest(".agent-rate")) {
+            window.drawn.add(node.closest(".agent")?.dataset.agent ?? "the list");
+        }
+    });
+    new MutationObserver(look).observe(document.getElementById("agents"),
+        {childList: true, subtree: true, characterData: true, attributes: true});
+}"""
+
+
+async def test_an_agent_is_shown_and_drained(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    work = {"model": "qwen", "phase": "fetching", "progress": 0.5, "memory_needed": None}
+    management.agents = [
+        agent(1, issues=[ISSUE], download=DOWNLOAD, work=work),
+        agent(2, state="drained"),
+    ]
+    management.requests = [request(1, "streaming", "agent-1"), request(2, "streaming", "agent-2")]
+    await dashboard.open(management)
+    await dashboard.page.get_by_role("link", name="host-001").click()
+    here = dashboard.page.locator("#agent-here")
+    await expect(dashboard.part("agent-title")).to_have_text("host-001")
+    await expect(here).to_contain_text("no room for the file (disk_full)")
+    await expect(here).to_contain_text("free 3 GiB")
+    await expect(here).to_contain_text("1.0 GiB of 2.0 GiB · 9.5 MiB/s · 1 min 47 s left")
+    await expect(dashboard.part("agent-facts")).to_contain_text("GPU 0 (8.0 GiB)")
+    await expect(dashboard.part("agent-statistics")).to_contain_text("2,048 used")
+    await expect(here.get_by_test_id("request")).to_have_count(1)
+    await expect(dashboard.part("agent-rate")).to_contain_text("10 tokens/s")
+
+    await dashboard.part("agent-drain").click()
+    await expect(dashboard.part("agent-said")).to_contain_text("no new requests")
+    await dashboard.part("agent-reload").click()
+    await expect(dashboard.part("agent-said")).to_contain_text("loads its model anew")
+    await dashboard.page.goto(f"{management.management}/#/agents/agent-2")
+    await dashboard.part("agent-resume").click()
+    await expect(dashboard.part("agent-said")).to_contain_text("takes requests again")
+    steered = [("agent-1", "drain"), ("agent-1", "reload"), ("agent-2", "resume")]
+    assert management.steered == steered
+
+    await dashboard.page.get_by_role("link", name="Skip to the page").focus()
+    await dashboard.page.keyboard.press("Enter")
+    await expect(dashboard.page.locator("#main")).to_be_focused()
+    await expect(dashboard.part("agent-title")).to_have_text("host-002")
+    await dashboard.page.goto(f"{management.management}/#/agents/nobody")
+    await expect(dashboard.part("agent-gone")).to_be_visible()
+    assert dashboard.complaints == []
+
+
+async def test_requests_are_searched_and_filtered(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.agents = [agent(1)]
+    management.requests = [
+        request(1, "streaming", "agent-1"),
+        request(2, "queued"),
+        request(3, "queued"),
+    ]
+    management.ended = [ending("request-9", "stop"), ending("request-8", "queue_timeout")]
+    await dashboard.open(management, "requests")
+    rows = dashboard.part("requests").get_by_test_id("request")
+    await expect(rows).to_have_count(3)
+    await expect(rows.nth(1)).to_contain_text("waiting, number 1")
+    await expect(rows.nth(2)).to_contain_text("waiting, number 2")
+    await expect(rows.first.get_by_role("link")).to_have_text("host-001")
+
+    await dashboard.part("request-state").select_option("queued")
+    await expect(rows).to_have_count(2)
+    await dashboard.part("request-search").fill("request-3")
+    await expect(rows).to_have_count(1)
+    await dashboard.part("request-search").fill("")
+    await dashboard.part("request-state").select_option("ended")
+    ended = dashboard.part("ended-request")
+    await expect(ended).to_have_count(2)
+    await expect(ended.first).to_contain_text("100 → 20")
+    await dashboard.part("request-search").fill("queue_timeout")
+    await expect(ended).to_have_count(1)
+    assert dashboard.complaints == []
+
+
+def ending(request_id: str, code: str) -> dict[str, object]:
+    return {
+        "id": request_id,
+        "ended_at": 1_700_000_000.0,
+        "kind": "generate",
+        "code": code,
+        "caller": "",
+        "model": "demo",
+        "agent": "agent-1",
+        "error": None,
+        "prompt_tokens": 100,
+        "cached_tokens": 50,
+        "completion_tokens": 20,
+        "reasoning_tokens": 0,
+        "queue_ms": 12.0,
+        "first_token_ms": None if code == "queue_timeout" else 80.0,
+        "total_ms": 400.0,
+        "prefill_tokens_per_second": None,
+        "decode_tokens_per_second": 60.0,
+    }
+
+
+async def test_models_and_how_they_are(management: FakeManagement, dashboard: Dashboard) -> None:
+    management.agents = [agent(1, download=DOWNLOAD)]
+    management.models = [
+        {
+            "name": "qwen",
+            "aliases": ["small"],
+            "source": "hf://org/repo:Q4_K_M",
+            "status": "loading",
+            "progress": 0.25,
+            "agents": ["agent-1"],
+            "issues": [],
+        },
+        {
+            "name": "other",
+            "aliases": [],
+            "status": "failed",
+            "progress": None,
+            "agents": [],
+            "issues": [ISSUE],
+        },
+    ]
+    await dashboard.open(management, "models")
+    cards = dashboard.part("model-card")
+    await expect(cards.first).to_contain_text("25% · host-001 fetches qwen.gguf")
+    await expect(cards.last).to_contain_text("no room for the file")
+    await expect(cards.last).to_contain_text("free 3 GiB")
+    assert dashboard.complaints == []
+
+
+async def test_a_wish_is_tried_and_applied(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.state = {"models": [WISHED]}
+    management.plan = [
+        {
+            "agent": "agent-1",
+            "name": "host-001",
+            "action": "reload",
+            "model": "qwen",
+            "why": "slots changes",
+        }
+    ]
+    await dashboard.open(management, "models")
+    form = dashboard.part("model-form")
+    await expect(form).to_have_count(1)
+    slots = form.locator('[data-field="slots"]')
+    await expect(form.locator('[data-field="agents.labels"]')).to_have_value("gpu=yes")
+
+    await slots.fill("many")
+    await dashboard.part("try-state").click()
+    await expect(dashboard.part("state-said")).to_contain_text("Slots: give a whole number")
+    await slots.fill("8")
+    await dashboard.part("try-state").click()
+    await expect(dashboard.part("plan-models")).to_contain_text("~ qwen")
+    await expect(dashboard.part("plan-models")).to_contain_text("slots: 4 8")
+    await expect(dashboard.part("plan-step")).to_contain_text("slots changes")
+    assert management.state["models"] == [WISHED], "a dry run changes nothing"
+
+    await dashboard.part("add-model").click()
+    await form.last.locator('[data-field="name"]').fill("<b>new</b>")
+    await form.last.locator('[data-field="source"]').fill("file:///models/new.gguf")
+    await dashboard.part("apply-state").click()
+    await expect(dashboard.part("state-said")).to_have_text("Applied.")
+    first, second = management.state["models"]
+    assert first == {**WISHED, **dict.fromkeys(LEFT_OUT), "slots": 8, "sampling": {}, "engine": {}}
+    assert second["name"] == "<b>new</b>"
+    assert second["agents"] == {"labels": {}, "replicas": "all"}
+    assert dashboard.complaints == []
+
+
+LEFT_OUT = ("context_size", "idle_timeout", "sha256", "chat_template")
+
+
+async def test_what_is_wrong_with_a_wish_stands_at_its_field(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.state = {"models": [WISHED]}
+    management.problems = [
+        {"field": "models.0.source", "message": "`models.0.source` must start with hf://"},
+        {"field": "models.0.sha256", "message": "`models.0.sha256` must have 64 digits"},
+    ]
+    await dashboard.open(management, "models")
+    form = dashboard.part("model-form")
+    await form.locator('[data-field="source"]').fill("ftp://x")
+    await dashboard.part("apply-state").click()
+    source = form.locator('[data-field="source"]')
+    await expect(source).to_have_attribute("aria-invalid", "true")
+    await expect(form).to_contain_text("must start with hf://")
+    await expect(form).to_contain_text("must have 64 digits")
+
+    management.problems, management.revision = [], 2
+    await source.fill("hf://org/other:Q8_0")
+    await dashboard.part("apply-state").click()
+    await expect(dashboard.part("state-said")).to_contain_text("Somebody else changed it")
+    assert management.state["models"] == [WISHED]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(
+    management: FakeManagement, dashboard: Dashboard, scheme: str
+) -> None:
+    management.agents = [agent(1, issues=[ISSUE], download=DOWNLOAD), agent(2, state="drained")]
+    management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
+    management.state = {"models": [WISHED]}
+    clients = await asyncio.to_thread(installed, "node-clients")
+    axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
+    await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    await dashboard.open(management)
+    await dashboard.page.evaluate(axe)
+    found = {}
+    for page in PAGES:
+        await dashboard.page.goto(f"{management.management}/#/{page}")
+        await expect(dashboard.page.locator(f"#page-{page.split('/')[0]}")).to_be_visible()
+        violations = await dashboard.page.evaluate(AXE)
+        if violations:
+            found[page] = violations
+    assert found == {}, json.dumps(found, indent=1)
+
+
+AXE = """async () => (await axe.run(document)).violations.map(
+    ({id, nodes}) => ({id, nodes: nodes.slice(0, 4).map((node) => node.html.slice(0, 200))}))"""
+
+
+def words(text: str, kind: str = "content") -> dict[str, str]:
+    return {"event": "token", "id": "r", "kind": kind, "text": text}
+
+
+DONE = {
+    "event": "done",
+    "id": "r",
+    "finish_reason": "stop",
+    "usage": {
+        "prompt_tokens": 9,
+        "cached_tokens": 4,
+        "completion_tokens": 3,
+        "reasoning_tokens": 0,
+    },
+    "timings": {
+        "queue_ms": 0.0,
+        "first_token_ms": 20.0,
+        "total_ms": 90.0,
+        "prefill_tokens_per_second": 900.0,
+        "decode_tokens_per_second": 50.0,
+    },
+    "agent": "host-001",
+}
+
+
+async def test_a_long_conversation_still_alternates(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.events = [words("yes"), DONE]
+    await dashboard.open(management, "playground")
+    await dashboard.page.locator("#settings summary").click()
+    await dashboard.part("system").fill("Be brief.")
+    for turn in range(15):
+        await dashboard.ask(f"question {turn}")
+        await expect(dashboard.part("bubble-assistant")).to_have_count(turn + 1)
+        await dashboard.settle("stop")
+    for body in management.generated:
+        system, *turns = [message["role"] for message in body["messages"]]
+        assert system == "system"
+        assert turns == (["user", "assistant"] * 15)[: len(turns)]
+        assert turns[-1] == "user"
+    assert management.generated[-1]["messages"][-1]["content"] == "question 14"
+    assert dashboard.complaints == []
+
+
+async def test_answers_are_drawn_from_markdown_and_nothing_is_injected(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.events = [
+        words("let me think", "reasoning"),
+        words("# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```py\nprint(1)\n```\n"),
+        words("\n<img src=x onerror=alert(1)> [bad](javascript:alert(1)) [good](https://a.test/)"),
+        {"event": "tool_call", "id": "r", "call": {"id": "1", "name": "look", "arguments": "{}"}},
+        DONE,
+    ]
+    await dashboard.open(management, "playground")
+    await dashboard.ask("?")
+    answer = await dashboard.settle("stop")
+    marked = answer.get_by_test_id("answer-marked")
+    await expect(marked.locator("h4")).to_have_text("Title")
+    await expect(marked.locator("strong")).to_have_text("bold")
+    await expect(marked.locator("li")).to_have_text(["one", "two"])
+    await expect(marked.locator("pre code")).to_have_text("print(1)")
+    await expect(marked.locator("img")).to_have_count(0)
+    await expect(marked).to_contain_text("<img src=x onerror=alert(1)>")
+    await expect(marked.locator("a")).to_have_count(1)
+    await expect(marked.locator("a")).to_have_attribute("href", "https://a.test/")
+    await expect(answer.get_by_test_id("thoughts")).to_contain_text("let me think")
+    await expect(answer.get_by_test_id("tool-call")).to_contain_text("look")
+    await expect(answer.get_by_test_id("answer-meta")).to_contain_text("prompt 9, 4 cached")
+    assert dashboard.complaints == []
+
+
+async def test_chats_are_kept_edited_and_asked_again(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.events = [words("first"), DONE]
+    await dashboard.open(management, "playground")
+    await dashboard.ask("one")
+    await dashboard.settle("stop")
+    await dashboard.part("new-chat").click()
+    await dashboard.ask("two")
+    await dashboard.settle("stop")
+    titles = dashboard.part("chats").get_by_role("button")
+    await expect(titles).to_have_text(["two", "one"])
+
+    await dashboard.page.reload()
+    await titles.last.click()
+    await expect(dashboard.part("bubble-user")).to_contain_text("one")
+    management.events = [words("second"), DONE]
+    await dashboard.page.get_by_role("button", name="Regenerate").click()
+    await expect(dashboard.part("answer")).to_have_text("second")
+    await dashboard.settle("stop")
+    await dashboard.page.get_by_role("button", name="Edit").click()
+    await expect(dashboard.part("prompt")).to_have_value("one")
+    await dashboard.ask("one more")
+    await dashboard.settle("stop")
+    asked = [body["messages"] for body in management.generated]
+    assert asked[2:] == [[user("one")], [user("one more")]]
+
+    await dashboard.part("forget-chat").click()
+    await expect(titles).to_have_text(["two"])
+    assert dashboard.complaints == []
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+async def test_settings_reach_the_request_and_its_programs(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.events = [words("{}"), DONE]
+    await dashboard.open(management, "playground")
+    await dashboard.page.locator("#settings summary").click()
+    await dashboard.page.get_by_label("top k").fill("7")
+    await dashboard.part("thinking").select_option("no")
+    await dashboard.part("schema").fill("{")
+    await dashboard.ask("it's me")
+    await expect(dashboard.part("settings-problem")).to_contain_text("JSON schema")
+    assert management.generated == []
+
+    await dashboard.part("schema").fill('{"type": "object"}')
+    await dashboard.part("as-curl").click()
+    curl = await dashboard.part("snippet-text").text_content() or ""
+    await dashboard.part("as-python").click()
+    program = await dashboard.part("snippet-text").text_content() or ""
+    await dashboard.part("prompt").press("Enter")
+    await dashboard.settle("stop")
+    (sent,) = management.generated
+    assert sent == {
+        "messages": [user("it's me")],
+        "temperature": 0.8,
+        "top_k": 7,
+        "thinking": False,
+        "grammar": {"type": "json_schema", "schema": {"type": "object"}},
+    }
+    assert json.loads(shlex.split(curl)[-1]) == sent
+    assert management.management in program
+    call = next(
+        node
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "client.stream"
+    )
+    given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    assert given == sent
+    assert dashboard.complaints == []
