@@ -139,9 +139,8 @@ class AgentSettings(DaemonSettings):
     ] = Field(default=None, description="KV cache in tokens, of all slots together")
     kv_layout: Annotated[Literal["auto"] | KvLayout, Shown("auto|streams|unified")] = Field(
         default="auto",
-        description="KV cache: a stream of its own for each slot, or a unified one for all; auto "
-        "takes streams on CPUs unless there are fewer cells than slots times context size, or the "
-        "model's sequences cannot share prefixes",
+        description="KV cache: streams are one of its own for each slot, unified is one for all; "
+        "auto takes the unified one",
     )
     host_cache: Annotated[Size, Field(ge=0), Shown("SIZE", "1GiB")] = Field(
         default=2**30,

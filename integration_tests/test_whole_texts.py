@@ -9,7 +9,12 @@ from integration_tests.daemons import Fleet
 
 async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
     await fleet.start_balancer()
-    await asyncio.gather(*(fleet.start_agent(slots=4, context_size=2048) for _ in range(2)))
+    await asyncio.gather(
+        *(
+            fleet.start_agent(slots=4, context_size=2048, kv_layout=layout)
+            for layout in ("streams", "unified")
+        )
+    )
     asked = cases()[:: max(1, len(cases()) // 40)][:40]
     assert len(asked) == 40
 
