@@ -37,6 +37,7 @@ def test_an_agent() -> None:
             "tasks": ["generate"],
             "longest_token": 0,
             "kernels": None,
+            "kv_layout": None,
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long", "hint": ""}],
         "download": None,
