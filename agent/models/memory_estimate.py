@@ -2,8 +2,8 @@
 
 After llama.cpp: the KV cache is `llama_kv_cache` (cells times the width of keys and values of each
 layer, in f16), the output buffer `llama_context::output_reserve`, and the compute buffer what
-`graph_reserve` needs for a full micro-batch: the feed-forward layer's rows, a mask of attention,
-and the logits. Weights are the tensors as they lie in the file.
+`graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer (rows of the
+feed-forward, a mask of attention) and the logits. Weights are the tensors as they lie in the file.
 """
 
 from dataclasses import dataclass
@@ -60,9 +60,11 @@ def estimate(
     rows = slots * (1 + max_draft) + max(SCORED_ROWS, slots)
     feed_forward = max(header.numbers("feed_forward_length", num_layers) or [4 * width])
     vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
-    row_width = 2 * feed_forward + _EMBEDDING_ROWS * width
+    layer = MICRO_BATCH * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
+    inputs = MICRO_BATCH * width * _F32
+    outputs = (slots + 1) * vocab * _F32
     return MemoryEstimate(
         weights=max(0, file_bytes - header.data_offset),
         cache=sum(kv_heads) * (keys + values) * cells * _F16,
-        compute=MICRO_BATCH * (row_width * _F32 + cells * _F16) + 2 * rows * vocab * _F32,
+        compute=max(layer, rows * vocab * _F32) + inputs + outputs,
     )

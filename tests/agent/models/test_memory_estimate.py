@@ -38,7 +38,7 @@ def test_the_demo_model_as_llama_cpp_reports_it() -> None:
     assert found is not None
     assert found.cache == 16 * MIB
     assert found.weights == pytest.approx(6.63 * MIB, rel=0.01)
-    assert found.compute == pytest.approx(14.26 * MIB, rel=0.15)
+    assert found.compute == pytest.approx(14.26 * MIB, rel=0.05)
 
 
 def test_the_cache_has_keys_and_values_of_every_layer() -> None:
@@ -54,11 +54,11 @@ def test_the_cache_has_keys_and_values_of_every_layer() -> None:
 
 def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
     small, large = (
-        estimate(head(vocab_size=1000), file_bytes=0, slots=2, num_cells=256, max_draft=draft)
+        estimate(head(vocab_size=10**6), file_bytes=0, slots=2, num_cells=256, max_draft=draft)
         for draft in (0, 4)
     )
     assert small is not None and large is not None
-    assert large.compute - small.compute == 2 * 2 * 4 * 1000 * 4
+    assert large.compute - small.compute == 2 * 4 * 10**6 * 4
     assert small.compute > MICRO_BATCH * 256 * 2
 
 
