@@ -1,7 +1,7 @@
 // The page of one agent: what it is, what it does, its plot, its cache, its requests; drain, resume
 // and reload.
 
-import { byId, element, keyed, setText, show } from "../dom.js";
+import { byId, element, keyed, setAttribute, setText, show } from "../dom.js";
 import { EnginePanel } from "../engine.js";
 import { duration, plural, rate } from "../format.js";
 import { WINDOW } from "../plots/history.js";
@@ -47,6 +47,9 @@ export class AgentPage {
     drawPill(byId("agent-state"), agent.state, agentState(agent.state));
     setText(byId("agent-model"), agent.model?.name ?? "no model");
     setText(byId("agent-model-facts"), modelFacts(agent.model));
+    const colour = this.history.colourClass(agent.id);
+    setAttribute(byId("agent-slots"), "class", `slots ${colour}`);
+    setAttribute(byId("agent-engine"), "class", colour);
     drawSlots(byId("agent-slots"), agent.slots);
     drawIssues(byId("agent-issues"), agent.issues);
     this.work.draw(agent);
