@@ -12,6 +12,7 @@ from importlib.metadata import version
 from aiohttp import web
 
 from ..shared import lifecycle, log
+from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
@@ -30,9 +31,10 @@ from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
+from .management.steering.keeper import DesiredStateKeeper
 from .persistence import Persistence
 from .settings import BalancerSettings
-from .store.records import PersistOutcome
+from .store.port import Store, StoreAway
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +72,12 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         metrics.collect_loop_delay(delay)
         delay.start()
         ports.callback(delay.stop)
+        keeper = DesiredStateKeeper(runtime, persistence.writer.persist)
+        await restore(keeper, persistence.store)
         running = [
             tasks.create_task(runtime.run()),
             tasks.create_task(hub.run()),
-            tasks.create_task(persistence.run(runtime.totals, _log_outcome)),
+            tasks.create_task(persistence.run(runtime.totals, keeper.told)),
         ]
         hosts = hosts_of(settings)
         reports = DoorReports(metrics, is_strict=settings.strict_fields)
@@ -96,6 +100,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
                     runtime,
                     hub,
                     metrics,
+                    keeper=keeper,
                     history=persistence.history,
                     store_status=persistence.writer.status,
                     bodies=bodies,
@@ -122,8 +127,16 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
             task.cancel()
 
 
-def _log_outcome(outcome: PersistOutcome) -> None:
-    logger.info("saving the desired state: %s", type(outcome).__name__)
+async def restore(keeper: DesiredStateKeeper, store: Store) -> None:
+    """Take up the desired state that was saved. Raises `StartupError`."""
+    try:
+        keeper.restore(await store.load_desired_state())
+    except StoreAway as error:
+        raise StartupError(f"--state: cannot read the desired state: {error}") from error
+    except InvalidRequest as error:
+        raise StartupError(
+            f"--state: this version cannot read the saved desired state: {error.message}"
+        ) from error
 
 
 def hosts_of(settings: BalancerSettings) -> AllowedHosts:

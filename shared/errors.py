@@ -11,6 +11,7 @@
 | `model_not_found` | 404 | client | no |
 | `thread_not_found` | 404 | client | no |
 | `method_not_allowed` | 405 | client | no |
+| `conflict` | 409 | client | no |
 | `request_too_large` | 413 | client | no |
 | `rate_limited` | 429 | balancer | yes |
 | `cancelled` | 499 | client | no |
@@ -20,6 +21,7 @@
 | `agent_lost` | 502 | agent | yes |
 | `queue_full` | 503 | balancer | yes |
 | `overloaded` | 503 | balancer | yes |
+| `store_unavailable` | 503 | balancer | yes |
 | `shutting_down` | 503 | balancer | yes |
 | `queue_timeout` | 504 | balancer | yes |
 | `first_token_timeout` | 504 | agent | yes |
@@ -132,6 +134,13 @@ class ForbiddenHost(ClientError):
     status = 403
 
 
+class Conflict(ClientError):
+    """What was to be changed has changed in the meantime: read it again first."""
+
+    code = "conflict"
+    status = 409
+
+
 class NotFound(ClientError):
     """No such path, agent or request."""
 
@@ -205,6 +214,13 @@ class Overloaded(RequestError):
     """Too many connections are open, or too many bytes of bodies are being read."""
 
     code = "overloaded"
+    status = 503
+
+
+class StoreUnavailable(RequestError):
+    """What was to be kept (`--state`) could not be saved; nothing has changed."""
+
+    code = "store_unavailable"
     status = 503
 
 

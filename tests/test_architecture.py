@@ -294,6 +294,8 @@ DECLARATIONS = {
     "agent.link.decisions": "records that a session's tests compare",
     "agent.supervision.decisions": "records that the assigner's tests compare",
     "balancer.fleet.decisions": "records that the fleet's tests compare",
+    "balancer.management.steering.bodies": "records of fields; the routes' tests send them",
+    "balancer.management.steering.answer_types": "answers; the routes' tests compare them",
     "balancer.fleet.recorder": "a record and a protocol",
     "balancer.fleet.view": "records that the core's tests compare",
 }
@@ -445,9 +447,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management.history": ("balancer.history", "balancer.store.records"),
+    "balancer.management.steering": (
+        *(*API, *RUNTIME, "balancer.api.native", "balancer.control", "balancer.store.records"),
+    ),
     "balancer.management": (
         "balancer.management.history",
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),
+        "balancer.management.steering",
     ),
     "balancer.store.records": (),
     "balancer.store": ("balancer.store.records",),
@@ -464,6 +470,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.daemon": (
         "balancer.persistence",
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
+        "balancer.management.steering",
         *("balancer.store.records", "balancer.history"),
         "balancer.api.transport",
         "balancer.api.conversation_store",

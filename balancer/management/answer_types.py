@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from ...shared.inference import AgentId, Count, RequestId
 from ...shared.messages import Issue
+from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports.model_info import ModelInfo
 from ..fleet.view import AgentState, RequestState
 
@@ -60,6 +61,18 @@ class AgentThroughput(TypedDict):
     tokens_per_second: float | None
 
 
+class Work(TypedDict):
+    """How far an agent is with the model that it was told to serve.
+
+    `progress` is the share of the phase that is done. `memory_needed` in bytes, if it is known.
+    """
+
+    model: str
+    phase: Phase
+    progress: float | None
+    memory_needed: Count | None
+
+
 class AgentFields(TypedDict, total=False):
     """What can change of an agent."""
 
@@ -70,14 +83,16 @@ class AgentFields(TypedDict, total=False):
     slots: Slots
     model: ModelInfo | None
     issues: tuple[Issue, ...]
-    download: None
+    download: Download | None
+    work: Work | None
+    facts: HostFacts
     throughput: AgentThroughput
     statistics: Statistics | None
     connected_seconds: float
 
 
 class Agent(TypedDict):
-    """One agent. `download` is always null."""
+    """One agent. `download` is the file that it fetches."""
 
     id: AgentId
     name: str
@@ -87,7 +102,9 @@ class Agent(TypedDict):
     slots: Slots
     model: ModelInfo | None
     issues: tuple[Issue, ...]
-    download: None
+    download: Download | None
+    work: Work | None
+    facts: HostFacts
     throughput: AgentThroughput
     statistics: Statistics | None
     connected_seconds: float

@@ -16,6 +16,7 @@ from ..api.openapi.document import (
 from . import answer_types
 from .history import answer_types as history_types
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
+from .steering import operations as steering
 
 _ID = parameter("id", "path", required=True)
 
@@ -174,6 +175,7 @@ OPERATIONS = (
         },
         errors=(NotFound,),
     ),
+    *steering.OPERATIONS,
 )
 
 

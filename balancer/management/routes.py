@@ -27,6 +27,8 @@ from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
 from .serializers import agent_json, dumps, request_json
+from .steering.keeper import DesiredStateKeeper
+from .steering.routes import routes as steering_routes
 from .throughput import AgentRates
 
 PLAYGROUND_PATH = "/api/v1/generate"
@@ -38,6 +40,7 @@ def management_app(
     hub: EventHub,
     metrics: Metrics,
     *,
+    keeper: DesiredStateKeeper,
     history: History | None = None,
     store_status: Callable[[], StoreStatus] = StoreStatus,
     bodies: Bodies | None = None,
@@ -53,6 +56,7 @@ def management_app(
             *history_routes(history, store_status),
             *_fleet_routes(runtime, history),
             *_watching_routes(hub, metrics),
+            *steering_routes(runtime, keeper),
             *agent_socket.routes(runtime),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from ...shared.models import assignments
 from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from .answer_types import (
@@ -13,6 +14,7 @@ from .answer_types import (
     Snapshot,
     Statistics,
     ThroughputPoint,
+    Work,
 )
 from .throughput import Throughput
 
@@ -28,10 +30,24 @@ def agent_json(agent: AgentView, rate: float | None) -> Agent:
         "slots": {"total": agent.slots.total, "busy": agent.slots.busy},
         "model": agent.model,
         "issues": agent.issues,
-        "download": None,
+        "download": None if agent.work is None else agent.work.download,
+        "work": work_json(agent.work),
+        "facts": agent.facts,
         "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
         "statistics": statistics_json(agent.statistics) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
+    }
+
+
+def work_json(work: assignments.Work | None) -> Work | None:
+    """How far an agent is with what it was told; null if it was told nothing."""
+    if work is None or work.assignment is None:
+        return None
+    return {
+        "model": work.assignment.name,
+        "phase": work.phase,
+        "progress": work.progress,
+        "memory_needed": work.needed,
     }
 
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, assert_never
@@ -18,6 +18,9 @@ from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, 
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.model_info import Task
+from ...control.agent_plan import AgentPlan
+from ...control.desired_state import DesiredState
+from ...control.model_status import ModelStatus
 from ..caller import Caller
 from ..core.fleet import Fleet
 from ..decisions import (
@@ -180,7 +183,40 @@ class FleetRuntime:
         self._carry_out(self._fleet.agent_left(link, self._clock()))
         self._peers.pop(link, None)
 
+    # ---- operators
+
+    def wished(self, wish: DesiredState) -> None:
+        """The fleet should serve this from now on."""
+        self._carry_out(self._fleet.wished(wish, self._clock()))
+
+    def restored(self, wish: DesiredState) -> None:
+        """The fleet should serve this, and did so before the balancer started."""
+        self._carry_out(self._fleet.restored(wish, self._clock()))
+
+    def cordon(self, agent: AgentId, within: float | None) -> None:
+        """Give an agent no new work; what it runs ends after `within` seconds, if given.
+
+        Raises `NotFound`, as the others do.
+        """
+        self._carry_out(self._fleet.cordon(agent, within, self._clock()))
+
+    def resume(self, agent: AgentId) -> None:
+        """Give an agent work again."""
+        self._carry_out(self._fleet.resume(agent, self._clock()))
+
+    def reload(self, agent: AgentId, drain_timeout: float) -> None:
+        """Have an agent load its model anew."""
+        self._carry_out(self._fleet.reload(agent, drain_timeout, self._clock()))
+
+    def dry_run(self, wish: DesiredState) -> list[AgentPlan]:
+        """What each agent would do if this were wished for. Costs the size of the fleet."""
+        return self._fleet.dry_run(wish, self._clock())
+
     # ---- what others see
+
+    def statuses(self) -> Mapping[str, ModelStatus]:
+        """How each wished model is."""
+        return self._fleet.statuses()
 
     def view(self, max_requests: int | None = None) -> FleetView:
         """The totals, all agents, and the oldest requests. Costs in proportion to their number."""

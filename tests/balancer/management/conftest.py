@@ -1,5 +1,6 @@
 """A real fleet runtime without agents' sockets, and the management port over it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +12,8 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.store.records import Persist, Persisted
 
 
 @pytest.fixture
@@ -29,9 +32,20 @@ def hub(runtime: FleetRuntime) -> EventHub:
 
 
 @pytest.fixture
+def keeper(runtime: FleetRuntime) -> DesiredStateKeeper:
+    """Saves at once."""
+
+    def persist(persist: Persist) -> None:
+        asyncio.get_running_loop().call_soon(keeper.told, Persisted(persist))
+
+    keeper = DesiredStateKeeper(runtime, persist)
+    return keeper
+
+
+@pytest.fixture
 async def client(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
 ) -> AsyncIterator[TestClient]:
-    server = TestServer(management_app(runtime, hub, metrics))
+    server = TestServer(management_app(runtime, hub, metrics, keeper=keeper))
     async with TestClient(server) as client:
         yield client

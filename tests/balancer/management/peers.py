@@ -6,13 +6,16 @@ from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
+from arriero.shared.reports.model_info import ModelInfo
 from tests.balancer.management.views import MODEL
 
 
 class Peer:
     """An agent that remembers what it was told and answers when the test says so."""
 
-    def __init__(self, runtime: FleetRuntime, name: str, *, slots: int = 2) -> None:
+    def __init__(
+        self, runtime: FleetRuntime, name: str, *, slots: int = 2, model: ModelInfo | None = MODEL
+    ) -> None:
         self.messages: list[FromBalancer] = []
         self._runtime = runtime
         hello = Hello(
@@ -21,7 +24,7 @@ class Peer:
             name=name,
             version="0.1.0",
             slots=slots,
-            model=MODEL,
+            model=model,
         )
         self._link: LinkId = runtime.agent_joined(self, hello)
 

@@ -13,6 +13,7 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.management.peers import Peer
 from tests.balancer.openapi_checks import check_names, check_references, routes_in, routes_of
@@ -20,8 +21,11 @@ from tests.balancer.openapi_checks import check_names, check_references, routes_
 DOCUMENT: dict[str, Any] = json.loads(management_json("1.2"))
 
 
-def test_every_route_is_described(runtime: FleetRuntime, hub: EventHub, metrics: Metrics) -> None:
-    assert routes_in(DOCUMENT) == routes_of(management_app(runtime, hub, metrics))
+def test_every_route_is_described(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+) -> None:
+    app = management_app(runtime, hub, metrics, keeper=keeper)
+    assert routes_in(DOCUMENT) == routes_of(app)
 
 
 def test_it_is_whole() -> None:
@@ -30,7 +34,9 @@ def test_it_is_whole() -> None:
     check_names(DOCUMENT)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/agents", "/api/v1/agents/id-a", "/api/v1/requests"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/agents", "/api/v1/agents/id-a", "/api/v1/requests", "/api/v1/models"]
+)
 async def test_the_fleet_is_as_described(
     client: TestClient, runtime: FleetRuntime, path: str
 ) -> None:

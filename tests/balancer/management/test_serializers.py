@@ -1,6 +1,7 @@
 """The fields that programs read."""
 
 import json
+from dataclasses import replace
 
 from arriero.balancer.management.serializers import (
     agent_json,
@@ -12,6 +13,7 @@ from arriero.balancer.management.serializers import (
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
+from arriero.shared.models.assignments import Assignment, Download, Work
 from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view, request_view
 
@@ -41,10 +43,37 @@ def test_an_agent() -> None:
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long", "hint": ""}],
         "download": None,
+        "work": None,
+        "facts": {
+            "memory": 0,
+            "devices": [],
+            "cores": 0,
+            "disk_free": None,
+            "platform": "",
+            "is_pinned": False,
+        },
         "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},
         "statistics": None,
         "connected_seconds": 10.0,
     }
+
+
+def test_an_agent_that_fetches_a_model_says_how_far_it_is() -> None:
+    download = Download(file="m.gguf", bytes=5, total=10)
+    assignment = Assignment(name="m", source="https://host/m.gguf")
+    work = Work(
+        revision=1, assignment=assignment, phase="fetching", progress=0.5, download=download
+    )
+    body = agent_json(replace(agent_view("a", model=None), work=work), None)
+    assert body["download"] == download
+    assert body["work"] == {
+        "model": "m",
+        "phase": "fetching",
+        "progress": 0.5,
+        "memory_needed": None,
+    }
+    unloading = replace(work, assignment=None)
+    assert agent_json(replace(agent_view("a"), work=unloading), None)["work"] is None
 
 
 def test_what_is_not_known_is_null() -> None:

@@ -15,6 +15,7 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.store.records import StoreStatus
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -42,10 +43,17 @@ class Port:
 
 
 @pytest.fixture
-async def port(runtime: FleetRuntime, hub: EventHub, metrics: Metrics) -> AsyncIterator[Port]:
+async def port(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+) -> AsyncIterator[Port]:
     port = Port()
     app = management_app(
-        runtime, hub, metrics, history=port.history, store_status=lambda: port.status
+        runtime,
+        hub,
+        metrics,
+        keeper=keeper,
+        history=port.history,
+        store_status=lambda: port.status,
     )
     async with TestClient(TestServer(app)) as port.client:
         yield port

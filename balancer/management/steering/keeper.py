@@ -1,0 +1,106 @@
+"""The desired state between operators, the store and the fleet.
+
+A change counts when the store has it. Until then further changes are refused; the fleet goes on
+with what it has. Invariant: one save is under way at most.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from ...control.desired_state import DesiredState
+from ...control.state_document import desired_state_json, parse_desired_state
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...store.records import (
+    Conflicted,
+    NotPersisted,
+    Persist,
+    Persisted,
+    PersistOutcome,
+    SavedState,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class DesiredStateKeeper:
+    """`revision` is that of the state; 0 before anybody wished for anything."""
+
+    def __init__(self, runtime: FleetRuntime, persist: Callable[[Persist], None]) -> None:
+        """`persist` saves; what came of it is told to `told`."""
+        self.revision = 0
+        self.state = DesiredState()
+        self._runtime = runtime
+        self._persist = persist
+        self._saving: Persist | None = None
+        self._next = self.state
+        self._saved: asyncio.Future[None] | None = None
+
+    def restore(self, saved: SavedState | None) -> None:
+        """Take up what the store had. Raises `InvalidRequest` where this version cannot read it."""
+        if saved is not None:
+            self.state, self.revision = parse_desired_state(saved.document), saved.revision
+            self._runtime.restored(self.state)
+
+    async def put(self, state: DesiredState, *, expected: int | None) -> None:
+        """Wish for `state`, in place of revision `expected` if given.
+
+        Raises `Conflict`, or `StoreUnavailable`. Whoever calls may go: the change is made anyway.
+        """
+        self._check(expected)
+        if state == self.state and self.revision:
+            return
+        self._next = state
+        self._saving = Persist(self.revision, desired_state_json(state).decode())
+        self._saved = asyncio.get_running_loop().create_future()
+        saved = self._saved
+        self._persist(self._saving)
+        await asyncio.shield(saved)
+
+    def told(self, outcome: PersistOutcome) -> None:
+        """What came of a save."""
+        if outcome.persist != self._saving or self._saved is None:
+            logger.warning("the store told of a save that nobody waits for")
+            return
+        saved, self._saving, self._saved = self._saved, None, None
+        match outcome:
+            case Persisted():
+                self._apply(self._next, self.revision + 1)
+                saved.set_result(None)
+            case Conflicted(current=current):
+                self._adopt(current)
+                saved.set_exception(_stale(self.revision))
+            case NotPersisted(reason=reason):
+                logger.warning("the desired state is not saved: %s", reason)
+                error = StoreUnavailable(f"the desired state is not saved: {reason}")
+                saved.set_exception(error)
+        saved.exception()  # so that asyncio does not complain if the client has gone
+
+    def _check(self, expected: int | None) -> None:
+        if expected is not None and expected != self.revision:
+            raise _stale(self.revision)
+        if self._saving is not None:
+            raise Conflict("another change is being saved; try again in a moment")
+
+    def _apply(self, state: DesiredState, revision: int) -> None:
+        self.state, self.revision = state, revision
+        logger.info("the desired state is revision %d: %d models", revision, len(state.models))
+        self._runtime.wished(state)
+
+    def _adopt(self, current: SavedState | None) -> None:
+        """Another balancer with the same store saved something else."""
+        if current is None:
+            return
+        try:
+            state = parse_desired_state(current.document)
+        except InvalidRequest as error:
+            logger.error("the saved desired state cannot be read: %s", error.message)
+            return
+        self._apply(state, current.revision)
+
+
+def _stale(revision: int) -> Conflict:
+    return Conflict(
+        f"the desired state is revision {revision} by now; read it again and repeat the change"
+    )

@@ -1,0 +1,178 @@
+"""`/api/v1/desired-state`, `/api/v1/models`, and what operators do with agents."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import hdrs, web
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import Conflict, InvalidRequest, NotFound
+from ....shared.inference import AgentId
+from ....shared.validation import parse_json
+from ...api.transport.bodies import parsed
+from ...api.transport.http import native_error
+from ...control.desired_state import DesiredState
+from ...control.state_document import (
+    InvalidDesiredState,
+    desired_state_fields,
+    parse_desired_state,
+)
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from .answer_types import Model
+from .bodies import DRAIN, RELOAD
+from .keeper import DesiredStateKeeper
+
+_ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
+
+
+def routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[web.RouteDef]:
+    """All of this room."""
+    return [*_state_routes(runtime, keeper), _models_route(runtime), *_agent_routes(runtime)]
+
+
+# ---- the desired state
+
+
+def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[web.RouteDef]:
+    async def get(_request: web.Request) -> web.Response:
+        return _state(keeper)
+
+    async def put(request: web.Request) -> web.Response:
+        try:
+            state = await parsed(request, parse_desired_state)
+        except InvalidDesiredState as error:
+            return _problems(error)
+        expected = _expected(request)
+        if _is_dry_run(request):
+            return _dry_run(runtime, keeper, state, expected)
+        await keeper.put(state, expected=expected)
+        return _state(keeper)
+
+    return [web.get("/api/v1/desired-state", get), web.put("/api/v1/desired-state", put)]
+
+
+def _state(keeper: DesiredStateKeeper) -> web.Response:
+    response = _json(desired_state_fields(keeper.state))
+    response.headers[hdrs.ETAG] = f'"{keeper.revision}"'
+    return response
+
+
+def _problems(error: InvalidDesiredState) -> web.Response:
+    """The error with every problem, each with its field."""
+    body: dict[str, Any] = dict(native_error(error))
+    body["error"] |= {
+        "problems": [{"field": each.field, "message": each.sentence} for each in error.problems]
+    }
+    return _json(body, status=error.status)
+
+
+def _expected(request: web.Request) -> int | None:
+    """The revision that `If-Match` names, if it names one."""
+    header = request.headers.get(hdrs.IF_MATCH, "*").strip()
+    if header == "*":
+        return None
+    if (found := _ETAG.fullmatch(header)) is None:
+        raise InvalidRequest('If-Match must be the ETag of the desired state, such as "3"')
+    return int(found[1])
+
+
+def _is_dry_run(request: web.Request) -> bool:
+    value = request.query.get("dry_run", "false")
+    if value not in ("true", "false"):
+        raise InvalidRequest("`dry_run` must be true or false", field="dry_run")
+    return value == "true"
+
+
+def _dry_run(
+    runtime: FleetRuntime, keeper: DesiredStateKeeper, state: DesiredState, expected: int | None
+) -> web.Response:
+    if expected is not None and expected != keeper.revision:
+        raise Conflict(f"the desired state is revision {keeper.revision} by now; read it again")
+    return _json({"agents": [asdict(plan) for plan in runtime.dry_run(state)]})
+
+
+# ---- models
+
+
+def _models_route(runtime: FleetRuntime) -> web.RouteDef:
+    async def models(_request: web.Request) -> web.Response:
+        return _json({"models": models_json(runtime)})
+
+    return web.get("/api/v1/models", models)
+
+
+def models_json(runtime: FleetRuntime) -> list[Model]:
+    """Every model that is wished for or known otherwise."""
+    statuses = runtime.statuses()
+    serving: dict[str, list[AgentId]] = {}
+    for agent in runtime.view(max_requests=0).agents:
+        if agent.model is not None:
+            serving.setdefault(agent.model.name, []).append(agent.id)
+    found: list[Model] = []
+    for view in runtime.models():
+        name = view.info.name
+        model: Model = {
+            "name": name,
+            "aliases": (),
+            "status": view.status,
+            "progress": view.progress,
+            "agents": serving.get(name, []),
+            "issues": view.issues,
+        }
+        if (status := statuses.get(name)) is not None:
+            model["aliases"] = status.model.aliases
+            model["source"] = status.model.source
+            model["agents"] = list(dict.fromkeys([*model["agents"], *status.agents]))
+        found.append(model)
+    return found
+
+
+# ---- agents
+
+
+def _agent_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
+    async def drain(request: web.Request) -> web.Response:
+        wanted = await parsed(request, _reader(DRAIN))
+        runtime.cordon(_agent(request), wanted.deadline)
+        return _steered(runtime, request)
+
+    async def resume(request: web.Request) -> web.Response:
+        runtime.resume(_agent(request))
+        return _steered(runtime, request)
+
+    async def reload(request: web.Request) -> web.Response:
+        wanted = await parsed(request, _reader(RELOAD))
+        runtime.reload(_agent(request), wanted.deadline)
+        return _steered(runtime, request)
+
+    return [
+        web.post("/api/v1/agents/{id}/drain", drain),
+        web.post("/api/v1/agents/{id}/resume", resume),
+        web.post("/api/v1/agents/{id}/reload", reload),
+    ]
+
+
+def _reader(adapter: TypeAdapter[Any]) -> Callable[[bytes], Any]:
+    """Reads a body; an empty one chooses nothing."""
+    return lambda body: parse_json(adapter, body or b"{}")
+
+
+def _agent(request: web.Request) -> AgentId:
+    return AgentId(request.match_info["id"])
+
+
+def _steered(runtime: FleetRuntime, request: web.Request) -> web.Response:
+    agent = runtime.agent(_agent(request))
+    if agent is None:
+        raise NotFound("the agent has gone meanwhile")
+    return _json({"id": agent.id, "state": agent.state})
+
+
+def _json(body: object, *, status: int = 200) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(
+        body=to_json(body), status=status, content_type="application/json", headers=headers
+    )

@@ -1,0 +1,65 @@
+"""The desired state over real daemons: a model comes, and changes under traffic."""
+
+import asyncio
+from typing import Any
+
+from integration_tests.corpus import generate, plain_cases
+from integration_tests.daemons import MODEL, Fleet, until
+
+SOURCE = MODEL.absolute().as_uri()
+
+
+def wish(*models: dict[str, Any]) -> dict[str, Any]:
+    return {"models": list(models)}
+
+
+async def put(fleet: Fleet, state: dict[str, Any], **params: str) -> Any:
+    url = f"{fleet.management}/api/v1/desired-state"
+    async with fleet.http.put(url, json=state, params=params) as response:
+        assert response.status == 200, await response.text()
+        return await response.json()
+
+
+async def until_served(fleet: Fleet, num_agents: int, *, slots: int) -> None:
+    async def served() -> bool:
+        agents = await fleet.view("agents")
+        ready = [a for a in agents if a["state"] == "ready" and a["slots"]["total"] == slots]
+        return len(ready) == num_agents
+
+    await until(served, deadline=30.0)
+
+
+async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    for _ in range(3):
+        await fleet.start_agent(model=None, slots=None, context_size=None)
+    model = {
+        "name": "demo",
+        "aliases": ["gpt-4o-mini"],
+        "source": SOURCE,
+        "slots": 2,
+        "context_size": 1024,
+    }
+    body = plain_cases()[0].body | {"model": "gpt-4o-mini"}
+    plan = await put(fleet, wish(model), dry_run="true")
+    assert [step["action"] for step in plan["agents"]] == ["load"] * 3
+    waiting = asyncio.create_task(generate(fleet.http, fleet.inference, body))
+    await put(fleet, wish(model))
+    assert (await waiting).text == plain_cases()[0].answer
+    await until_served(fleet, 3, slots=2)
+
+    is_over = False
+
+    async def traffic() -> int:
+        count = 0
+        while not is_over:
+            answer = await generate(fleet.http, fleet.inference, body)
+            assert answer.text == plain_cases()[0].answer, answer.end
+            count += 1
+        return count
+
+    clients = [asyncio.create_task(traffic()) for _ in range(4)]
+    await put(fleet, wish(model | {"slots": 3, "context_size": 2048}))
+    await until_served(fleet, 3, slots=3)
+    is_over = True
+    assert min(await asyncio.gather(*clients)) > 0

@@ -1,0 +1,113 @@
+import asyncio
+
+import pytest
+
+from arriero.balancer.control.controller import SETTLE
+from arriero.balancer.control.desired_state import DesiredState, WishedModel
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.store.records import (
+    Conflicted,
+    NotPersisted,
+    Persist,
+    Persisted,
+    SavedState,
+)
+from arriero.shared.errors import Conflict, InvalidRequest, StoreUnavailable
+
+
+def state(name: str) -> DesiredState:
+    return DesiredState(models=(WishedModel(name=name, source="file:///m.gguf"),))
+
+
+class Desk:
+    """A keeper whose saves are told by the test."""
+
+    def __init__(self, runtime: FleetRuntime) -> None:
+        self.runtime = runtime
+        self.saves: list[Persist] = []
+        self.keeper = DesiredStateKeeper(runtime, self.saves.append)
+
+    async def put(self, name: str, expected: int | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(self.keeper.put(state(name), expected=expected))
+        await asyncio.sleep(0)
+        return task
+
+    @property
+    def wished(self) -> set[str]:
+        return set(self.runtime.statuses())
+
+
+@pytest.fixture
+def desk(runtime: FleetRuntime) -> Desk:
+    return Desk(runtime)
+
+
+async def test_a_change_counts_when_it_is_saved(desk: Desk) -> None:
+    task = await desk.put("m")
+    [save] = desk.saves
+    assert save.expected == 0
+    assert not task.done()
+    assert desk.wished == set()
+    desk.keeper.told(Persisted(save))
+    await task
+    assert (desk.keeper.revision, desk.wished) == (1, {"m"})
+
+
+async def test_the_same_again_is_not_saved(desk: Desk) -> None:
+    task = await desk.put("m")
+    desk.keeper.told(Persisted(desk.saves[0]))
+    await task
+    await (await desk.put("m", expected=1))
+    assert len(desk.saves) == 1
+
+
+async def test_a_stale_change_is_refused(desk: Desk) -> None:
+    with pytest.raises(Conflict, match="revision 0 by now"):
+        await (await desk.put("m", expected=3))
+    assert desk.saves == []
+
+
+async def test_one_change_is_saved_at_a_time(desk: Desk) -> None:
+    task = await desk.put("m")
+    with pytest.raises(Conflict, match="another change is being saved"):
+        await (await desk.put("n"))
+    desk.keeper.told(Persisted(desk.saves[0]))
+    await task
+
+
+async def test_a_change_is_made_though_its_client_has_gone(desk: Desk) -> None:
+    task = await desk.put("m")
+    task.cancel()
+    await asyncio.wait([task])
+    desk.keeper.told(Persisted(desk.saves[0]))
+    assert desk.wished == {"m"}
+
+
+async def test_what_another_balancer_saved_is_taken_up(desk: Desk) -> None:
+    task = await desk.put("m")
+    document = '{"models": [{"name": "n", "source": "file:///n.gguf"}]}'
+    desk.keeper.told(Conflicted(desk.saves[0], SavedState(7, document)))
+    with pytest.raises(Conflict, match="revision 7 by now"):
+        await task
+    assert (desk.keeper.revision, desk.wished) == (7, {"n"})
+
+
+async def test_without_the_store_nothing_changes_and_it_is_said(desk: Desk) -> None:
+    task = await desk.put("m")
+    desk.keeper.told(NotPersisted(desk.saves[0], "the disk is full"))
+    with pytest.raises(StoreUnavailable, match="not saved: the disk is full"):
+        await task
+    assert (desk.keeper.revision, desk.wished) == (0, set())
+    await desk.put("m")
+    assert len(desk.saves) == 2
+
+
+async def test_what_was_saved_is_taken_up_at_the_start(desk: Desk) -> None:
+    desk.keeper.restore(None)
+    assert desk.keeper.revision == 0
+    desk.keeper.restore(SavedState(4, '{"models": [{"name": "m", "source": "file:///m.gguf"}]}'))
+    assert (desk.keeper.revision, desk.wished) == (4, {"m"})
+    assert SETTLE > 0
+    with pytest.raises(InvalidRequest):
+        desk.keeper.restore(SavedState(5, '{"model": 1}'))
