@@ -1,17 +1,18 @@
-"""How long to wait after a failed fetch: short where it mends by itself, long where it costs."""
-
-from .port import FetchCode
+"""How long to wait after a failed attempt: short where a look costs little, long where it costs."""
 
 SOON = (5.0, 60.0)
 """First and longest pause, in seconds, where a look costs little: the network, disks, tokens."""
 
 LATER = (60.0, 3600.0)
-"""Where each attempt may download the whole file again."""
+"""Where each attempt may download the whole file, or load the whole model, again."""
 
-COSTLY: frozenset[FetchCode] = frozenset({"wrong_checksum", "torn", "not_a_gguf"})
+COSTLY = frozenset({"wrong_checksum", "torn", "not_a_gguf", "load_failed"})
 
 
-def pause_after(code: FetchCode, failures: int) -> float:
-    """Seconds until the next attempt, after `failures` of them in a row."""
+def pause_after(code: str, last: float) -> float:
+    """Seconds until the next attempt after an issue with this code.
+
+    Pauses double; `last` was the one before, 0 if there was none.
+    """
     first, longest = LATER if code in COSTLY else SOON
-    return float(min(first * 2 ** min(failures - 1, 20), longest))
+    return min(max(2 * last, first), longest)

@@ -29,6 +29,7 @@ from ...shared.models.assignments import (
     needs_reload,
 )
 from ...shared.reports.model_info import ModelInfo
+from ..models.retry_pauses import pause_after
 from .decisions import (
     CancelFetch,
     ChangeEngine,
@@ -45,10 +46,6 @@ from .decisions import (
 )
 from .load_failures import change_failed, load_failed, too_large
 from .restarts import Quit
-
-FIRST_PAUSE = 5.0
-LAST_PAUSE = 300.0
-"""Seconds before a failed attempt is made again; the pause doubles from the first to the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +432,7 @@ class Assigner:
         """Go back to what ran. `may_retry`: another attempt takes nothing from anybody."""
         self._failure = issue
         if may_retry:
-            self._pause = min(self._pause * 2 or FIRST_PAUSE, LAST_PAUSE)
+            self._pause = pause_after(issue.code, self._pause)
             self._retry_at = now + self._pause
         if self._fallback is None or self._staying():
             return []

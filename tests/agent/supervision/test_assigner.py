@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.agent.supervision.assigner import FIRST_PAUSE, Assigner
+from arriero.agent.models.retry_pauses import SOON
+from arriero.agent.supervision.assigner import Assigner
 from arriero.agent.supervision.decisions import (
     CancelFetch,
     ChangeEngine,
@@ -358,12 +359,12 @@ class TestFetchesThatFail:
         host.assign(A)
         assert host.assigner.fetch_failed(FetchId(1), MISSING, 1.0) == []
         assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
-        assert host.assigner.next_deadline() == 1.0 + FIRST_PAUSE
+        assert host.assigner.next_deadline() == 1.0 + SOON[0]
         assert host.assigner.tick(1.0) == []
         assert host.assigner.tick(9.0) == [Fetch(FetchId(2), A)]
         assert (host.phase, host.codes) == ("failed", ["not_found"]), "until it is mended"
         host.assigner.fetch_failed(FetchId(2), MISSING, 9.0)
-        assert host.assigner.next_deadline() == 9.0 + 2 * FIRST_PAUSE
+        assert host.assigner.next_deadline() == 9.0 + 2 * SOON[0]
         assert host.assigner.tick(99.0) == [Fetch(FetchId(3), A)]
         assert host.fetched(3) == [StartEngine(FIRST, A, HALF)]
         assert (host.phase, host.codes) == ("loading", [])
