@@ -4,13 +4,16 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
+_DEFAULTS = {"agents": {"labels": {}, "replicas": "all"}, "preload": True}
+"""What the balancer fills in where a model does not say."""
+
 Sign = Literal["+", "-", "~", " "]
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[Sign, str]]:
     """A sign and a line for each model that comes, goes or changes, or stays as it is.
 
-    Values that one of the two leaves out are not compared: they are the balancer's defaults.
+    A value that `new` leaves out is the balancer's default.
     """
     before = {model["name"]: model for model in old.get("models", ())}
     after = {str(model.get("name")): model for model in new.get("models", ())}
@@ -30,7 +33,7 @@ def _fields(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
         if old.get(key) != new[key]:
             yield f"{key} {_shown(old.get(key))} -> {_shown(new[key])}"
     for key, value in old.items():
-        if key not in new and value not in (None, [], {}):
+        if key not in new and value not in (None, [], {}, _DEFAULTS.get(key)):
             yield f"{key} {_shown(value)} -> default"
 
 

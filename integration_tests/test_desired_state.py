@@ -63,3 +63,10 @@ async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> Non
     await until_served(fleet, 3, slots=3)
     is_over = True
     assert min(await asyncio.gather(*clients)) > 0
+
+    await put(fleet, {"models": []})
+
+    async def all_are_idle() -> bool:
+        return {agent["state"] for agent in await fleet.view("agents")} == {"idle"}
+
+    await until(all_are_idle, deadline=20)

@@ -316,7 +316,8 @@ class _Supervisor:
 
     def _loading(self) -> ModelInfo | None:
         """The model that will be served next, if that is known."""
-        return self._assigner.loading or next(iter(self._loaded.values()), None)
+        serving = (id for id in self._loaded if self._assigner.is_serving(id))
+        return self._assigner.loading or next((self._loaded[id] for id in serving), None)
 
     def _arm(self) -> None:
         if self._timer is not None:

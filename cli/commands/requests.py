@@ -72,11 +72,11 @@ def _ended(requests: list[dict[str, Any]]) -> Any:
     for each in requests:
         table.add_row(
             each["id"],
-            each.get("error") or each.get("finish_reason") or "-",
-            each.get("model") or "-",
-            each.get("agent_name") or each.get("agent") or "-",
-            *(str(each.get(name, "-")) for name in _COUNTS),
-            duration(each.get("total_seconds")),
+            each["code"],
+            each["model"] or "-",
+            each["agent"] or "-",
+            *(str(each[name]) for name in _COUNTS),
+            duration(each["total_ms"] / 1000),
         )
     return table if requests else "nothing has ended yet"
 

@@ -4,7 +4,18 @@ import pytest
 
 from arriero.cli.plan import changes
 
-OLD: dict[str, Any] = {"models": [{"name": "m", "source": "file:///m", "slots": 4, "aliases": []}]}
+OLD: dict[str, Any] = {
+    "models": [
+        {
+            "name": "m",
+            "source": "file:///m",
+            "slots": 4,
+            "aliases": [],
+            "agents": {"labels": {}, "replicas": "all"},
+            "preload": True,
+        }
+    ]
+}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import Hello, Reject, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload, Work
+from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
 from tests.agent.supervision.fakes import FakeFiles, FakeProcess
 
@@ -296,12 +297,14 @@ class Swap(Agent):
         super().__init__(balancer, is_pinned=False, memory=memory)
         self.balancer = balancer
         self.revision = 0
+        self.loading: ModelInfo | None = None
 
     async def idle(self) -> Peer:
         """The stand-in's link, that was let in."""
         peer = await self.balancer.peers.get()
         hello = await peer.next()
         assert isinstance(hello, Hello)
+        self.loading = hello.loading
         await peer.say(WELCOME)
         return peer
 
@@ -485,6 +488,7 @@ class TestAssignments:
             agent.order(process, None)
             assert await process.order() == Stop(drain_timeout=9.0)
             peer = await agent.idle()
+            assert agent.loading is None, "requests for what ran would wait for nothing"
             process.exit(0)
             assert (await work_of(peer, "waiting")).assignment is None
             assert agent.files.leases[A.source].is_released

@@ -16,13 +16,13 @@ LIVE: dict[str, Any] = {
 }
 ENDED: dict[str, Any] = {
     "id": "r2",
-    "finish_reason": "stop",
+    "code": "stop",
     "model": "m",
     "agent": "box",
     "prompt_tokens": 9,
     "cached_tokens": 4,
     "completion_tokens": 3,
-    "total_seconds": 2.0,
+    "total_ms": 2000.0,
 }
 
 
