@@ -121,6 +121,11 @@ class ModelRegistry:
         self._forget_surplus()
         self._outdate_all()
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What models are also called, and their names."""
+        return self._aliases
+
     def resolve(self, name: str | None) -> str | None:
         """The model that clients mean by `name`."""
         return None if name is None else self._aliases.get(name, name)

@@ -196,13 +196,13 @@ class Fleet(FleetViews):
         """The fleet should serve this from now on."""
         decisions = self._due(now)
         self._steering.wished(wish, now)
-        return decisions
+        return [*decisions, *self._state.requests.renamed(self._state.models.aliases, now)]
 
     def restored(self, wish: DesiredState, now: float) -> list[Decision]:
         """The fleet should serve this, and did so before the balancer started."""
         decisions = self._due(now)
         self._steering.restored(wish, now)
-        return decisions
+        return [*decisions, *self._state.requests.renamed(self._state.models.aliases, now)]
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
         """Give an agent no new work; what it still runs ends after `within` seconds, if given.

@@ -14,8 +14,8 @@ A decision costs O(log agents + log waiting): free agents are ranked by load, pe
 together, so no agent is looked at that is not chosen.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from ....shared.errors import QueueFull
 from ....shared.inference import RequestId
@@ -151,6 +151,17 @@ class Dispatch:
         agent.is_full = True
         self._rank(agent)
         return self._place([id])
+
+    def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
+        """Who waits for a model of `names` waits for what it is called there; who that is."""
+        waiting = [id for name in names for id in self._waiting.of(name)]
+        ids = sorted(waiting, key=lambda id: self._requests[id].arrival)
+        for id in ids:
+            self._waiting.remove(id)
+            request = self._requests[id]
+            name = request.routing.model or ""
+            request.routing = replace(request.routing, model=names.get(name, name))
+        return ids, self._place(ids)
 
     # ---- agents
 

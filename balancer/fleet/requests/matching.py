@@ -34,6 +34,10 @@ class Waiting:
         """Remove a request. Raises `KeyError` if it does not wait."""
         self._groups.remove(self._models.pop(id), id)
 
+    def of(self, model: str) -> list[RequestId]:
+        """The requests for exactly this model."""
+        return list(self._groups.keys(model))
+
     def first(self, model: str) -> RequestId | None:
         """The next request for an agent that serves `model`."""
         heads = [head for key in (None, model) if (head := self._groups.first(key)) is not None]

@@ -4,7 +4,8 @@ Invariants: a request is here exactly when dispatch has it; its lifecycle is wit
 dispatch has it on; its deadline is armed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
@@ -74,6 +75,16 @@ class Requests:
         self._lifecycles[id] = lifecycle
         self._deadlines.arm(id)
         self._changes.request_changed(id)
+        return self._start(assigned, now)
+
+    def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
+        """Models of `names` are called something else now: those who wait for them follow."""
+        ids, assigned = self.dispatch.renamed(names)
+        for id in ids:
+            lifecycle = self._lifecycles[id]
+            name = lifecycle.request.model or ""
+            lifecycle.request = replace(lifecycle.request, model=names.get(name, name))
+            self._changes.request_changed(id)
         return self._start(assigned, now)
 
     def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:

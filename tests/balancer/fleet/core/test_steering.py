@@ -94,6 +94,33 @@ def test_a_request_for_any_model_has_the_first_one_loaded() -> None:
     assert scene.look() == {A: FILE}
 
 
+def test_a_request_that_came_before_its_alias_follows_it_in_its_place() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.open("first", model="gpt-4o-mini")
+    scene.open("second", model="llama")
+    scene.open("other", model="x")
+    model = wished(preload=False, aliases=("gpt-4o-mini",))
+    assert started(scene.wish(model)) == []
+    assert scene.look() == {A: FILE}
+    [sent] = [
+        each.message
+        for each in scene.tell(
+            A, status(slots=1, model="llama", work=work("serving", model.assignment, revision=1))
+        )
+        if isinstance(each, Send) and isinstance(each.message, Start)
+    ]
+    assert (sent.id, sent.request.model) == ("first", "llama")
+
+
+def test_a_request_that_waits_for_an_alias_of_what_is_here_starts_with_the_wish() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.open("r", model="gpt-4o-mini")
+    scene.tell(A, status(model="llama"))
+    assert started(scene.wish(wished(aliases=("gpt-4o-mini",)))) == [(A, "r")]
+
+
 def test_an_agent_gets_the_models_name_and_never_an_alias() -> None:
     scene = Steered()
     scene.join(A, hello("a"))
