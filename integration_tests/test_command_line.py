@@ -5,17 +5,31 @@ import json
 import os
 import pty
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
-from integration_tests.corpus import ENDLESS
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT
 from integration_tests.daemons import Fleet, until
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_fleet() -> AsyncIterator[Fleet]:
+    """With room for a stream that outlasts a few commands."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer()
+        await fleet.start_agent(context_size=LONG_CONTEXT)
+        yield fleet
 
 
 async def start(fleet: Fleet, *argv: str, **more: Any) -> asyncio.subprocess.Process:

@@ -50,6 +50,9 @@ ENDLESS = {"/api/v1/events"}
 NEVER_WELL = {
     "/api/v1/agent-socket",
     "/api/v1/agents/{id}",
+    "/api/v1/agents/{id}/drain",
+    "/api/v1/agents/{id}/reload",
+    "/api/v1/agents/{id}/resume",
     "/api/v1/requests/{id}",
     "/api/v1/socket",
     "/dashboard/{name}",
@@ -63,6 +66,8 @@ NEVER_WELL = {
 
 NATIVE = {"/api/v1/generate", "/api/v1/generate_batch", "/api/v1/count_tokens"}
 RESPONSES = {"/v1/responses", "/v1/responses/input_tokens"}
+DESIRED_STATE = "/api/v1/desired-state"
+"""Takes more than its schema says: durations and sizes as people write them."""
 OPENAI = {"/v1/chat/completions", "/v1/completions"}
 QUESTION = "What is a slot?"
 
@@ -94,7 +99,7 @@ async def test_answers_are_as_documented(
     url = getattr(shared_fleet, port)
     operation = schemathesis.openapi.from_dict(DOCUMENTS[port])[path][method]
     statuses = await asyncio.to_thread(ask_anything, url, operation, mode)
-    if path not in NEVER_WELL:
+    if path not in NEVER_WELL and not (path == DESIRED_STATE and mode is GenerationMode.NEGATIVE):
         assert (200 in statuses) == (mode is GenerationMode.POSITIVE)
     await shared_fleet.until_idle()
 
@@ -148,6 +153,8 @@ def make_answerable(body: Any) -> None:
 
 def give_query(path: str, body: Any) -> None:
     """Adds an input, which the schema does not require in any one form, and a small limit."""
+    if path == DESIRED_STATE and isinstance(body, dict):
+        body["models"] = []  # agents would load what is wished for
     if path in RESPONSES:
         body["input"] = body.get("input") or QUESTION
         body["max_output_tokens"] = SHORT["max_output_tokens"]

@@ -320,13 +320,24 @@ def from_wire(wire: WireError) -> RequestError:
     return cls(wire.message, field=wire.field, retry_after=wire.retry_after)
 
 
+class FieldProblem(TypedDict):
+    """One thing that is wrong with a body, and where; `field` is null for the body as a whole."""
+
+    field: str | None
+    message: str
+
+
 class PublicError(TypedDict):
-    """An error. `code` is stable, `message` is for people, `field` names the wrong field."""
+    """An error. `code` is stable, `message` is for people, `field` names the wrong field.
+
+    `problems` are all that is wrong, where a body is looked at as a whole.
+    """
 
     code: str
     message: str
     retryable: bool
     field: NotRequired[str]
+    problems: NotRequired[list[FieldProblem]]
 
 
 def public_body(error: RequestError) -> PublicError:

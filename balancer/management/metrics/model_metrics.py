@@ -26,7 +26,7 @@ class _Model:
     first_token: Durations
     between_tokens: Durations
     tokens: Counter[str] = field(default_factory=Counter)
-    requests: Counter[str] = field(default_factory=lambda: Counter(ok=0, cancelled=0, error=0))
+    requests: Counter[str] = field(default_factory=lambda: Counter(ok=0, cancelled=0, failed=0))
 
 
 class ModelMetrics(Collector):
@@ -57,7 +57,7 @@ class ModelMetrics(Collector):
         """A request ended. What it named counts only if an agent had it: users choose that."""
         if ending.agent is None:
             return
-        model = self._of(ending.model or "")
+        model = self._of(ending.model or OTHER)
         model.requests[_outcome(ending.code)] += 1
         model.tokens["prompt"] += ending.usage.prompt_tokens
         model.tokens["cached"] += ending.usage.cached_tokens
@@ -98,6 +98,7 @@ class ModelMetrics(Collector):
         yield from (requests, tokens, first, between)
 
     def _of(self, name: str) -> _Model:
+        name = name or OTHER
         model = self._models.get(name)
         if model is None:
             if len(self._models) >= MAX_MODELS:
@@ -110,4 +111,4 @@ class ModelMetrics(Collector):
 def _outcome(code: str) -> str:
     if code in _GOOD:
         return "ok"
-    return "cancelled" if code in _LEFT else "error"
+    return "cancelled" if code in _LEFT else "failed"

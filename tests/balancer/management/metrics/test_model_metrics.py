@@ -41,7 +41,7 @@ def test_each_model_has_its_own_numbers() -> None:
     assert seen.value("tokens_total", model="m", kind="cached") == 16
     outcomes = [
         seen.value("requests_total", model="m", outcome=each)
-        for each in ("ok", "cancelled", "error")
+        for each in ("ok", "cancelled", "failed")
     ]
     assert outcomes == [2, 1, 1]
     total = seen.metrics.total_between()
