@@ -3,8 +3,10 @@
 What SQL stores need is imported for them only: it takes half a second and 30 MB.
 """
 
+import asyncio
 import errno
 import os
+import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +14,9 @@ from pathlib import Path
 from .memory import MemoryStore
 from .port import HistoryStore, Store, StoreAway, StoreRefused
 from .url import StoreUrl
+
+CLOSE_TIMEOUT = 4.0
+"""Seconds to wait for the thread of a connection that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,24 @@ async def open_store(url: StoreUrl) -> OpenedStore:
     from .sql import SqlStore
 
     store = SqlStore(url)
+    threads = set(threading.enumerate())
     try:
         await store.open()
-    except StoreAway as error:
+    except (StoreAway, StoreRefused) as error:
         await store.close()
-        raise StoreRefused(f"cannot use {url}: {error}") from error
-    except StoreRefused as error:
-        await store.close()
+        await _ended(set(threading.enumerate()) - threads)
         raise StoreRefused(f"cannot use {url}: {error}") from error
     return OpenedStore(store, store)
+
+
+async def _ended(threads: set[threading.Thread]) -> None:
+    """A connection that could not be opened has a thread, which still tells the loop that it ends.
+
+    Without this a balancer that cannot start could end with that thread's traceback.
+    """
+    for thread in threads:
+        if "_connection_worker" in thread.name:  # aiosqlite's
+            await asyncio.to_thread(thread.join, CLOSE_TIMEOUT)
 
 
 def _require_file(path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a balancer is told at its start when it cannot use its store: one sentence, no password."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ async def test_a_file_of_something_else(tmp_path: Path) -> None:
 
 def unwritable(folder: Path) -> None:
     folder.chmod(0o500)
+
+
+async def test_no_thread_is_left_of_a_connection_that_failed(tmp_path: Path) -> None:
+    """It would tell a loop that is closed that it ends."""
+    file = tmp_path / "file"
+    file.write_text("no database, but long enough to be looked at as one" * 99)
+    before = set(threading.enumerate())
+    for _ in range(5):
+        await refusal(f"sqlite:///{file}")
+        left = {each.name for each in set(threading.enumerate()) - before}
+        assert not {name for name in left if "_connection_worker" in name}
 
 
 async def test_what_may_not_be_written(tmp_path: Path) -> None:
