@@ -67,7 +67,7 @@ def unwritable(folder: Path) -> None:
 async def test_no_thread_is_left_of_a_connection_that_failed(tmp_path: Path) -> None:
     """It would tell a loop that is closed that it ends."""
     file = tmp_path / "file"
-    file.write_text("no database, but long enough to be looked at as one" * 99)
+    file.symlink_to(tmp_path / "nowhere" / "state.db")
     before = set(threading.enumerate())
     for _ in range(5):
         await refusal(f"sqlite:///{file}")
