@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-INFERENCE_URL = "http://127.0.0.1:8061"
-MANAGEMENT_URL = "http://127.0.0.1:8060"
+from ..client.client import INFERENCE_URL, MANAGEMENT_URL
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

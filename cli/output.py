@@ -26,18 +26,6 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} m"
 
 
-def size(num_bytes: float | None) -> str:
-    """`512 B`, `1.5 GB`; `-` for none."""
-    if num_bytes is None:
-        return "-"
-    amount, unit = float(num_bytes), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.0f} {unit}" if amount >= 100 or unit == "B" else f"{amount:.1f} {unit}"
-
-
 def rate(value: float | None) -> str:
     """Tokens a second; `-` for none."""
     return "-" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"

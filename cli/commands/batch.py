@@ -127,11 +127,16 @@ def _open_input(path: str) -> IO[str]:
 
 
 def _remaining(lines: IO[str], output: "_Output", defaults: dict[str, Any]) -> Iterator[Line]:
-    """The lines that have no result yet."""
+    """The lines that have no result yet. Of those with one `custom_id` only the first is asked."""
+    seen: set[str] = set()
     for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
         line = parse_line(number, text.rstrip("\n"), defaults)
+        if line.custom_id is not None and line.custom_id in seen:
+            line = Line(number, problem=f"custom_id: {line.custom_id!r} is an earlier line's, too")
+        elif line.custom_id is not None:
+            seen.add(line.custom_id)
         if not output.has(line):
             yield line
 

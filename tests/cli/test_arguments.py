@@ -4,8 +4,6 @@ from pathlib import Path
 import pytest
 
 from arriero.cli.arguments import (
-    INFERENCE_URL,
-    MANAGEMENT_URL,
     Target,
     UsageError,
     make_parser,
@@ -13,6 +11,7 @@ from arriero.cli.arguments import (
     positives,
     target_of,
 )
+from arriero.client.client import INFERENCE_URL, MANAGEMENT_URL
 
 
 def target(*argv: str, **environ: str) -> Target:

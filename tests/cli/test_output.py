@@ -1,6 +1,6 @@
 import pytest
 
-from arriero.cli.output import duration, issues, print_json, rate, size
+from arriero.cli.output import duration, issues, print_json, rate
 
 
 @pytest.mark.parametrize(
@@ -12,21 +12,6 @@ from arriero.cli.output import duration, issues, print_json, rate, size
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "text"),
-    [
-        (None, "-"),
-        (0, "0 B"),
-        (999, "999 B"),
-        (1500, "1.5 kB"),
-        (123e6, "123 MB"),
-        (5e15, "5000 TB"),
-    ],
-)
-def test_sizes(num_bytes: float | None, text: str) -> None:
-    assert size(num_bytes) == text
 
 
 def test_rates() -> None:

@@ -56,6 +56,20 @@ def test_it_goes_on_where_it_stopped(balancer: FakeServer, files: tuple[Path, Pa
     assert len(results(files[1])) == 4
 
 
+def test_an_id_that_stands_twice_is_an_error_of_the_second(
+    balancer: FakeServer, files: tuple[Path, Path]
+) -> None:
+    files[0].write_text(f"{json.dumps(OPENAI)}\n{json.dumps(OPENAI)}\n")
+    balancer.will(says(READY), says({"id": "c1"}))
+    assert run(files) == 1
+    first, second = results(files[1])
+    assert first["response"]["body"] == {"id": "c1"}
+    assert (second["line"], "earlier line" in second["error"]["message"]) == (2, True)
+    balancer.will(says(READY))
+    assert run(files) == 1
+    assert len(results(files[1])) == 2
+
+
 def test_it_waits_for_room(balancer: FakeServer, files: tuple[Path, Path]) -> None:
     files[0].write_text("only\n")
     balancer.will(says(READY), says(FULL, status=503), says(FULL, status=503), says(ANSWER))
