@@ -36,7 +36,9 @@ class Steering:
         self._state = state
         # No request lives longer, so a change of the wish cuts none of them.
         self._controller = Controller(drain_timeout=state.limits.request_timeout)
-        self._cordons: OrderedDict[AgentId, float | None] = OrderedDict()
+        self._cordons: OrderedDict[AgentId, None] = OrderedDict()
+        self._drained_at: dict[AgentId, float] = {}
+        """Of cordoned agents: when what they still run ends."""
         self._look_at: float | None = None
 
     @property
@@ -85,16 +87,19 @@ class Steering:
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
         """Give it no new work. What it still runs at `deadline` ends then."""
-        self._cordons[agent.hello.agent_id] = deadline
-        self._cordons.move_to_end(agent.hello.agent_id)
+        id = agent.hello.agent_id
+        self._uncordon(id)
+        self._cordons[id] = None
+        if deadline is not None:
+            self._drained_at[id] = deadline
         if len(self._cordons) > MAX_CORDONS:
-            self._cordons.popitem(last=False)
+            self._uncordon(next(iter(self._cordons)))
         agent.is_cordoned = True
         return self._changed(agent, now)
 
     def resume(self, agent: Agent, now: float) -> list[Decision]:
         """Give it work again."""
-        self._cordons.pop(agent.hello.agent_id, None)
+        self._uncordon(agent.hello.agent_id)
         agent.is_cordoned = False
         return self._changed(agent, now)
 
@@ -110,6 +115,10 @@ class Steering:
         """Whether an operator wants it to get no work."""
         return agent in self._cordons
 
+    def _uncordon(self, id: AgentId) -> None:
+        self._cordons.pop(id, None)
+        self._drained_at.pop(id, None)
+
     def _changed(self, agent: Agent, now: float) -> list[Decision]:
         self._state.registry.touch(agent.link)
         self.look_soon(now)
@@ -120,22 +129,16 @@ class Steering:
 
     def next_deadline(self) -> float | None:
         """When to look, or to end what a drained agent still runs."""
-        deadlines: list[float | None] = [deadline for _, deadline in self._deadlines()]
+        deadlines: list[float | None] = [*self._drained_at.values()]
         if self._controller.wish is not None:
             deadlines += [self._look_at, self._controller.look_at]
         return min((each for each in deadlines if each is not None), default=None)
 
-    def _deadlines(self) -> Iterator[tuple[AgentId, float]]:
-        """Of cordoned agents, as far as they have one."""
-        for agent, deadline in self._cordons.items():
-            if deadline is not None:
-                yield agent, deadline
-
     def due(self, now: float) -> list[Decision]:
         """Look, and end what is to end."""
         decisions: list[Decision] = []
-        for agent in [agent for agent, deadline in self._deadlines() if deadline <= now]:
-            self._cordons[agent] = None
+        for agent in [agent for agent, deadline in self._drained_at.items() if deadline <= now]:
+            del self._drained_at[agent]
             decisions += self._end_requests(agent, now)
         times = (self._look_at, self._controller.look_at)
         if self._state.is_draining:
