@@ -4,8 +4,9 @@ import asyncio
 import errno
 import gc
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -49,82 +50,129 @@ frees them by itself."""
 
 async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
+    async with AsyncExitStack() as until_the_end:
+        parts = await assemble(settings, until_the_end)
+        await restore(parts.keeper, parts.persistence.store)
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(each) for each in parts.work()]
+            addresses = await _open_ports(parts, settings, until_the_end)
+            _calm_garbage_collector()
+            _announce(addresses)
+            await shutdown.requested.wait()
+            await _drain(parts.runtime, parts.hub, settings.drain_timeout)
+            await parts.persistence.flush(parts.runtime.totals())
+            for task in running:
+                task.cancel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a balancer is made of; both ports share it."""
+
+    metrics: Metrics
+    persistence: Persistence
+    runtime: FleetRuntime
+    hub: EventHub
+    keeper: DesiredStateKeeper
+    conversations: ConversationStore
+    bodies: Bodies
+    hosts: AllowedHosts
+    reports: DoorReports
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        """What runs as long as the balancer does."""
+        return [
+            self.runtime.run(),
+            self.hub.run(),
+            self.persistence.run(self.runtime.totals, self.keeper.told),
+        ]
+
+
+async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Parts:
+    """Make the parts; `until_the_end` closes them. Raises `StartupError`."""
     metrics = Metrics()
     persistence = await Persistence.open(settings.state)
+    until_the_end.push_async_callback(persistence.close)
     fleet = Fleet(limits_of(settings), version=version("arriero"))
-    recorder = Recorders(metrics, persistence.history.recorder)
-    runtime = FleetRuntime(fleet, recorder=recorder)
-    hub = EventHub(runtime)
-    metrics.collect_fleet(
-        partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=hub.numbers
+    runtime = FleetRuntime(fleet, recorder=Recorders(metrics, persistence.history.recorder))
+    parts = Parts(
+        metrics=metrics,
+        persistence=persistence,
+        runtime=runtime,
+        hub=EventHub(runtime),
+        keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
+        conversations=ConversationStore(
+            max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+        ),
+        bodies=until_the_end.enter_context(Bodies()),
+        hosts=hosts_of(settings),
+        reports=DoorReports(metrics, is_strict=settings.strict_fields),
     )
-    conversations = ConversationStore(
-        max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+    _collect_numbers(parts)
+    _measure_loop_delay(metrics, until_the_end)
+    return parts
+
+
+def _collect_numbers(parts: Parts) -> None:
+    """Let the metrics ask the parts when they are read."""
+    metrics, runtime, conversations = parts.metrics, parts.runtime, parts.conversations
+    metrics.collect_fleet(
+        partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=parts.hub.numbers
     )
     metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
     metrics.collect_log(log.num_dropped)
-    metrics.collect_store(persistence.writer.status)
-    async with AsyncExitStack() as ports, asyncio.TaskGroup() as tasks:
-        ports.push_async_callback(persistence.close)
-        bodies = ports.enter_context(Bodies())
-        metrics.collect_bodies(lambda: bodies.num_bytes)
-        delay = LoopDelay()
-        metrics.collect_loop_delay(delay)
-        delay.start()
-        ports.callback(delay.stop)
-        keeper = DesiredStateKeeper(runtime, persistence.writer.persist)
-        await restore(keeper, persistence.store)
-        running = [
-            tasks.create_task(runtime.run()),
-            tasks.create_task(hub.run()),
-            tasks.create_task(persistence.run(runtime.totals, keeper.told)),
-        ]
-        hosts = hosts_of(settings)
-        reports = DoorReports(metrics, is_strict=settings.strict_fields)
-        metrics.collect_notices(lambda: reports.num_clients)
-        apps = {
-            "inference": (
-                settings.inference_addr,
-                inference_app(
-                    runtime,
-                    conversations,
-                    bodies=bodies,
-                    hosts=hosts,
-                    reports=reports,
-                    more_routes=[metrics_route(metrics)] if settings.metrics_for_clients else [],
-                ),
-            ),
-            "management": (
-                settings.management_addr,
-                management_app(
-                    runtime,
-                    hub,
-                    metrics,
-                    keeper=keeper,
-                    history=persistence.history,
-                    store_status=persistence.writer.status,
-                    bodies=bodies,
-                    hosts=hosts,
-                ),
-            ),
-        }
-        connections = {name: connections_of(settings) for name in apps}
-        for name in apps:
-            metrics.collect_connections(name, partial(getattr, connections[name], "num_open"))
-        raise_file_limit(len(apps) * settings.max_connections)
-        addresses = {
-            name: await ports.enter_async_context(
-                serve(app, address, f"--{name}-addr", connections[name])
-            )
-            for name, (address, app) in apps.items()
-        }
-        _calm_garbage_collector()
-        _announce(addresses)
-        await shutdown.requested.wait()
-        await _drain(runtime, hub, settings.drain_timeout)
-        await persistence.flush(runtime.totals())
-        for task in running:
-            task.cancel()
+    metrics.collect_store(parts.persistence.writer.status)
+    metrics.collect_bodies(lambda: parts.bodies.num_bytes)
+    metrics.collect_notices(lambda: parts.reports.num_clients)
+
+
+def _measure_loop_delay(metrics: Metrics, until_the_end: AsyncExitStack) -> None:
+    delay = LoopDelay()
+    metrics.collect_loop_delay(delay)
+    delay.start()
+    until_the_end.callback(delay.stop)
+
+
+async def _open_ports(
+    parts: Parts, settings: BalancerSettings, ports: AsyncExitStack
+) -> dict[str, Address]:
+    """Listen on both ports until `ports` closes; the addresses taken."""
+    apps = {
+        "inference": (settings.inference_addr, _inference(parts, settings)),
+        "management": (settings.management_addr, _management(parts)),
+    }
+    raise_file_limit(len(apps) * settings.max_connections)
+    addresses: dict[str, Address] = {}
+    for name, (address, app) in apps.items():
+        connections = connections_of(settings)
+        parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
+        port = serve(app, address, f"--{name}-addr", connections)
+        addresses[name] = await ports.enter_async_context(port)
+    return addresses
+
+
+def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
+    return inference_app(
+        parts.runtime,
+        parts.conversations,
+        bodies=parts.bodies,
+        hosts=parts.hosts,
+        reports=parts.reports,
+        more_routes=[metrics_route(parts.metrics)] if settings.metrics_for_clients else [],
+    )
+
+
+def _management(parts: Parts) -> web.Application:
+    return management_app(
+        parts.runtime,
+        parts.hub,
+        parts.metrics,
+        keeper=parts.keeper,
+        history=parts.persistence.history,
+        store_status=parts.persistence.writer.status,
+        bodies=parts.bodies,
+        hosts=parts.hosts,
+    )
 
 
 async def restore(keeper: DesiredStateKeeper, store: Store) -> None:

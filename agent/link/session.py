@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 from pydantic import ValidationError
 
 from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
-from ...shared.heartbeat import HeartbeatMonitor
+from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import RequestId
 from ...shared.messages import (
     PROTOCOL_VERSION,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from ...shared.heartbeat import HeartbeatMonitor
+from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
 from ...shared.messages import FromBalancer, Hello, Issue, Status
 from ...shared.models.assignments import Work

@@ -1,4 +1,4 @@
-"""Messages as frames on the agent socket: cut into pieces, joined again, interleaved with others.
+"""The agent socket below its messages: frames cut, joined and interleaved, and heartbeats.
 
 May import: no other module of Arriero. Comes in: both ends of the socket.
 """

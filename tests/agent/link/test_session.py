@@ -24,7 +24,7 @@ from arriero.agent.link.decisions import (
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, ShuttingDown, to_wire
-from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,

@@ -28,7 +28,7 @@ from arriero.agent.link.decisions import (
 )
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import EngineFailed, InternalError, to_wire
-from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Ask,

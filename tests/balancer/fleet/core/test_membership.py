@@ -5,7 +5,7 @@ import pytest
 from arriero.balancer.fleet.decisions import Disconnect, LinkId, Send
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
-from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.messages import PROTOCOL_VERSION, Heartbeat, Reject
 from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import (

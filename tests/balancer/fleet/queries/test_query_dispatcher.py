@@ -19,7 +19,7 @@ from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_dispatcher import MAX_AGENTS_LOST, PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.shared.errors import InvalidRequest, QueueFull, RequestError, ShuttingDown, to_wire
-from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, Reply, Status, Withdraw
 from arriero.shared.queries import Declined, Embed, Embedded, Result, Tokenize, Tokenized, Vector

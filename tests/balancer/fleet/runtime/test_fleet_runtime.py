@@ -13,7 +13,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
 from arriero.shared.errors import QueueFull, ShuttingDown
-from arriero.shared.heartbeat import SECOND_LOOK
+from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, Done, Event, Failed, Token
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
 from tests.balancer.fleet.builders import ended, hello, output, piece, request

@@ -1,4 +1,4 @@
-from arriero.shared.heartbeat import SECOND_LOOK, HeartbeatMonitor
+from arriero.shared.framing.heartbeat import SECOND_LOOK, HeartbeatMonitor
 
 
 def test_we_speak_when_we_had_nothing_to_say_for_the_interval() -> None:

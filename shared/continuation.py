@@ -1,0 +1,62 @@
+"""What a client was given of an answer before its agent was lost: another agent goes on from there.
+
+The next agent computes the prompt and these tokens, passes the tokens through everything that a
+new token passes through, and sends only what follows. The counts say how much of what the tokens
+gave was delivered: a text can be held back, and a step's items can be cut between two frames.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import ConfigDict, Field
+
+from .strict import STRICT
+
+MAX_BYTES = 4 * 2**22
+"""Of packed token ids: four bytes each."""
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """Go on after `packed_tokens`: the answer's token ids as little-endian 32-bit numbers.
+
+    Delivered were `num_characters` of text, reasoning and arguments together; of the echoed prompt
+    `num_prompt_characters`; the log-probabilities of `num_log_probs` of the answer's tokens; the
+    beginning of `num_calls_started` calls and the end of `num_calls`.
+    """
+
+    __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
+
+    packed_tokens: Annotated[bytes, Field(max_length=MAX_BYTES)] = b""
+    num_characters: Count = 0
+    num_prompt_characters: Count = 0
+    num_log_probs: Count = 0
+    num_calls_started: Count = 0
+    num_calls: Count = 0
+
+    @classmethod
+    def after(cls, tokens: Iterable[int], **counts: int) -> Self:
+        """The continuation after `tokens`."""
+        return cls(packed_tokens=_packed(tokens), **counts)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids. Raises `ValueError` when the bytes are not whole numbers of 32 bits."""
+        ids = array("I")
+        ids.frombytes(self.packed_tokens)
+        return tuple(_little_endian(ids))
+
+
+def _packed(tokens: Iterable[int]) -> bytes:
+    return _little_endian(array("I", tokens)).tobytes()
+
+
+def _little_endian(ids: "array[int]") -> "array[int]":
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids

@@ -1,0 +1,27 @@
+"""Token ids travel packed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from arriero.shared.continuation import Continuation
+
+ADAPTER: TypeAdapter[Continuation] = TypeAdapter(Continuation)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1)))
+def test_token_ids_survive_the_wire(tokens: list[int]) -> None:
+    sent = Continuation.after(tokens, num_characters=7)
+    received = ADAPTER.validate_json(ADAPTER.dump_json(sent))
+    assert received == sent
+    assert received.tokens == tuple(tokens)
+
+
+def test_ids_are_little_endian() -> None:
+    assert Continuation.after([1, 258]).packed_tokens == bytes([1, 0, 0, 0, 2, 1, 0, 0])
+
+
+def test_a_torn_id_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiple"):
+        _ = Continuation(packed_tokens=b"abc").tokens
