@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from bench import peer
 from bench.client import Client
 from bench.dialects import LLAMA_SERVER, NATIVE
-from integration_tests.daemons import Daemon, Fleet
+from integration_tests.daemons import BIN, Daemon, Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,14 @@ class Side:
         return [" ".join(daemon.command) for daemon in self.daemons]
 
 
-async def start_ours(stack: AsyncExitStack, load: Load, **settings: object) -> Side:
-    """Balancer and agent, with further `settings`; the client talks to the balancer."""
-    fleet = Fleet(stack)
+async def start_ours(
+    stack: AsyncExitStack, load: Load, *, programs: Path = BIN, **settings: object
+) -> Side:
+    """Balancer and agent, with further `settings`; the client talks to the balancer.
+
+    `programs` is the folder of both daemons' programs.
+    """
+    fleet = Fleet(stack, programs)
     balancer = await fleet.start_balancer()
     agent = await fleet.start_agent(
         model=load.model,

@@ -149,8 +149,10 @@ class Daemon:
 class Fleet:
     """One balancer and any number of agents, with a client session to talk to them."""
 
-    def __init__(self, stack: AsyncExitStack) -> None:
+    def __init__(self, stack: AsyncExitStack, programs: Path = BIN) -> None:
+        """`programs`: the folder that the daemons' programs are in."""
         self._stack = stack
+        self._programs = programs
         self.agents: list[Daemon] = []
         self._numbers = count(1)
         self.balancer: Daemon
@@ -185,7 +187,8 @@ class Fleet:
     async def start_balancer(
         self, *, stderr: int = asyncio.subprocess.PIPE, **settings: object
     ) -> Daemon:
-        self.balancer = await self.start("balancer", *_flags(_BALANCER | settings), stderr=stderr)
+        program = str(self._programs / "balancer")
+        self.balancer = await self.start(program, *_flags(_BALANCER | settings), stderr=stderr)
         await self.balancer.until_ready()
         return self.balancer
 
@@ -206,7 +209,8 @@ class Fleet:
             "context_size": 1024,
             "threads": 1,
         }
-        agent = await self.start("agent", *_flags(defaults | settings), stderr=stderr)
+        program = str(self._programs / "agent")
+        agent = await self.start(program, *_flags(defaults | settings), stderr=stderr)
         self.agents.append(agent)
         return agent
 
