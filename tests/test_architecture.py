@@ -317,7 +317,7 @@ VOCABULARY = {
         "agent.engine.embedding",
         "agent.engine.statistics",
     ),
-    "balancer.fleet": (),
+    "balancer.fleet": ("balancer.access.identity",),
 }
 """Rooms whose own files are words that the rooms below them share, and what those words need."""
 
@@ -420,7 +420,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "agent.supervision",
     ),
     # ---- a balancer
-    "balancer.access": (),
+    "balancer.access.identity": (),
+    "balancer.access": ("balancer.access.identity",),
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),

@@ -1,6 +1,19 @@
 """Who sent a request: carried from the API to the log and the record of its end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..access.identity import NO_LIMITS, CallerLimits
+
+ANONYMOUS_NAME = "anonymous"
+"""Whoever has no access key; no key may be called so."""
+
+
+class Account(NamedTuple):
+    """Who shares a set of limits: a key, or an address without one."""
+
+    name: str
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,11 +22,23 @@ class Caller:
 
     Without access keys every caller is anonymous. `address` and `user_agent` are for the log only:
     the address is the proxy's where there is one, and a client may write anything as its agent.
+    `limits` are those of its key.
     """
 
-    name: str = "anonymous"
+    name: str = ANONYMOUS_NAME
     address: str | None = None
     user_agent: str | None = None
+    limits: CallerLimits = field(default=NO_LIMITS, repr=False)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it has no access key."""
+        return self.name == ANONYMOUS_NAME
+
+    @property
+    def account(self) -> Account:
+        """Whose limits it shares: those of its key; without one, of its address."""
+        return Account(self.name, self.address if self.is_anonymous else None)
 
 
 ANONYMOUS = Caller()

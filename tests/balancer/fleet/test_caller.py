@@ -41,3 +41,15 @@ def test_of_what_was_refused() -> None:
 def test_without_a_word_it_is_anonymous() -> None:
     fleet = Fleet(Limits(max_buffered_requests=0))
     assert callers(fleet.request_arrived(R, request(), 0.0)) == [ANONYMOUS]
+
+
+def test_a_key_is_one_account_wherever_it_is_used() -> None:
+    assert Caller("alice", "1.1.1.1").account == Caller("alice", "2.2.2.2").account
+    assert Caller("alice").account != Caller("bob").account
+
+
+def test_without_a_key_each_address_is_an_account() -> None:
+    assert Caller(address="1.1.1.1").account != Caller(address="2.2.2.2").account
+    assert Caller(address="1.1.1.1").account == Caller(address="1.1.1.1", user_agent="x").account
+    assert Caller().is_anonymous
+    assert not ALICE.is_anonymous
