@@ -26,8 +26,9 @@ class Ending:
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
     `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran
     on last, `model` what that agent serves, or what the request named. Where the agent did not
-    report, `usage` has only the completion tokens that were delivered. Of a query, `kind` tells
-    which it was, and `num_inputs` how many texts or documents it had.
+    report at the end, `usage` has the prompt, once it was computed, and the completion tokens that
+    were delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or
+    documents it had.
     """
 
     code: str

@@ -55,8 +55,8 @@ class RequestLifecycle(Lifecycle):
 
     __slots__ = (
         "_assigned_at",
+        "_begun",
         "_first_token_at",
-        "_has_begun",
         "_last_token_at",
         "_notices",
         "_num_notices",
@@ -86,7 +86,7 @@ class RequestLifecycle(Lifecycle):
         self._assigned_at = now
         self._first_token_at: float | None = None
         self._last_token_at = now
-        self._has_begun = False
+        self._begun: Begun | None = None
         self._notices: set[Notice] = set()
         self._num_notices = 0
         self._num_notices_left_out = 0
@@ -186,9 +186,9 @@ class RequestLifecycle(Lifecycle):
         return (Deliver(self.id, notice),)
 
     def _begin(self, begun: Begun) -> tuple[Decision, ...]:
-        if self._has_begun:
+        if self._begun is not None:
             return ()
-        self._has_begun = True
+        self._begun = begun
         return (Deliver(self.id, begun),)
 
     def _stream(self, now: float) -> FirstToken:
@@ -270,9 +270,18 @@ class RequestLifecycle(Lifecycle):
                 agent=self.agent,
                 caller=self.caller,
                 model=self.model,
-                usage=Usage(completion_tokens=self.num_tokens),
+                usage=self._usage_so_far(),
                 timings=self._timings(now, _NO_RATES),
             )
+        )
+
+    def _usage_so_far(self) -> Usage:
+        """The prompt counts once an agent has computed it."""
+        begun = self._begun or Begun(0, 0)
+        return Usage(
+            prompt_tokens=begun.prompt_tokens,
+            cached_tokens=begun.cached_tokens,
+            completion_tokens=self.num_tokens,
         )
 
     def _timings(self, now: float, rates: Rates) -> Timings:

@@ -32,7 +32,7 @@ from arriero.shared.inference import (
     Timings,
     Usage,
 )
-from arriero.shared.messages import Noticed
+from arriero.shared.messages import Noticed, PromptRead
 from tests.balancer.fleet.builders import USAGE, ended, request
 
 LIMITS = Limits(
@@ -211,3 +211,15 @@ def test_its_view_shows_where_it_is() -> None:
         num_tokens=3,
         priority=0,
     )
+
+
+def test_what_was_used_counts_however_it_ends() -> None:
+    lifecycle = streaming_at(0.0)
+    lifecycle.received(PromptRead(id=RequestId("r"), prompt_tokens=7, cached_tokens=4), 1.0)
+    lifecycle.gained(2, 1.0)
+    used = ending(lifecycle.gone(2.0)).usage
+    assert used == Usage(prompt_tokens=7, cached_tokens=4, completion_tokens=3)
+
+
+def test_a_prompt_that_was_not_computed_was_not_used() -> None:
+    assert ending(streaming_at(0.0).gone(2.0)).usage == Usage(completion_tokens=1)
