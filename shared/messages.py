@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from .continuation import Continuation
 from .errors import WireError
 from .inference import (
     AgentId,
@@ -30,8 +31,15 @@ from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 
-PROTOCOL_VERSION = 7
-"""Raised when an older peer would misunderstand. The balancer rejects any other version."""
+PROTOCOL_VERSION = 8
+"""Raised when an older peer would misunderstand."""
+
+OLDEST_PROTOCOL = 7
+"""The balancer rejects older versions than this, and newer ones than its own.
+
+A hello has only fields that this version knows, so that an older balancer can read it, and reject
+it in words; the agent then dials again with an older version. Both speak the version of the hello.
+"""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
 MAX_ISSUES = 64
@@ -75,6 +83,9 @@ class Hello:
 
     `takes_over`: a new engine process of an agent that is still connected. The link before it gets
     no more work, finishes what it has, and leaves. `work` is how far its assignment is.
+
+    Its `model` has no `fingerprint`, which version 7 does not know: that comes with the `Status`
+    after `Welcome`, before anything else.
     """
 
     __pydantic_config__ = STRICT
@@ -133,7 +144,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A request ended with an error; nothing more comes for it."""
+    """A request ended with an error; nothing more comes for it.
+
+    With the code `shutting_down` the agent gives the request back: like that of an agent that is
+    lost, it returns to the head of the queue, and another agent goes on where this one stopped.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["refused"] = "refused"
@@ -225,7 +240,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The agent is registered. Times in seconds."""
+    """The agent is registered. Times in seconds. `protocol` is the hello's."""
 
     __pydantic_config__ = STRICT
     type: Literal["welcome"] = "welcome"
@@ -247,12 +262,17 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Run this request; a slot was free by the balancer's count."""
+    """Run this request; a slot was free by the balancer's count.
+
+    With a `continuation` another agent had it before and gave a part of the answer: go on after
+    that. Only agents whose model has that agent's fingerprint get one (since version 8).
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["start"] = "start"
     id: RequestId
     request: GenerateRequest
+    continuation: Continuation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

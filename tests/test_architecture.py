@@ -124,6 +124,7 @@ PURE = (
     "agent.models.download.retries",
     "agent.models.sources.split_names",
     "agent.link.decisions",
+    "agent.link.dialect",
     "agent.link.outgoing",
     "agent.link.reporter",
     "agent.link.queries",

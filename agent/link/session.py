@@ -16,7 +16,6 @@ from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
 from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import RequestId
 from ...shared.messages import (
-    PROTOCOL_VERSION,
     Ask,
     Busy,
     Cancel,
@@ -41,6 +40,7 @@ from ...shared.reports.statistics import Statistics
 from ...shared.validation import invalid
 from ..generation.port import Ticket
 from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send
+from .dialect import Dialect
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -63,6 +63,7 @@ class Session:
         self._requests = requests
         self._queries = queries
         self._statistics: Statistics | None = None
+        self._dialect = Dialect()
         self._state: Literal["offline", "greeting", "live"] = "offline"
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
@@ -90,11 +91,13 @@ class Session:
         """There is a new connection."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
-        self._greeting = self._hello
-        return [self._send(self._hello, now)]
+        self._greeting = self._dialect.hello(self._hello)
+        return [self._send(self._greeting, now)]
 
     def disconnected(self) -> list[Decision]:
         """The connection is gone: drop what it asked for."""
+        if self.is_live:
+            self._dialect.renew()
         self._state = "offline"
         self._heartbeat = None
         return [*self._requests.discard_all(), *self._queries.withdraw_all()]
@@ -163,10 +166,10 @@ class Session:
     def _welcomed(self, message: Welcome, now: float) -> list[Decision]:
         if self.is_live:
             return self._leave("the balancer sent `welcome` twice")
-        if message.protocol != PROTOCOL_VERSION:
+        if message.protocol != self._dialect.version:
             return self._give_up(
                 f"the balancer speaks version {message.protocol} of the agent protocol and this "
-                f"agent version {PROTOCOL_VERSION}; install the same release on both"
+                f"agent version {self._dialect.version}; install the same release on both"
             )
         self._state = "live"
         self._hello = replace(self._hello, takes_over=False)  # no other link from now on
@@ -182,12 +185,13 @@ class Session:
 
     def _says_more(self) -> bool:
         """Whether the status holds what the hello of this connection did not."""
-        told, status = self._greeting, self._status
+        told, status = self._greeting, self._dialect.status(self._status)
         is_old = (status.slots, status.model, status.work) == (told.slots, told.model, told.work)
         return bool(status.issues) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
-        return self._leave(reason) if retry else self._give_up(reason)
+        is_final = not retry and not self._dialect.step_down()
+        return self._give_up(reason) if is_final else self._leave(reason)
 
     def _started(self, start: Start, now: float) -> list[Decision]:
         if start.id in self._requests:
@@ -298,7 +302,7 @@ class Session:
     ) -> Send:
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
-        return Send(message)
+        return Send(self._dialect.status(message) if isinstance(message, Status) else message)
 
 
 def _cancelled(id: RequestId) -> Refused:

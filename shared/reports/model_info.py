@@ -10,6 +10,7 @@ from ..models.assignments import MAX_MODEL_NAME
 from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16
+MAX_FINGERPRINT = 64
 
 Task = Literal["generate", "embed", "rank"]
 Kernels = Literal["all", "plain"]
@@ -25,7 +26,8 @@ class ModelInfo:
     `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
-    for, `kv_layout` how the KV cache is divided among sequences.
+    for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
+    `fingerprint` can go on with each other's answers; one without cannot (since version 8).
     """
 
     __pydantic_config__ = STRICT
@@ -38,3 +40,4 @@ class ModelInfo:
     longest_token: Count = 0
     kernels: Kernels | None = None
     kv_layout: KvLayout | None = None
+    fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None

@@ -27,6 +27,8 @@ from arriero.agent.supervision.supervisor_protocol import (
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
     Ask,
     Busy,
     Ended,
@@ -452,8 +454,9 @@ class TestItCannotStart:
     async def test_where_its_balancer_speaks_another_version(self, balancer: FakeBalancer) -> None:
         agent = Agent(balancer=(balancer.url,))
         async with agent.running() as task:
-            peer = await balancer.peers.get()
-            await peer.say(Reject(reason="version 1 is too old", retry=False))
+            for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1):
+                peer = await balancer.peers.get()
+                await peer.say(Reject(reason="version 1 is too old", retry=False))
             await ends_soon(task)
             error = task.exception()
         assert error is not None

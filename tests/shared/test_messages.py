@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import WireError
 from arriero.shared.inference import (
     AgentId,
@@ -100,6 +101,11 @@ from_balancer: list[FromBalancer] = [
     Welcome(protocol=1, version="0.1.0", heartbeat_interval=1.0, heartbeat_timeout=5.0),
     Reject(reason="protocol 2 is not spoken here", retry=False),
     Start(id=ID, request=GenerateRequest(prompt="a", tools=({"default": None},))),
+    Start(
+        id=ID,
+        request=GenerateRequest(prompt="a"),
+        continuation=Continuation.after((1, 2**31), num_characters=3, num_calls=1),
+    ),
     Cancel(id=ID),
     Goodbye(),
     Heartbeat(),

@@ -5,7 +5,16 @@ A link is in the registry, in dispatch and in the query dispatcher, or in none o
 
 from collections.abc import Iterable
 
-from ....shared.messages import PROTOCOL_VERSION, Goodbye, Heartbeat, Hello, Reject, Status, Welcome
+from ....shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Reject,
+    Status,
+    Welcome,
+)
 from ....shared.reports.statistics import Statistics
 from ..decisions import Decision, Disconnect, LinkId, Send
 from ..registry import Agent
@@ -31,7 +40,7 @@ class Membership:
         agent.is_cordoned = self._steering.is_cordoned(hello.agent_id)
         self._steering.look_soon(now)
         state.models.agent_changed(link, agent.model, agent.loading, now)
-        decisions.append(state.registry.send(link, self._welcome(), now))
+        decisions.append(state.registry.send(link, self._welcome(hello), now))
         decisions += state.requests.agent_joined(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
@@ -133,15 +142,18 @@ class Membership:
     def _rejection(self, hello: Hello) -> Reject | None:
         if self._state.is_closed:
             return Reject(reason="the balancer is going down", retry=True)
-        if hello.protocol != PROTOCOL_VERSION:
-            spoken = f"the balancer speaks protocol {PROTOCOL_VERSION}, the agent {hello.protocol}"
+        if not OLDEST_PROTOCOL <= hello.protocol <= PROTOCOL_VERSION:
+            spoken = (
+                f"the balancer speaks protocols {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}, "
+                f"the agent {hello.protocol}"
+            )
             return Reject(reason=f"{spoken}: install the same version on both", retry=False)
         return None
 
-    def _welcome(self) -> Welcome:
+    def _welcome(self, hello: Hello) -> Welcome:
         limits = self._state.limits
         return Welcome(
-            protocol=PROTOCOL_VERSION,
+            protocol=hello.protocol,
             version=self._state.version,
             heartbeat_interval=limits.heartbeat_interval,
             heartbeat_timeout=limits.heartbeat_timeout,

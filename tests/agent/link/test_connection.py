@@ -21,6 +21,8 @@ from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
     Busy,
     Called,
     Ended,
@@ -263,8 +265,9 @@ async def test_people_are_told_once_of_an_absence_and_once_of_the_end_of_it(
 
 async def test_a_rejection_for_good_ends_it(house: House, balancer: FakeBalancer) -> None:
     run = asyncio.create_task(house.connection(balancer.url).run())
-    peer = await balancer.peers.get()
-    await peer.say(Reject(reason="version 1 is too old", retry=False))
+    for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1):
+        peer = await balancer.peers.get()
+        await peer.say(Reject(reason="version 1 is too old", retry=False))
     with pytest.raises(StartupError) as caught:
         await soon(run)
     assert str(caught.value) == (

@@ -27,6 +27,7 @@ from arriero.shared.errors import EngineFailed, ShuttingDown, to_wire
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
+    OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
     Ask,
     Busy,
@@ -45,6 +46,7 @@ from arriero.shared.messages import (
 )
 from arriero.shared.models.assignments import Assign, Reload, Work
 from arriero.shared.queries import Declined, Tokenize, Tokenized
+from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import (
     ENDED,
@@ -63,6 +65,8 @@ from tests.agent.link.sessions import (
 )
 
 WELCOME = welcome()
+
+MODEL = ModelInfo(name="m", architecture="a", parameters=1, size_bytes=1, context_size=1)
 
 
 def live(slots: Slots | None = None, tickets: Iterator[Ticket] | None = None) -> Session:
@@ -164,10 +168,34 @@ class TestGreeting:
         assert "install the same release on both" in decision.reason
         assert session.is_offline
 
-    def test_a_rejection_for_good(self) -> None:
+    def test_a_rejection_for_good_once_the_oldest_version_was_offered(self) -> None:
         session = make_session()
+        for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION):
+            session.connected(0.0)
+            assert session.received(Reject(reason="old", retry=False), 0.1) == [Close("old")]
         session.connected(0.0)
         assert session.received(Reject(reason="old", retry=False), 0.1) == [GiveUp("old")]
+
+    def test_an_older_balancer_is_spoken_to_in_its_version(self) -> None:
+        session = make_session(model=replace(MODEL, fingerprint="f"))
+        [offered] = session.connected(0.0)
+        session.received(Reject(reason="old", retry=False), 0.1)
+        [taken] = session.connected(1.0)
+        hello = Send(replace(HELLO, protocol=OLDEST_PROTOCOL, model=MODEL))
+        assert taken == hello != offered
+        welcome = replace(WELCOME, protocol=OLDEST_PROTOCOL)
+        assert session.received(welcome, 1.1) == [MarkConnected()]
+        status = replace(STATUS, accepting=False, model=replace(MODEL, fingerprint="g"))
+        assert session.tell(status, 1.2) == [Send(replace(STATUS, model=MODEL))]
+        session.disconnected()
+        assert session.connected(2.0) == [offered]
+
+    def test_the_fingerprint_comes_with_the_first_status(self) -> None:
+        model = replace(MODEL, fingerprint="f")
+        session = make_session(model=model)
+        assert session.connected(0.0) == [Send(replace(HELLO, model=MODEL))]
+        status = replace(STATUS, model=model)
+        assert session.received(WELCOME, 0.1) == [MarkConnected(), Send(status)]
 
     def test_a_rejection_for_now(self) -> None:
         session = make_session()

@@ -26,7 +26,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Tell,
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import Hello, Reject, Status
+from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Reject, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload, Work
 from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
@@ -219,9 +219,10 @@ class TestStandingIn:
             agent = Agent(balancer, pause=LONG)
             async with agent.running() as task:
                 (await agent.working()).exit(ABORTED)
-                peer = await balancer.peers.get()
-                await peer.next()
-                await peer.say(Reject(reason="too old", retry=False))
+                for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1):
+                    peer = await balancer.peers.get()
+                    await peer.next()
+                    await peer.say(Reject(reason="too old", retry=False))
                 with pytest.raises(ExceptionGroup) as caught:
                     await task
         [error] = caught.value.exceptions

@@ -6,7 +6,7 @@ from arriero.balancer.fleet.decisions import Disconnect, LinkId, Send
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
-from arriero.shared.messages import PROTOCOL_VERSION, Heartbeat, Reject
+from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
 from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import (
     busy,
@@ -104,9 +104,16 @@ def test_another_protocol_is_rejected_with_a_reason() -> None:
     assert isinstance(reject, Send)
     assert isinstance(reject.message, Reject)
     assert not reject.message.retry
-    assert f"protocol {PROTOCOL_VERSION}" in reject.message.reason
+    assert f"protocols {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}" in reject.message.reason
     assert disconnect == Disconnect(A, reject.message.reason)
     assert scene.fleet.totals().num_agents == 0
+
+
+def test_an_older_agent_is_spoken_to_in_its_version() -> None:
+    [welcome] = Scene().join(A, hello(protocol=OLDEST_PROTOCOL))
+    assert isinstance(welcome, Send)
+    assert isinstance(welcome.message, Welcome)
+    assert welcome.message.protocol == OLDEST_PROTOCOL
 
 
 def test_a_silent_agent_is_lost() -> None:

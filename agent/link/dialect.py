@@ -1,0 +1,51 @@
+"""Which version of the protocol a connection speaks, and what that version does not know.
+
+An agent offers its newest version first. A balancer that rejects it may be older: the next
+connections offer older versions, until one is taken. After that the newest is offered again, since
+the balancer may have been upgraded.
+"""
+
+from dataclasses import replace
+
+from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Status
+from ...shared.reports.model_info import ModelInfo
+
+_WITH_FINGERPRINTS = 8
+"""The first version in which agents say what their answers can be continued by."""
+
+
+class Dialect:
+    """The version that is offered, and then spoken."""
+
+    def __init__(self) -> None:
+        self.version = PROTOCOL_VERSION
+
+    def renew(self) -> None:
+        """A connection is over that was let in: offer the newest version again."""
+        self.version = PROTOCOL_VERSION
+
+    def step_down(self) -> bool:
+        """The version was rejected. Whether there is an older one to offer."""
+        if self.version == OLDEST_PROTOCOL:
+            return False
+        self.version -= 1
+        return True
+
+    def hello(self, hello: Hello) -> Hello:
+        """`hello` with the version, and nothing that the oldest version does not know."""
+        return replace(
+            hello,
+            protocol=self.version,
+            model=_unmarked(hello.model),
+            loading=_unmarked(hello.loading),
+        )
+
+    def status(self, status: Status) -> Status:
+        """`status` without what the version does not know."""
+        if self.version >= _WITH_FINGERPRINTS:
+            return status
+        return replace(status, model=_unmarked(status.model))
+
+
+def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
+    return model if model is None else replace(model, fingerprint=None)

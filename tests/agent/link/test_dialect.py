@@ -1,0 +1,34 @@
+from dataclasses import replace
+
+from arriero.agent.link.dialect import Dialect
+from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Status
+from arriero.shared.reports.model_info import ModelInfo
+
+from .sessions import HELLO
+
+PLAIN = ModelInfo(name="m", architecture="a", parameters=1, size_bytes=1, context_size=1)
+MARKED = replace(PLAIN, fingerprint="f")
+STATUS = Status(slots=1, accepting=True, model=MARKED)
+
+
+def test_the_newest_is_offered_then_older_ones() -> None:
+    dialect = Dialect()
+    offered = [dialect.hello(HELLO).protocol]
+    while dialect.step_down():
+        offered.append(dialect.hello(HELLO).protocol)
+    assert offered == [*range(PROTOCOL_VERSION, OLDEST_PROTOCOL - 1, -1)]
+    dialect.renew()
+    assert dialect.hello(HELLO).protocol == PROTOCOL_VERSION
+
+
+def test_a_hello_has_nothing_that_the_oldest_version_does_not_know() -> None:
+    hello = Dialect().hello(replace(HELLO, model=MARKED, loading=MARKED))
+    assert (hello.model, hello.loading) == (PLAIN, PLAIN)
+
+
+def test_a_status_has_what_its_version_knows() -> None:
+    dialect = Dialect()
+    assert dialect.status(STATUS) == STATUS
+    while dialect.step_down():
+        pass
+    assert dialect.status(STATUS) == replace(STATUS, model=PLAIN)
