@@ -1,12 +1,15 @@
 """The `agent` program."""
 
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 
 from ..shared import lifecycle, log
 from ..shared.lifecycle import StartupError
 from ..shared.settings.load import load_or_exit
+from ..shared.tls.contexts import client_context
+from ..shared.tls.key_pair import TlsFileError
 from .settings import AgentSettings
 
 _ENGINE = ("llama_cpp", "llguidance")
@@ -25,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .supervision.supervisor import main
 
         _require_engine()
+        _require_certificates(settings)
         files = Fetcher(settings.models_dir, settings.models_limit)
         is_pinned = settings.model is not None
         facts = host_facts(is_pinned=is_pinned, disk_free=None if is_pinned else await files.room())
@@ -39,6 +43,15 @@ def _require_engine() -> None:
     if missing:
         names = " and ".join(missing)
         raise StartupError(f"{names} is not installed: pip install 'arriero[agent]'")
+
+
+def _require_certificates(settings: AgentSettings) -> None:
+    """Raises `StartupError` where the files that `wss://` needs cannot be used."""
+    if any(url.startswith("wss:") for url in settings.balancer):
+        try:
+            client_context(settings.tls, time.time())
+        except TlsFileError as error:
+            raise StartupError(str(error)) from error
 
 
 if __name__ == "__main__":

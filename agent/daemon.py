@@ -40,6 +40,7 @@ from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
 from .generation.text_queries import TextQueries
 from .link.connection import Connection
+from .link.outbound import dial as dial_balancer
 from .link.queries import Queries
 from .link.reporter import Reporter
 from .link.requests import Requests
@@ -272,6 +273,7 @@ class _Agent:
                 on_connected=self._ready,
                 on_change=self._slots_changed,
                 on_order=self._pass_on,
+                dial=partial(dial_balancer, tls=settings.tls),
             )
 
         return [connect(url) for url in settings.balancer]

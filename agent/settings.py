@@ -4,15 +4,17 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ..shared.messages import MAX_LABELS
 from ..shared.quantities import Duration, Size
 from ..shared.reports.model_info import Kernels, KvLayout
 from ..shared.settings.declaration import DaemonSettings, Shown
+from ..shared.tls.contexts import ClientFiles
+from ..shared.tls.key_pair import KeyPair
 from .chat.families.families import FAMILY_NAMES
 from .cpu_cores import default_threads
 
@@ -96,6 +98,18 @@ class AgentSettings(DaemonSettings):
         default=("ws://127.0.0.1:8060",),
         description="management address of a balancer to dial; in the environment, several are "
         "separated by commas",
+    )
+    tls_ca: Annotated[Path | None, Shown("FILE", "the system's")] = Field(
+        default=None,
+        description="certificates that sign the balancer's, in PEM form, for wss:// balancers",
+    )
+    tls_cert: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="certificate to show to balancers that ask for one (--agent-ca of the "
+        "balancer), in PEM form",
+    )
+    tls_key: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None, description="private key of the certificate, in PEM form and not encrypted"
     )
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"
@@ -186,6 +200,23 @@ class AgentSettings(DaemonSettings):
         "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
         "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off",
     )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "cert" if self.tls_cert is None else "key"
+            raise ValueError(f"--tls-{missing}: is missing; --tls-cert and --tls-key go together")
+        plain = [url for url in self.balancer if url.startswith("ws:")]
+        if plain and (self.tls_ca or self.tls_cert):
+            raise ValueError(f"--balancer: must be wss:// where TLS is set up, not {plain[0]}")
+        return self
+
+    @property
+    def tls(self) -> ClientFiles:
+        """What it trusts and shows when it dials."""
+        if self.tls_cert is None or self.tls_key is None:
+            return ClientFiles(self.tls_ca)
+        return ClientFiles(self.tls_ca, KeyPair(self.tls_cert, self.tls_key))
 
     @property
     def labels(self) -> dict[str, str]:

@@ -1,11 +1,10 @@
 """Wires a balancer up: the fleet's core, both ports, and an orderly stop."""
 
 import asyncio
-import errno
 import gc
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -17,10 +16,10 @@ from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
+from ..shared.tls.key_pair import KeyPair, TlsFileError
 from .api.app import inference_app
 from .api.conversation_store import ConversationStore
 from .api.transport.bodies import Bodies
-from .api.transport.connections import Connections, ConnectionsRunner
 from .api.transport.door_reports import DoorReports
 from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
@@ -34,14 +33,13 @@ from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .management.steering.keeper import DesiredStateKeeper
 from .persistence import Persistence
+from .ports import connections_of, serve
 from .settings import BalancerSettings
 from .store.port import Store, StoreAway
+from .tls.certificates import Certificates
+from .tls.expiry_watch import watch_expiry
 
 logger = logging.getLogger(__name__)
-
-LAST_WORDS = 1.0
-"""Seconds that connections have to take the last of what was said to them, after the drain."""
-
 
 YOUNG_OBJECTS = 50_000
 """New objects between two looks for cycles. A step of a few hundred streams makes thousands, and
@@ -57,7 +55,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
             running = [tasks.create_task(each) for each in parts.work()]
             addresses = await _open_ports(parts, settings, until_the_end)
             _calm_garbage_collector()
-            _announce(addresses)
+            _announce(addresses, parts.certificates)
             await shutdown.requested.wait()
             await _drain(parts.runtime, parts.hub, settings.drain_timeout)
             await parts.persistence.flush(parts.runtime.totals())
@@ -78,14 +76,18 @@ class Parts:
     bodies: Bodies
     hosts: AllowedHosts
     reports: DoorReports
+    certificates: Certificates | None
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
-        return [
+        work = [
             self.runtime.run(),
             self.hub.run(),
             self.persistence.run(self.runtime.totals, self.keeper.told),
         ]
+        if self.certificates is not None:
+            work.append(watch_expiry(self.certificates))
+        return work
 
 
 async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Parts:
@@ -107,6 +109,7 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         bodies=until_the_end.enter_context(Bodies()),
         hosts=hosts_of(settings),
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
+        certificates=certificates_of(settings),
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -124,6 +127,8 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_store(parts.persistence.writer.status)
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
     metrics.collect_notices(lambda: parts.reports.num_clients)
+    if parts.certificates is not None:
+        metrics.collect_certificate(parts.certificates.seconds_left)
 
 
 def _measure_loop_delay(metrics: Metrics, until_the_end: AsyncExitStack) -> None:
@@ -137,14 +142,16 @@ async def _open_ports(
     parts: Parts, settings: BalancerSettings, ports: AsyncExitStack
 ) -> dict[str, Address]:
     """Listen on both ports until `ports` closes; the addresses taken."""
+    certificates = parts.certificates
     apps = {
         "inference": (settings.inference_addr, _inference(parts, settings)),
-        "management": (settings.management_addr, _management(parts)),
+        "management": (settings.management_addr, _management(parts, settings)),
     }
+    tls = {} if certificates is None else certificates.by_port()
     raise_file_limit(len(apps) * settings.max_connections)
     addresses: dict[str, Address] = {}
     for name, (address, app) in apps.items():
-        connections = connections_of(settings)
+        connections = connections_of(settings, tls.get(name))
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
         port = serve(app, address, f"--{name}-addr", connections)
         addresses[name] = await ports.enter_async_context(port)
@@ -162,7 +169,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
     )
 
 
-def _management(parts: Parts) -> web.Application:
+def _management(parts: Parts, settings: BalancerSettings) -> web.Application:
     return management_app(
         parts.runtime,
         parts.hub,
@@ -172,6 +179,7 @@ def _management(parts: Parts) -> web.Application:
         store_status=parts.persistence.writer.status,
         bodies=parts.bodies,
         hosts=parts.hosts,
+        agents_show_certificates=settings.agent_ca is not None,
     )
 
 
@@ -194,13 +202,14 @@ def hosts_of(settings: BalancerSettings) -> AllowedHosts:
     return AllowedHosts([*settings.allowed_host, *names])
 
 
-def connections_of(settings: BalancerSettings) -> Connections:
-    """The limits of one port's connections."""
-    return Connections(
-        header_timeout=settings.header_timeout,
-        write_timeout=settings.write_timeout,
-        max_connections=settings.max_connections,
-    )
+def certificates_of(settings: BalancerSettings) -> Certificates | None:
+    """The certificate of both ports, if one is given. Raises `StartupError`."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        return Certificates(KeyPair(settings.tls_cert, settings.tls_key), settings.agent_ca)
+    except TlsFileError as error:
+        raise StartupError(str(error)) from error
 
 
 def limits_of(settings: BalancerSettings) -> Limits:
@@ -217,35 +226,6 @@ def limits_of(settings: BalancerSettings) -> Limits:
     )
 
 
-@asynccontextmanager
-async def serve(
-    app: web.Application, address: Address, flag: str, connections: Connections
-) -> AsyncIterator[Address]:
-    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`."""
-    runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
-    await runner.setup()
-    try:
-        yield await _listen(runner, address, flag)
-    finally:
-        await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, address: Address, flag: str) -> Address:
-    site = web.TCPSite(runner, address.host, address.port)
-    try:
-        await site.start()
-    except OSError as error:
-        raise StartupError(f"{flag}: cannot listen on {address}: {_remedy(error)}") from error
-    host, port, *_ = runner.addresses[0]
-    return Address(host, port)
-
-
-def _remedy(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "something else listens there; end it or choose another port (0 takes any free one)"
-    return f"{(error.strerror or str(error)).lower()}; choose another address"
-
-
 def _calm_garbage_collector() -> None:
     """Look for cycles less often, and never among what was made at the start.
 
@@ -256,10 +236,11 @@ def _calm_garbage_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-def _announce(addresses: Mapping[str, Address]) -> None:
-    logger.info("balancer is ready", extra=context(**addresses))
-    logger.info("dashboard at http://%s/", addresses["management"])
-    lifecycle.ready("balancer", **addresses)
+def _announce(addresses: Mapping[str, Address], certificates: Certificates | None) -> None:
+    scheme = "http" if certificates is None else "https"
+    logger.info("balancer is ready", extra=context(**addresses, scheme=scheme))
+    logger.info("dashboard at %s://%s/", scheme, addresses["management"])
+    lifecycle.ready("balancer", **addresses, **({} if scheme == "http" else {"scheme": scheme}))
 
 
 async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:

@@ -1,5 +1,6 @@
 """What a balancer can be told."""
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -34,6 +35,19 @@ class BalancerSettings(DaemonSettings):
         default=Address("127.0.0.1", 8060),
         description="where agents and operators connect: agents' socket, REST and events, "
         "/metrics, dashboard at /",
+    )
+    tls_cert: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="certificate of both ports, in PEM form with the chain below it; loaded again "
+        "when it changes. With it both ports speak TLS only",
+    )
+    tls_key: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None, description="private key of the certificate, in PEM form and not encrypted"
+    )
+    agent_ca: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="certificates that sign agents': an agent then has to show one "
+        "(--tls-cert of the agent) to join",
     )
     allowed_host: Annotated[
         tuple[Annotated[str, AfterValidator(checked_host)], ...], Shown("NAME", "none")
@@ -104,6 +118,16 @@ class BalancerSettings(DaemonSettings):
         description="how long a model that has gone still counts as known: requests for it wait "
         "in the queue; 0 forgets it at once",
     )
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Self:
+        if self.tls_cert is None and self.tls_key is not None:
+            raise ValueError("--tls-cert: is missing, and --tls-key is given")
+        if self.tls_key is None and self.tls_cert is not None:
+            raise ValueError("--tls-key: is missing, and --tls-cert is given")
+        if self.agent_ca is not None and self.tls_cert is None:
+            raise ValueError("--agent-ca: needs --tls-cert and --tls-key")
+        return self
 
     @model_validator(mode="after")
     def _timeout_spans_interval(self) -> Self:

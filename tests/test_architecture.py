@@ -203,6 +203,7 @@ PURE = (
     *(f"balancer.control.{name}" for name in ("members", "memory_needs", "model_status")),
     *(f"balancer.control.{name}" for name in ("agent_plan", "placement", "rollout")),
     "balancer.access.identity",
+    "balancer.tls.expiry",
     "balancer.control.desired_state",
     "balancer.control.state_document",
     "balancer.fleet.model_registry",
@@ -277,6 +278,7 @@ PURE = (
     "shared.queries",
     "shared.strict",
     "shared.template_variables",
+    "shared.tls.certificate_dates",
     "shared.validation",
 )
 """Modules that only compute, however far their imports are followed within the house."""
@@ -423,12 +425,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # ---- a balancer
     "balancer.access.identity": (),
     "balancer.access": ("balancer.access.identity",),
+    "balancer.tls": (),
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
     "balancer.fleet.core": (*FLEET, "balancer.control"),
     "balancer.fleet.runtime": (*FLEET, "balancer.fleet.core", "balancer.control"),
-    "balancer.api.transport": ("balancer.fleet",),
+    "balancer.api.transport": ("balancer.fleet", "balancer.tls"),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.conversation_store": (),
@@ -472,8 +475,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.persistence": (
         *("balancer.fleet", "balancer.history", "balancer.store", "balancer.store.records"),
     ),
+    "balancer.ports": ("balancer.settings", "balancer.api.transport"),
     "balancer.daemon": (
-        "balancer.persistence",
+        *("balancer.persistence", "balancer.ports", "balancer.tls"),
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
         "balancer.management.steering",
         *("balancer.store.records", "balancer.history"),

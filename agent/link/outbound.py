@@ -6,6 +6,7 @@ long.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -15,6 +16,8 @@ from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, Ba
 from ...shared.framing.unsent import limit_unsent
 from ...shared.inference import RequestId
 from ...shared.messages import FromAgent
+from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles
+from .dialling import context_for, dialling_explained
 from .outgoing import AgentCodec
 
 MAX_WAITING = 1024
@@ -25,10 +28,18 @@ _MAX_CLOSE_REASON = 123
 """Bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
 
-async def dial(url: str, *, close_grace: float = CLOSE_GRACE) -> "Outbound":
+async def dial(
+    url: str, *, tls: ClientFiles = NOTHING_GIVEN, close_grace: float = CLOSE_GRACE
+) -> "Outbound":
     """Raises `OSError` or `WebSocketException` when nobody suitable answers."""
+    with dialling_explained(tls):
+        return await _dial(url, await context_for(url, tls), close_grace)
+
+
+async def _dial(url: str, context: ssl.SSLContext | None, close_grace: float) -> "Outbound":
     socket = await connect(
         url,
+        ssl=context,
         compression=None,
         max_size=MAX_FRAME_BYTES,
         ping_interval=None,  # the session has its own heartbeats

@@ -7,6 +7,7 @@ they order. The engine process takes over from it, link by link.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
@@ -19,6 +20,7 @@ from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..generation.port import Listener, Ticket
 from ..link.connection import Connection
+from ..link.outbound import dial
 from ..link.queries import Queries
 from ..link.requests import Requests
 from ..link.session import Session
@@ -41,6 +43,7 @@ class Standby:
     ) -> None:
         """`on_connected`: a balancer let the agent in. `on_order`: what it wants of it."""
         self._balancers = settings.balancer
+        self._dial = partial(dial, tls=settings.tls)
         self._hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=agent_id,
@@ -101,6 +104,7 @@ class Standby:
             on_connected=self._on_connected,
             on_change=_nothing,
             on_order=self._on_order,
+            dial=self._dial,
         )
         self._group.create_task(connection.run())
         return connection

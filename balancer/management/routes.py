@@ -45,6 +45,7 @@ def management_app(
     store_status: Callable[[], StoreStatus] = StoreStatus,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
+    agents_show_certificates: bool = False,
 ) -> web.Application:
     """Everything that the management port serves."""
     history = History() if history is None else history
@@ -57,7 +58,7 @@ def management_app(
             *_fleet_routes(runtime, history),
             *_watching_routes(hub, metrics),
             *steering_routes(runtime, keeper),
-            *agent_socket.routes(runtime),
+            *agent_socket.routes(runtime, needs_certificate=agents_show_certificates),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),
             *page.routes(),

@@ -1,4 +1,5 @@
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -14,4 +15,14 @@ def test_without_the_engine_it_says_what_to_install(
     assert program.main([]) == 1
     assert capfd.readouterr().err == (
         "agent: llama_cpp is not installed: pip install 'arriero[agent]'\n"
+    )
+
+
+def test_a_certificate_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--balancer", "wss://127.0.0.1:1", "--tls-ca", str(tmp_path / "none")]
+    assert program.main(argv) == 1
+    assert capfd.readouterr().err == (
+        f"agent: --tls-ca: cannot read {tmp_path}/none: No such file or directory\n"
     )

@@ -10,6 +10,8 @@ from arriero.agent.cpu_cores import default_threads
 from arriero.agent.settings import AgentSettings
 from arriero.shared.settings.load import load
 from arriero.shared.settings.sources import SettingsError
+from arriero.shared.tls.contexts import ClientFiles
+from arriero.shared.tls.key_pair import KeyPair
 
 
 def refused(*argv: str) -> str:
@@ -22,6 +24,9 @@ def test_defaults() -> None:
     settings = load(AgentSettings, [], {})
     assert settings.model_dump() == {
         "balancer": ("ws://127.0.0.1:8060",),
+        "tls_ca": None,
+        "tls_cert": None,
+        "tls_key": None,
         "name": socket.gethostname(),
         "label": (),
         "slots": 4,
@@ -160,3 +165,27 @@ class TestLabels:
 
     def test_one_a_key(self) -> None:
         assert "names gpu twice" in refused("--label", "gpu=yes", "--label", "gpu=no")
+
+
+class TestTls:
+    URL = ["--balancer", "wss://gpu-box:8060"]
+    PAIR = ["--tls-cert", "a.pem", "--tls-key", "a.key"]
+
+    def test_what_it_trusts_and_shows(self) -> None:
+        argv = [*self.URL, "--tls-ca", "ca.pem", *self.PAIR]
+        pair = KeyPair(Path("a.pem"), Path("a.key"))
+        assert load(AgentSettings, argv, {}).tls == ClientFiles(Path("ca.pem"), pair)
+        assert load(AgentSettings, [], {}).tls == ClientFiles()
+
+    @pytest.mark.parametrize(
+        ("argv", "problem"),
+        [
+            ([*URL, *PAIR[:2]], "--tls-key: is missing"),
+            ([*URL, *PAIR[2:]], "--tls-cert: is missing"),
+            (PAIR, "--balancer: must be wss://"),
+            ([*URL, "--balancer", "ws://b:1", "--tls-ca", "a"], "not ws://b:1"),
+        ],
+    )
+    def test_halves(self, argv: list[str], problem: str) -> None:
+        with pytest.raises(SettingsError, match=problem):
+            load(AgentSettings, argv, {})

@@ -1,20 +1,21 @@
 """A balancer starts on both its ports, says where, and stops in order."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
-import aiohttp.web
 import pytest
 
-from arriero.balancer.api.transport.connections import Connections
-from arriero.balancer.daemon import limits_of, main, serve
+from arriero.balancer.daemon import limits_of, main
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.quantities import Address
+from arriero.shared.tls.contexts import ClientFiles, client_context
+from tests.authority import Authority
 
 ANYWHERE = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
 
@@ -131,14 +132,6 @@ async def test_a_port_in_use_is_named_with_its_flag(
             await Running(capsys, **taken).addresses()
 
 
-async def test_a_host_that_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StartupError, match=r"--inference-addr: cannot listen on 192\.0\.2\.1:80"):
-        async with serve(
-            aiohttp.web.Application(), Address("192.0.2.1", 80), "--inference-addr", Connections()
-        ):
-            pass
-
-
 def test_every_limit_has_its_setting() -> None:
     settings = BalancerSettings(
         max_buffered_requests=1,
@@ -158,3 +151,30 @@ def test_every_limit_has_its_setting() -> None:
         heartbeat_interval=6,
         heartbeat_timeout=7,
     )
+
+
+async def test_with_a_certificate_both_ports_speak_tls(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.sign("server")
+    tls = client_context(ClientFiles(authority.ca), time.time())
+    given = {"tls_cert": str(files.cert), "tls_key": str(files.key)}
+    async with balancer(capsys, **given) as addresses, aiohttp.ClientSession() as http:
+        assert addresses.pop("scheme") == "https"
+        for address in addresses.values():
+            async with http.get(f"https://{address}/health", ssl=tls) as response:
+                assert response.status == 200
+        async with http.get(f"https://{addresses['management']}/metrics", ssl=tls) as response:
+            shown = await response.text()
+        [line] = [each for each in shown.splitlines() if each.startswith("arriero_certificate")]
+        assert 80 * 86400 < float(line.split()[1]) < 91 * 86400
+
+
+async def test_a_certificate_that_cannot_be_used_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    files = Authority(tmp_path).sign("old", lives=timedelta(days=-1))
+    given = {"tls_cert": str(files.cert), "tls_key": str(files.key)}
+    with pytest.raises(StartupError, match=r"^--tls-cert: .* expired on"):
+        await Running(capsys, **given).addresses()

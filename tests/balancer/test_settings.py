@@ -24,6 +24,9 @@ def test_defaults() -> None:
         "write_timeout": 30.0,
         "metrics_for_clients": False,
         "max_connections": 4096,
+        "tls_cert": None,
+        "tls_key": None,
+        "agent_ca": None,
         "state": StoreUrl("memory"),
         "max_buffered_requests": 256,
         "buffered_request_timeout": 30.0,
@@ -95,3 +98,16 @@ def test_hosts_may_be_repeated_and_have_to_be_hosts() -> None:
     settings = load(BalancerSettings, argv, {})
     assert settings.allowed_host == ("gpu-box", "gpu-box.example:8443")
     assert "--allowed-host" in refused("--allowed-host", "http://gpu-box")
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--tls-cert", "a"], "--tls-key: is missing"),
+        (["--tls-key", "a"], "--tls-cert: is missing"),
+        (["--agent-ca", "a"], "--agent-ca: needs --tls-cert"),
+    ],
+)
+def test_a_certificate_needs_its_key(argv: list[str], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        load(BalancerSettings, argv, {})

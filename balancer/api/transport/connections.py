@@ -10,20 +10,26 @@ answer. Here a connection is closed when
 
 Beyond `max_connections` a client is answered 503 and disconnected. What is not HTTP is answered 400
 (`malformed`).
+
+With TLS a connection counts from its first byte on, and its handshake has `header_timeout` as well.
 """
 
 import asyncio
 import logging
+import ssl
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
 from aiohttp import web
 from pydantic_core import to_json
 
-from ....shared.errors import Overloaded, public_body
+from ....shared.errors import InvalidRequest, Overloaded, RequestError, public_body
 from ....shared.log import context
+from ...tls.tls_protocol import TlsProtocol, TlsTransport
 from .http import error_response
 from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
+from .once_per import OncePer
 from .patience import PatientTransport
 from .web_socket_bytes import CountedReader, Reader
 
@@ -34,12 +40,25 @@ HEADER_TIMEOUT = 10.0
 WRITE_TIMEOUT = 30.0
 MAX_CONNECTIONS = 4096
 
-_REFUSAL = to_json(
-    {"error": public_body(Overloaded("too many connections are open; try again in a moment"))}
+FAILURE_INTERVAL = 60.0
+"""Seconds between two log lines about the same failure of a peer's handshakes."""
+
+
+def _raw_answer(status: bytes, error: RequestError) -> bytes:
+    """An answer in bytes, for where there is no request."""
+    body = to_json({"error": public_body(error)})
+    return (
+        b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (status, len(body), body)
+    )
+
+
+_REFUSAL_ANSWER = _raw_answer(
+    b"503 Service Unavailable\r\nRetry-After: 1",
+    Overloaded("too many connections are open; try again in a moment"),
 )
-_REFUSAL_ANSWER = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(_REFUSAL), _REFUSAL)
+_PLAIN_ANSWER = _raw_answer(
+    b"400 Bad Request", InvalidRequest("this port speaks TLS: use https:// (agents: wss://)")
 )
 
 logger = logging.getLogger(__name__)
@@ -54,12 +73,22 @@ class Connections:
         header_timeout: float = HEADER_TIMEOUT,
         write_timeout: float = WRITE_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
+        """`tls` gives the context for a new connection; without it the port speaks plain HTTP."""
         self.header_timeout = header_timeout
         self.write_timeout = write_timeout
         self.num_open = 0
         self.malformed = MalformedRequests()
+        self.tls = tls
+        self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
+        self._failures = OncePer(FAILURE_INTERVAL)
+
+    def handshake_failed(self, peer: str, reason: str) -> None:
+        """Log it, unless the same was logged a short while ago."""
+        if self._failures.allows((peer, reason), time.monotonic()):
+            logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     @property
     def are_too_many(self) -> bool:
@@ -87,6 +116,12 @@ class ConnectionsRunner(web.AppRunner):
         )
         self._connections = connections
 
+    async def cleanup(self) -> None:
+        """As aiohttp does, which knows nothing of handshakes."""
+        for handshake in list(self._connections.handshakes):
+            handshake.abort()
+        await super().cleanup()
+
     async def _make_server(self) -> web.Server:
         return _Server(await super()._make_server(), self._connections)
 
@@ -102,10 +137,36 @@ class _Server(web.Server):
 
     def __call__(self) -> web.RequestHandler:
         self._limits.num_open += 1
+        # The event loop takes any protocol; only aiohttp's types say otherwise.
+        return cast("web.RequestHandler", self._protocol())
+
+    def _protocol(self) -> asyncio.Protocol:
+        limits = self._limits
+        if limits.tls is None or limits.are_far_too_many:
+            return self._above_tls()
+        handshake = TlsProtocol(
+            limits.tls(),
+            lambda: self._shaken(handshake),
+            handshake_timeout=limits.header_timeout,
+            plain_answer=_PLAIN_ANSWER,
+            on_failure=limits.handshake_failed,
+            on_lost=lambda: self._lost(handshake),
+        )
+        limits.handshakes.add(handshake)
+        return handshake
+
+    def _above_tls(self) -> asyncio.Protocol:
         if self._limits.are_too_many:
-            # The event loop takes any protocol; only aiohttp's types say otherwise.
-            return cast("web.RequestHandler", _Refusal(self._limits))
+            return _Refusal(self._limits)
         return _Connection(self, self._limits)
+
+    def _shaken(self, handshake: TlsProtocol) -> asyncio.Protocol:
+        self._limits.handshakes.remove(handshake)
+        return self._above_tls()
+
+    def _lost(self, handshake: TlsProtocol) -> None:
+        self._limits.handshakes.remove(handshake)
+        self._limits.num_open -= 1
 
 
 def count_messages(request: web.Request, count: Callable[[int], bool]) -> bool:
@@ -143,13 +204,18 @@ class _Connection(web.RequestHandler):
         super().set_parser(cast("Any", parser), data_received_cb)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._patient = PatientTransport(
-            cast("asyncio.Transport", transport),
-            patience=self._limits.write_timeout,
-            on_cut=self._on_cut,
-        )
-        super().connection_made(cast("asyncio.Transport", self._patient))
+        if isinstance(transport, TlsTransport):
+            # What leaves is what TLS makes of the bytes written here.
+            self._patient = self._patience_with(transport.tcp)
+            transport.tcp = cast("asyncio.Transport", self._patient)
+            super().connection_made(transport)
+        else:
+            self._patient = self._patience_with(cast("asyncio.Transport", transport))
+            super().connection_made(cast("asyncio.Transport", self._patient))
         self._await_header()
+
+    def _patience_with(self, tcp: asyncio.Transport) -> PatientTransport:
+        return PatientTransport(tcp, patience=self._limits.write_timeout, on_cut=self._on_cut)
 
     def data_received(self, data: bytes) -> None:
         num_requests = self._request_count

@@ -10,6 +10,7 @@ import logging
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from pydantic import ValidationError
 
+from ....shared.errors import Unauthorized
 from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
 from ....shared.messages import FromAgent, Hello, decode_from_agent
@@ -29,18 +30,29 @@ class _Junk(Exception):
     """A frame breaks the protocol."""
 
 
-def routes(runtime: FleetRuntime) -> list[web.RouteDef]:
-    """The one route, to be mounted on the management port."""
-    return [web.get(PATH, _AgentSocket(runtime).handle)]
+def routes(runtime: FleetRuntime, *, needs_certificate: bool = False) -> list[web.RouteDef]:
+    """The one route, to be mounted on the management port.
+
+    `needs_certificate`: agents show one in the TLS handshake, which has checked it.
+    """
+    return [web.get(PATH, _AgentSocket(runtime, needs_certificate).handle)]
 
 
 class _AgentSocket:
-    def __init__(self, runtime: FleetRuntime) -> None:
+    def __init__(self, runtime: FleetRuntime, needs_certificate: bool) -> None:
         self._runtime = runtime
+        self._needs_certificate = needs_certificate
         self._patience = runtime.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """One agent's connection, from its first frame to the close."""
+        if self._needs_certificate and not request.get_extra_info("peercert"):
+            logger.info(
+                "refused an agent that shows no certificate", extra=context(peer=request.remote)
+            )
+            raise Unauthorized(
+                "agents have to show a certificate here: give the agent --tls-cert and --tls-key"
+            )
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )

@@ -176,6 +176,15 @@ class Metrics:
         """Also export how late the event loop is."""
         self.registry.register(delay.histogram)
 
+    def collect_certificate(self, seconds_left: Callable[[], float]) -> None:
+        """Also export how long the TLS certificate is valid."""
+        gauge = Gauge(
+            "arriero_certificate_expires_in_seconds",
+            "Time until the TLS certificate expires.",
+            registry=self.registry,
+        )
+        gauge.set_function(seconds_left)
+
     def collect_notices(self, num_held: Callable[[], int]) -> None:
         """From now on answer with how many notices about clients are held back for a while."""
         self._gauge(

@@ -3,8 +3,8 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from websockets.exceptions import InvalidStatus
 
+from arriero.agent.link.dialling import DialFailed
 from arriero.agent.link.outbound import MAX_WAITING, Outbound, dial
 from arriero.shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
 from arriero.shared.inference import RequestId
@@ -191,5 +191,5 @@ async def test_somebody_else_there() -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(InvalidStatus, match="404"):
+        with pytest.raises(DialFailed, match="404"):
             await dial(f"ws://127.0.0.1:{port}")

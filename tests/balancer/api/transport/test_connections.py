@@ -3,13 +3,21 @@
 import asyncio
 import json
 import logging
+import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
+from arriero.shared.tls.contexts import ClientFiles, client_context, server_context
+from arriero.shared.tls.key_pair import KeyPair
+from tests.authority import Authority
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -44,13 +52,13 @@ class Served:
             self.num_cancelled += 1
             raise
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+    async def connect(self, **tls: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, **tls)
 
 
 @asynccontextmanager
-async def serving(**limits: float) -> AsyncIterator[Served]:
-    connections = Connections(**limits)  # type: ignore[arg-type]
+async def serving(**limits: Any) -> AsyncIterator[Served]:
+    connections = Connections(**limits)
     served = Served(connections, 0)
     app = web.Application()
     app.add_routes([web.get("/", served.handle), web.get("/flood", served.flood)])
@@ -207,4 +215,105 @@ async def test_far_too_many_are_closed_and_silent_ones_too() -> None:
         for reader, writer in opened:
             assert await is_closed(reader)
             writer.close()
+        await until(lambda: served.connections.num_open == 0)
+
+
+class TestTls:
+    """The same limits, with TLS between TCP and HTTP."""
+
+    @pytest.fixture
+    def authority(self, tmp_path: Path) -> Authority:
+        return Authority(tmp_path)
+
+    @pytest.fixture
+    def tls(self, authority: Authority) -> Callable[[], ssl.SSLContext]:
+        files = authority.sign("server")
+        context = server_context(KeyPair(files.cert, files.key), time.time()).context
+        return lambda: context
+
+    @pytest.fixture
+    def client(self, authority: Authority) -> ssl.SSLContext:
+        return client_context(ClientFiles(authority.ca), time.time())
+
+    async def test_requests_are_answered(
+        self, tls: Callable[[], ssl.SSLContext], client: ssl.SSLContext
+    ) -> None:
+        async with serving(tls=tls) as served, aiohttp.ClientSession() as http:
+            served.may_answer.set()
+            url = f"https://localhost:{served.port}/"
+            for _ in range(2):
+                async with http.get(url, ssl=client) as response:
+                    assert (response.status, await response.json()) == (200, {})
+            assert served.connections.num_open == 1
+
+    async def test_a_slow_handshake_is_cut_and_no_longer_counts(
+        self, tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        async with serving(tls=tls, header_timeout=0.1) as served:
+            for sent in (b"", b"\x16\x03\x01"):
+                reader, writer = await served.connect()
+                writer.write(sent)
+                await until(lambda: served.connections.num_open == 1)
+                assert await is_closed(reader)
+                writer.close()
+                await until(lambda: served.connections.num_open == 0)
+
+    async def test_a_header_after_the_handshake_has_its_time_as_well(
+        self, tls: Callable[[], ssl.SSLContext], client: ssl.SSLContext
+    ) -> None:
+        async with serving(tls=tls, header_timeout=0.1) as served:
+            reader, writer = await served.connect(ssl=client, server_hostname="localhost")
+            writer.write(ASK[:10])
+            assert await is_closed(reader)
+            writer.close()
+            await until(lambda: served.connections.num_open == 0)
+
+    async def test_plain_http_gets_a_sentence_and_the_log_a_line(
+        self, tls: Callable[[], ssl.SSLContext], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        async with serving(tls=tls) as served:
+            for _ in range(3):
+                reader, writer = await served.connect()
+                writer.write(ASK)
+                head, body = (await reader.read()).split(b"\r\n\r\n", 1)
+                assert head.startswith(b"HTTP/1.1 400 ")
+                assert "use https://" in json.loads(body)["error"]["message"]
+                writer.close()
+            await until(lambda: served.connections.num_open == 0)
+        [record] = caplog.records
+        assert "does not speak TLS" in record.getMessage()
+
+    async def test_one_too_many_is_answered_and_far_too_many_are_not(
+        self, tls: Callable[[], ssl.SSLContext], client: ssl.SSLContext
+    ) -> None:
+        async with serving(tls=tls, max_connections=1) as served:
+            _, first = await served.connect(ssl=client, server_hostname="localhost")
+            reader, second = await served.connect(ssl=client, server_hostname="localhost")
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                await served.connect(ssl=client, server_hostname="localhost")
+            second.write(ASK)
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+            for writer in (first, second):
+                writer.close()
+            await until(lambda: served.connections.num_open == 0)
+
+    async def test_a_client_that_stops_reading_is_cut_off(
+        self, tls: Callable[[], ssl.SSLContext], client: ssl.SSLContext
+    ) -> None:
+        async with serving(tls=tls, write_timeout=0.1) as served:
+            _, writer = await served.connect(ssl=client, server_hostname="localhost")
+            writer.write(ASK.replace(b"/ ", b"/flood ", 1))
+            writer.transport.pause_reading()
+            await until(lambda: served.num_cancelled == 1 and served.connections.num_open == 0)
+            writer.transport.abort()
+
+    async def test_handshakes_do_not_outlive_the_port(
+        self, tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        async with serving(tls=tls) as served:
+            reader, writer = await served.connect()
+            await until(lambda: served.connections.num_open == 1)
+        assert await is_closed(reader)
+        writer.close()
         await until(lambda: served.connections.num_open == 0)

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
@@ -212,3 +213,16 @@ async def test_goodbye_is_said_before_the_close(client: Client, runtime: FleetRu
     closing = await socket.receive()
     assert (closing.type, closing.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
     assert closing.extra == "the balancer is going down"
+
+
+async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
+    runtime: FleetRuntime,
+) -> None:
+    app = web.Application(middlewares=middlewares())
+    app.add_routes(routes(runtime, needs_certificate=True))
+    async with TestClient(TestServer(app)) as client:
+        response = await client.get(PATH)
+        assert response.status == 401
+        error = (await response.json())["error"]
+        assert error["code"] == "unauthorized"
+        assert "--tls-cert" in error["message"]

@@ -148,6 +148,12 @@ def test_ignored_fields_by_door() -> None:
     assert value(metrics, "arriero_client_notices") == 3
 
 
+def test_how_long_the_certificate_lasts() -> None:
+    metrics = Metrics()
+    metrics.collect_certificate(lambda: 60.5)
+    assert value(metrics, "arriero_certificate_expires_in_seconds") == 60.5
+
+
 def test_refusals_by_door_and_code() -> None:
     metrics = Metrics()
     metrics.refused("/v1/messages", "invalid_request")

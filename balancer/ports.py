@@ -1,0 +1,57 @@
+"""Listening on one port: its connections' limits, TLS, and what to say where that cannot be."""
+
+import errno
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from ..shared.lifecycle import StartupError
+from ..shared.quantities import Address
+from .api.transport.connections import Connections, ConnectionsRunner
+from .settings import BalancerSettings
+
+LAST_WORDS = 1.0
+"""Seconds that connections have to take the last of what was said to them, after the drain."""
+
+
+def connections_of(
+    settings: BalancerSettings, tls: Callable[[], ssl.SSLContext] | None = None
+) -> Connections:
+    """The limits of one port's connections; `tls` gives the context of each new one."""
+    return Connections(
+        header_timeout=settings.header_timeout,
+        write_timeout=settings.write_timeout,
+        max_connections=settings.max_connections,
+        tls=tls,
+    )
+
+
+@asynccontextmanager
+async def serve(
+    app: web.Application, address: Address, flag: str, connections: Connections
+) -> AsyncIterator[Address]:
+    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`."""
+    runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
+    await runner.setup()
+    try:
+        yield await _listen(runner, address, flag)
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, address: Address, flag: str) -> Address:
+    site = web.TCPSite(runner, address.host, address.port)
+    try:
+        await site.start()
+    except OSError as error:
+        raise StartupError(f"{flag}: cannot listen on {address}: {_remedy(error)}") from error
+    host, port, *_ = runner.addresses[0]
+    return Address(host, port)
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "something else listens there; end it or choose another port (0 takes any free one)"
+    return f"{(error.strerror or str(error)).lower()}; choose another address"

@@ -1,0 +1,275 @@
+"""TLS between a TCP transport and the protocol above it, on the server's side.
+
+The event loop's own TLS buffers hundreds of kilobytes per connection beside the transport's buffer,
+and forgets the protocol above when a handshake fails. Here
+
+- what is written is encrypted at once, so the transport's buffer is the only one: a client that
+  stops reading is seen as soon, and holds as little, as without TLS;
+- each connection asks for its context, so a new certificate needs no restart;
+- the protocol above is made after the handshake, which has a deadline;
+- plain HTTP is answered with a sentence.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, cast
+
+READ_SIZE = 64 * 1024
+_HANDSHAKE = 0x16
+"""First byte of every TLS connection (RFC 8446, 5.1)."""
+
+
+class TlsProtocol(asyncio.Protocol):
+    """One connection: handshake, then decrypted bytes to the protocol above."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        make: Callable[[], asyncio.Protocol],
+        *,
+        handshake_timeout: float,
+        plain_answer: bytes,
+        on_failure: Callable[[str, str], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """`make` is called after the handshake.
+
+        `on_failure` gets the peer and the reason where TLS fails. `on_lost` is called where
+        the connection ends before `make` was called; after that it is the made protocol's to tell.
+        """
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._make = make
+        self._handshake_timeout = handshake_timeout
+        self._plain_answer = plain_answer
+        self._on_failure = on_failure
+        self._on_lost = on_lost
+        self._above: asyncio.Protocol | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: TlsTransport | None = None
+        self._has_begun = False
+        self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake has to be done within its deadline."""
+        self._transport = TlsTransport(cast("asyncio.Transport", transport), self)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._handshake_timeout, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the handshake, or encrypted ones."""
+        if self._is_over:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            if data[0] != _HANDSHAKE:
+                self._refuse_plain(data)
+                return
+        self._incoming.write(data)
+        if self._above is None:
+            self._shake_hands()
+        else:
+            self.read()
+
+    def eof_received(self) -> None:
+        """The peer has cut the connection; the transport closes."""
+        if self._above is not None:
+            self._above.eof_received()
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The transport's buffer has drained."""
+        if self._above is not None:
+            self._above.resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The end, whoever brought it about."""
+        self._is_over = True
+        self._stop_timer()
+        if self._above is None:
+            self._on_lost()
+        else:
+            self._above.connection_lost(cast("Exception | None", exc))
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- from the transport above
+
+    def read(self) -> None:
+        """Hand on what can be decrypted, as long as the protocol above wants it."""
+        while not (self._is_over or self._below.is_paused):
+            try:
+                data = self.tls.read(READ_SIZE)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                data = b""
+            except ssl.SSLError as error:  # such as an alert: it does not trust our certificate
+                self._report(str(error.reason or error))
+                data = b""
+            if not data:
+                self._below.close()
+                return
+            if self._above is not None:
+                self._above.data_received(data)
+        self.flush()  # answers to what TLS itself asks, such as a new key
+
+    def encrypt(self, data: bytes | bytearray | memoryview) -> None:
+        """Send `data`, which is not empty."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.tls.write(rest) :]
+        self.flush()
+
+    def say_goodbye(self) -> None:
+        """Say that nothing more comes; what arrives from now on is thrown away."""
+        self._is_over = True
+        with suppress(ssl.SSLError):  # it waits for the peer's own goodbye, which is of no use
+            self.tls.unwrap()
+        self.flush()
+
+    def flush(self) -> None:
+        """Give the transport what TLS has made."""
+        if self._outgoing.pending:
+            self._below.tcp.write(self._outgoing.read())
+
+    # ---- inside
+
+    @property
+    def _below(self) -> "TlsTransport":
+        if self._transport is None:
+            raise RuntimeError("there is no connection yet")
+        return self._transport
+
+    def _shake_hands(self) -> None:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self.flush()
+            return
+        except ssl.SSLError as error:
+            self.flush()  # the alert that tells the client
+            self._fail(str(error.reason or error))
+            return
+        self.flush()
+        self._stop_timer()
+        self._above = self._make()
+        self._above.connection_made(self._below)
+        self.read()
+
+    def _refuse_plain(self, data: bytes) -> None:
+        if data[:1].isalpha():
+            self._below.tcp.write(self._plain_answer)
+        self._fail("the client does not speak TLS")
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        self.abort()
+
+    def _fail(self, reason: str) -> None:
+        self._is_over = True
+        self._report(reason)
+        self._below.tcp.close()
+
+    def _report(self, reason: str) -> None:
+        name = self._below.get_extra_info("peername")
+        self._on_failure(str(name[0]) if name else "unknown", reason)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class TlsTransport(asyncio.Transport):
+    """What the protocol above writes to. `tcp` is the transport below, which may be wrapped."""
+
+    def __init__(self, tcp: asyncio.Transport, protocol: TlsProtocol) -> None:
+        super().__init__()
+        self.tcp = tcp
+        self.is_paused = False
+        self._protocol = protocol
+        self._is_closing = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tcp, name)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As a transport of the event loop that speaks TLS."""
+        tls = self._protocol.tls
+        match name:
+            case "ssl_object":
+                return tls
+            case "sslcontext":
+                return tls.context
+            case "peercert":
+                return tls.getpeercert()
+        return self.tcp.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """As a transport does."""
+        if data and not self.is_closing():
+            self._protocol.encrypt(data)
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        """As a transport does."""
+        self.write(b"".join(pieces))
+
+    def can_write_eof(self) -> bool:
+        """TLS cannot be closed on one side only."""
+        return False
+
+    def is_closing(self) -> bool:
+        """As a transport does."""
+        return self._is_closing or self.tcp.is_closing()
+
+    def close(self) -> None:
+        """What was written still leaves."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._protocol.say_goodbye()
+            self.tcp.close()
+
+    def abort(self) -> None:
+        """As a transport does."""
+        self._is_closing = True
+        self.tcp.abort()
+
+    def pause_reading(self) -> None:
+        """Also holds back what has arrived and is not decrypted."""
+        self.is_paused = True
+        self.tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As a transport does."""
+        if self.is_paused:
+            self.is_paused = False
+            self.tcp.resume_reading()
+            asyncio.get_running_loop().call_soon(self._protocol.read)
+
+    def is_reading(self) -> bool:
+        """As a transport does."""
+        return not self.is_paused and self.tcp.is_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Encrypted bytes that wait to leave."""
+        return self.tcp.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """As a transport does."""
+        return self.tcp.get_write_buffer_limits()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As a transport does."""
+        self.tcp.set_write_buffer_limits(high, low)

@@ -1,0 +1,68 @@
+"""TLS towards a balancer, and what a failed dial is called."""
+
+import ssl
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.http11 import Response
+
+from arriero.agent.link.dialling import DialFailed, context_for, dialling_explained
+from arriero.shared.tls.contexts import ClientFiles
+from arriero.shared.tls.key_pair import KeyPair, TlsFileError
+from tests.authority import Authority
+
+
+async def test_only_wss_needs_a_context(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    assert await context_for("ws://balancer:8060", ClientFiles(tmp_path / "none")) is None
+    context = await context_for("wss://balancer:8060", ClientFiles(authority.ca))
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+
+
+async def test_files_are_read_anew_for_each_dial(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = ClientFiles(authority.ca)
+    await context_for("wss://balancer:8060", files)
+    authority.ca.unlink()
+    with pytest.raises(TlsFileError, match="--tls-ca"):
+        await context_for("wss://balancer:8060", files)
+
+
+def answer(status: int, body: bytes) -> InvalidStatus:
+    return InvalidStatus(Response(status, HTTPStatus(status).phrase, Headers(), body))
+
+
+PAIR = KeyPair(Path("a.pem"), Path("a.key"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (TlsFileError("--tls-ca: cannot read x"), "--tls-ca: cannot read x"),
+        (ssl.SSLCertVerificationError("no"), "its certificate is not trusted: "),
+        (ssl.SSLError("no"), "TLS failed: WRONG_VERSION_NUMBER"),
+        (answer(401, b'{"error": {"message": "no key"}}'), "it answers with status 401: no key"),
+        (answer(502, b"<html>"), "it answers with status 502"),
+        (answer(500, b'{"error": "x"}'), "it answers with status 500"),
+        (InvalidMessage("cut"), "it closed the connection; its --agent-ca has to know who"),
+    ],
+)
+def test_what_went_wrong_is_told(raised: Exception, told: str) -> None:
+    if isinstance(raised, ssl.SSLError):
+        raised.reason = "WRONG_VERSION_NUMBER"
+    if isinstance(raised, ssl.SSLCertVerificationError):
+        raised.verify_message = "self-signed certificate"
+    with pytest.raises(DialFailed) as error, dialling_explained(ClientFiles(None, PAIR)):
+        raise raised
+    assert str(error.value).startswith(told)
+
+
+def test_others_pass(tmp_path: Path) -> None:
+    with pytest.raises(InvalidMessage), dialling_explained():
+        raise InvalidMessage("cut")
+    with pytest.raises(ConnectionRefusedError), dialling_explained():
+        raise ConnectionRefusedError

@@ -1,0 +1,109 @@
+"""Certificates that change while connections come."""
+
+import logging
+import shutil
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.tls.certificates import LOOK_INTERVAL, Certificates
+from arriero.shared.tls.key_pair import KeyPair, TlsFileError
+from tests.authority import Authority, Files
+
+
+class Served:
+    """Certificates from files that the test replaces, and a clock that it turns."""
+
+    def __init__(self, folder: Path, *, with_agent_ca: bool = False) -> None:
+        self.authority = Authority(folder)
+        self.files = Files(folder / "served.pem", folder / "served.key")
+        self.time = 100.0
+        self.num_changes = 0
+        self.install(self.authority.sign("first"))
+        self.certificates = Certificates(
+            KeyPair(self.files.cert, self.files.key),
+            self.authority.ca if with_agent_ca else None,
+            clock=lambda: self.time,
+            on_change=self.changed,
+        )
+
+    def install(self, files: Files) -> None:
+        for source, target in ((files.cert, self.files.cert), (files.key, self.files.key)):
+            shutil.copy(source, target.with_suffix(".new"))
+            target.with_suffix(".new").replace(target)
+
+    def changed(self) -> None:
+        self.num_changes += 1
+
+    def context(self, port: str = "inference") -> ssl.SSLContext:
+        return self.certificates.by_port()[port]()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def test_the_same_context_as_long_as_the_files_stay(served: Served) -> None:
+    first = served.context()
+    served.time += 10 * LOOK_INTERVAL
+    assert served.context() is first is served.context("management")
+    assert served.num_changes == 0
+
+
+def test_new_files_are_seen_by_the_next_connection_after_the_interval(served: Served) -> None:
+    first = served.context()
+    before = served.certificates.not_after
+    served.install(served.authority.sign("second", lives=timedelta(days=200)))
+    served.time += LOOK_INTERVAL / 2
+    assert served.context() is first, "files are not looked at for every connection"
+    served.time += LOOK_INTERVAL / 2
+    assert served.context() is not first
+    assert served.certificates.not_after > before
+    assert served.num_changes == 1
+
+
+def test_what_is_broken_is_told_once_and_the_old_one_stays(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = served.context()
+    good = served.files.cert.read_text()
+    for text in ("nonsense", None, served.authority.sign("other").cert.read_text()):
+        caplog.clear()
+        served.files.cert.unlink() if text is None else served.files.cert.write_text(text)
+        for _ in range(3):
+            served.time += LOOK_INTERVAL
+            assert served.context() is first
+        [record] = caplog.records
+        assert record.levelno == logging.ERROR
+        assert "the old one stays: --tls-" in record.getMessage()
+    served.files.cert.write_text(good)
+    served.time += LOOK_INTERVAL
+    assert served.context() is not first
+
+
+def test_only_the_management_port_asks_for_certificates(tmp_path: Path) -> None:
+    served = Served(tmp_path, with_agent_ca=True)
+    assert served.context("inference").verify_mode is ssl.CERT_NONE
+    assert served.context("management").verify_mode is ssl.CERT_OPTIONAL
+
+
+def test_the_agents_authority_is_looked_at_as_well(tmp_path: Path) -> None:
+    served = Served(tmp_path, with_agent_ca=True)
+    first = served.context("management")
+    other = Authority(tmp_path, "other")
+    served.authority.ca.write_bytes(other.ca.read_bytes())
+    served.time += LOOK_INTERVAL
+    second = served.context("management")
+    assert first.get_ca_certs() != second.get_ca_certs()
+
+
+def test_how_long_it_lasts(tmp_path: Path) -> None:
+    files = Authority(tmp_path).sign("a")
+    pair = KeyPair(files.cert, files.key)
+    end = Certificates(pair).not_after
+    assert Certificates(pair, now=lambda: end - 60).seconds_left() == 60
+    with pytest.raises(TlsFileError, match="expired"):
+        Certificates(pair, now=lambda: end)
