@@ -93,7 +93,8 @@ class Management:
         return body
 
     async def history(self, **choice: str | float) -> Any:
-        """Throughput, queue, latencies and errors over time; `since`, `step` and `by` choose."""
+        """Throughput, queue, latencies and errors over time; `since`, `step`, `by` and
+        `name` choose."""
         return await self._get("/api/v1/history", choice)
 
     async def events(self) -> AsyncGenerator[FleetEvent, None]:

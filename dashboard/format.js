@@ -47,3 +47,8 @@ export function bytes(value) {
   const scaled = value / 1024 ** power;
   return `${power && scaled < 99.5 ? scaled.toFixed(1) : Math.round(scaled)} ${units[power]}`;
 }
+
+const hours = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+/** Seconds since 1970 as the reader's time of day: "14:05". */
+export const clock = (at) => hours.format(at * 1000);

@@ -5,6 +5,7 @@ import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
 import { AgentPage } from "./pages/agent.js";
 import { FleetPage } from "./pages/fleet.js";
+import { ModelPage } from "./pages/model.js";
 import { ModelsPage } from "./pages/models.js";
 import { PlaygroundPage } from "./pages/playground.js";
 import { RequestsPage } from "./pages/requests.js";
@@ -18,31 +19,42 @@ const pages = {
   fleet: new FleetPage(history),
   agents: new AgentPage(history),
   models: new ModelsPage(),
+  model: new ModelPage(),
   requests: new RequestsPage(),
   playground: new PlaygroundPage(),
 };
 const TITLES = { agents: "Agent" };
+const TABS = { agents: "fleet", model: "models" }; // pages without a tab of their own
 
 let fleet = null;
 let shown = null; // the name of the page that is shown
 let isDrawing = false;
 let lostAt = null;
 
-function onRoute({ name, argument }) {
+function onRoute({ name, argument, query }) {
   const isMoved = shown !== null;
-  shown = name in pages ? name : "fleet";
-  for (const each of Object.keys(pages)) {
-    show(byId(`page-${each}`), each === shown);
-    for (const link of document.querySelectorAll(`nav a[data-page="${each}"]`)) {
-      if (each === shown) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-  }
-  pages[shown].open(argument);
+  shown = pageOf(name, argument);
+  for (const each of Object.keys(pages)) show(byId(`page-${each}`), each === shown);
+  drawTabs();
+  pages[shown].open(argument, query);
   if (fleet) drawTitle();
   if (fleet) drawPage();
   if (isMoved) byId("main").focus({ preventScroll: true });
   if (isMoved) scrollTo(0, 0);
+}
+
+function pageOf(name, argument) {
+  if (name === "models" && argument) return "model";
+  return Object.hasOwn(pages, name) ? name : "fleet";
+}
+
+function drawTabs() {
+  for (const link of document.querySelectorAll("nav a[data-page]")) {
+    const { page } = link.dataset;
+    if (page === shown) link.setAttribute("aria-current", "page");
+    else if (page === TABS[shown]) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
 }
 
 function onEvent(name, data) {

@@ -1,16 +1,30 @@
-// Which page is shown: the part of the address behind "#", such as "#/agents/3".
+// Which page is shown: the part of the address behind "#", such as "#/agents/3" or
+// "#/requests?state=ended".
 
 const FIRST = "fleet";
 
-/** Where `#/page/argument` leads; the first page where it says nothing. */
+/** Where `#/page/argument?query` leads; the first page where it says nothing. */
 export function parseRoute(hash) {
-  const [name, ...rest] = hash.replace(/^#\/?/, "").split("/");
-  return { name: name || FIRST, argument: decode(rest.join("/")) };
+  const [path, ...query] = hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  return {
+    name: name || FIRST,
+    argument: decode(rest.join("/")),
+    query: new URLSearchParams(query.join("?")),
+  };
 }
 
-/** The address of a page. */
-export const linkTo = (name, argument = "") =>
-  argument ? `#/${name}/${encodeURIComponent(argument)}` : `#/${name}`;
+/** The address of a page; what is empty in `query` is left out. */
+export function linkTo(name, argument = "", query = {}) {
+  const path = argument ? `#/${name}/${encodeURIComponent(argument)}` : `#/${name}`;
+  const given = Object.entries(query).filter(([, value]) => value !== "");
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+/** Writes what a page shows into its address, without another page in the browser's history. */
+export function rewriteAddress(link) {
+  if (location.hash !== link) history.replaceState(null, "", link);
+}
 
 /** Calls `onRoute(route)` now and whenever another page is asked for. */
 export function startRouter(onRoute) {

@@ -89,6 +89,27 @@ def request(number: int, state: str, agent_id: str | None = None) -> dict[str, A
     }
 
 
+def history(
+    times: list[int], step: int = 5, *, since: int | None = None, failed: bool = True
+) -> dict[str, Any]:
+    """An answer of `/api/v1/history` with one line: the same at every time but the second, at
+    which nothing was generated and, if it `failed`, requests were refused."""
+    latencies = [None if index == 1 else 100.0 + index for index in range(len(times))]
+    shares = {"p50": latencies, "p90": latencies, "p99": latencies}
+    refused = [3 if index == 1 else 0 for index in range(len(times))]
+    line = {
+        "name": None,
+        "tokens_per_second": [0.0 if each is None else 40.0 for each in latencies],
+        "prompt_tokens_per_second": [0.0 for _ in times],
+        "cached_tokens_per_second": [0.0 for _ in times],
+        "ended": {"stop": [2 for _ in times], **({"queue_full": refused} if failed else {})},
+        "first_token_ms": shares,
+        "between_tokens_ms": shares,
+    }
+    since = times[0] if since is None else since
+    return {"since": since, "step": step, "by": None, "times": times, "levels": [], "lines": [line]}
+
+
 class FakeManagement:
     """Serves the page, and what its pages ask for; keeps what they changed."""
 
@@ -105,6 +126,8 @@ class FakeManagement:
         self.steered: list[tuple[str, str]] = []
         self.generated: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.history: dict[str, Any] | None = history([1_700_000_000])
+        self.asked: list[dict[str, str]] = []
         self._feeds: list[web.StreamResponse] = []
 
     def app(self) -> web.Application:
@@ -116,6 +139,7 @@ class FakeManagement:
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
+                web.get("/api/v1/history", self._history),
                 web.get("/api/v1/desired-state", self._get_state),
                 web.put("/api/v1/desired-state", self._put_state),
                 web.post("/api/v1/agents/{id}/{verb}", self._steer),
@@ -166,8 +190,18 @@ class FakeManagement:
         return web.json_response({"models": self.models})
 
     async def _ended(self, call: web.Request) -> web.Response:
-        assert call.query["state"] == "ended"
-        return web.json_response({"requests": self.ended, "total": len(self.ended)})
+        wanted = dict(call.query)
+        assert wanted.pop("state") == "ended"
+        assert int(wanted.pop("limit")) == 200
+        found = [each for each in self.ended if wanted.items() <= each.items()]
+        return web.json_response({"requests": found, "total": len(self.ended)})
+
+    async def _history(self, call: web.Request) -> web.Response:
+        self.asked.append(dict(call.query))
+        if self.history is None:
+            error = {"code": "internal_error", "message": "it broke", "retryable": False}
+            return web.json_response({"error": error}, status=500)
+        return web.json_response(self.history)
 
     async def _get_state(self, _call: web.Request) -> web.Response:
         return web.json_response(self.state, headers={"ETag": f'"{self.revision}"'})

@@ -12,12 +12,28 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import expect
 
 from integration_tests.dashboard import Dashboard
-from integration_tests.fake_management import DOWNLOAD, ISSUE, FakeManagement, agent, request
+from integration_tests.fake_management import (
+    DOWNLOAD,
+    ISSUE,
+    FakeManagement,
+    agent,
+    history,
+    request,
+)
 from integration_tests.installed import installed
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
 
-PAGES = ("fleet", "agents/agent-1", "models", "requests", "playground")
+PAGES = {
+    "fleet": "fleet",
+    "agents/agent-1": "agents",
+    "models": "models",
+    "models/qwen": "model",
+    "requests": "requests",
+    "requests?state=ended": "requests",
+    "playground": "playground",
+}
+"""Addresses, and the pages that they show."""
 WISHED = {
     "name": "qwen",
     "source": "hf://org/repo:Q4_K_M",
@@ -130,7 +146,7 @@ async def test_requests_are_searched_and_filtered(
         request(2, "queued"),
         request(3, "queued"),
     ]
-    management.ended = [ending("request-9", "stop"), ending("request-8", "queue_timeout")]
+    management.ended = [ending("request-9", "stop", "ana"), ending("request-8", "queue_timeout")]
     await dashboard.open(management, "requests")
     rows = dashboard.part("requests").get_by_test_id("request")
     await expect(rows).to_have_count(3)
@@ -147,20 +163,33 @@ async def test_requests_are_searched_and_filtered(
     ended = dashboard.part("ended-request")
     await expect(ended).to_have_count(2)
     await expect(ended.first).to_contain_text("100 → 20")
-    await dashboard.part("request-search").fill("queue_timeout")
+    await expect(ended.first.get_by_role("link")).to_have_text("host-001")
+    await dashboard.part("request-code").select_option("queue_timeout")
     await expect(ended).to_have_count(1)
+    await dashboard.part("request-caller").select_option("ana")
+    await expect(dashboard.page.locator("#no-ended")).to_be_visible()
+
+    # The address holds the filters: it can be loaded again and sent to others.
+    assert dashboard.page.url.endswith("#/requests?state=ended&caller=ana&code=queue_timeout")
+    await dashboard.page.reload()
+    await expect(dashboard.part("request-caller")).to_have_value("ana")
+    await expect(dashboard.page.locator("#no-ended")).to_be_visible()
+    await dashboard.part("clear-filters").click()
+    await expect(ended).to_have_count(2)
+    await dashboard.page.goto(f"{management.management}/#/requests?agent=host-001")
+    await expect(rows).to_have_count(1)
     assert dashboard.complaints == []
 
 
-def ending(request_id: str, code: str) -> dict[str, object]:
+def ending(request_id: str, code: str, caller: str = "") -> dict[str, object]:
     return {
         "id": request_id,
         "ended_at": 1_700_000_000.0,
         "kind": "generate",
         "code": code,
-        "caller": "",
+        "caller": caller,
         "model": "demo",
-        "agent": "agent-1",
+        "agent": "host-001",
         "error": None,
         "prompt_tokens": 100,
         "cached_tokens": 50,
@@ -201,6 +230,73 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
     await expect(cards.last).to_contain_text("no room for the file")
     await expect(cards.last).to_contain_text("free 3 GiB")
     assert dashboard.complaints == []
+
+
+NOW = 1_700_000_000
+
+
+async def test_the_past_of_the_fleet_a_model_and_an_agent(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.agents = [agent(1)]
+    management.history = history([NOW, NOW + 5, NOW + 10, NOW + 60], since=NOW - 840)
+    await dashboard.open(management)
+    here = dashboard.page.locator("#fleet-history")
+    await expect(here.get_by_test_id("note-tokens")).to_have_text("30 on average")
+    await expect(here.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
+    await expect(here.get_by_test_id("legend-errors")).to_have_text("queue_full 3")
+    await expect(here.get_by_test_id("legend-first-token")).to_contain_text("p99 103 ms")
+    await expect(here.get_by_test_id("history-note")).to_contain_text("Recorded since")
+    # Nothing is drawn across what is not known: no first token in one step, no record in others.
+    p50 = here.get_by_test_id("chart-first-token").get_by_test_id("chart-shape").first
+    assert (await p50.get_attribute("d") or "").count("M") == 3
+
+    await here.get_by_test_id("chart-errors").focus()
+    for _ in range(2):
+        await dashboard.page.keyboard.press("ArrowLeft")
+    await expect(here.get_by_test_id("legend-errors")).to_have_text("queue_full 3")
+    await expect(here.get_by_test_id("legend-first-token")).to_contain_text("p50 \N{EN DASH}")
+    await here.get_by_role("button", name="1 h").click()
+    await dashboard.page.reload()
+    pressed = here.get_by_role("button", pressed=True)
+    await expect(pressed).to_have_text("1 h")
+    await expect(here.get_by_test_id("note-tokens")).to_have_text("30 on average")
+    assert management.asked[-1] == {"since": "1h"}
+
+    await dashboard.page.goto(f"{management.management}/#/agents/agent-1")
+    there = dashboard.page.locator("#agent-history")
+    await expect(there.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
+    assert management.asked[-1] == {"since": "1h", "by": "agent", "name": "host-001"}
+    await dashboard.page.goto(f"{management.management}/#/models/big%20one")
+    there = dashboard.page.locator("#model-history")
+    await expect(there.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
+    assert management.asked[-1] == {"since": "1h", "by": "model", "name": "big one"}
+    await expect(dashboard.part("model-said")).to_contain_text("Nobody serves it")
+    ended = dashboard.part("model-ended")
+    await expect(ended).to_have_attribute("href", "#/requests?state=ended&model=big+one")
+    assert dashboard.complaints == []
+
+
+async def test_a_past_that_is_empty_or_cannot_be_read(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    empty = {**history([], since=NOW), "lines": []}
+    management.history = empty
+    await dashboard.open(management)
+    here = dashboard.page.locator("#fleet-history")
+    await expect(here.get_by_test_id("history-note")).to_contain_text("Nothing is recorded")
+    await expect(here.get_by_test_id("chart-errors")).to_contain_text("No errors in this time.")
+
+    management.history = history([NOW, NOW + 5])
+    await here.get_by_role("button", name="24 h").click()
+    await expect(here.get_by_test_id("note-errors")).to_have_text("3 of 7 requests")
+    management.history = None
+    await here.get_by_role("button", name="15 min").click()
+    await expect(here.get_by_test_id("history-note")).to_contain_text("cannot be read: it broke")
+    await expect(here.get_by_test_id("history-note")).to_contain_text("What is shown is older")
+    await expect(here.get_by_test_id("note-errors")).to_have_text("3 of 7 requests")
+    # A browser writes answers of 500 to its console; nothing else is there.
+    assert all("500" in each for each in dashboard.complaints)
 
 
 async def test_a_wish_is_tried_and_applied(
@@ -278,15 +374,16 @@ async def test_axe_finds_nothing(
     management.agents = [agent(1, issues=[ISSUE], download=DOWNLOAD), agent(2, state="drained")]
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
     management.state = {"models": [WISHED]}
+    management.ended = [ending("request-9", "stop", "ana")]
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await dashboard.open(management)
     await dashboard.page.evaluate(axe)
     found = {}
-    for page in PAGES:
+    for page, shown in PAGES.items():
         await dashboard.page.goto(f"{management.management}/#/{page}")
-        await expect(dashboard.page.locator(f"#page-{page.split('/')[0]}")).to_be_visible()
+        await expect(dashboard.page.locator(f"#page-{shown}")).to_be_visible()
         violations = await dashboard.page.evaluate(AXE)
         if violations:
             found[page] = violations

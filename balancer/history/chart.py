@@ -55,16 +55,19 @@ def step_for(seconds: int, most: int) -> int:
     return next((step for step in STEPS if seconds <= step * most), STEPS[-1])
 
 
-def chart(selection: Selection, step: int, by: By | None) -> Chart:
-    """Steps of `step` seconds, or more where what is kept is wider."""
+def chart(selection: Selection, step: int, by: By | None, name: str | None = None) -> Chart:
+    """Steps of `step` seconds, or more where what is kept is wider.
+
+    With `name`, the line of that agent or model alone; none if nothing is kept under it.
+    """
     step = ceil(step / selection.width) * selection.width
     joined = _joined(selection.steps, step)
-    names = [None] if by is None else sorted({name for each in joined for name in _named(each, by)})
+    names = _names(joined, by)
     return Chart(
         step=step,
         times=[each.at for each in joined],
         levels=[each.levels for each in joined],
-        lines=[_line(name, joined, by) for name in names],
+        lines=[_line(each, joined, by) for each in names if name in (None, each)],
     )
 
 
@@ -73,6 +76,12 @@ def _joined(steps: Iterable[Step], step: int) -> list[Step]:
     for each in steps:
         parts.setdefault(each.at - each.at % step, []).append(each)
     return [join(each, at) for at, each in parts.items()]
+
+
+def _names(steps: Iterable[Step], by: By | None) -> Sequence[str | None]:
+    if by is None:
+        return [None]
+    return sorted({name for step in steps for name in _named(step, by)})
 
 
 def _named(step: Step, by: By) -> Mapping[str, Sums]:

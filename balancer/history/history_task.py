@@ -76,10 +76,10 @@ class History:
         if writer.keeps_history:
             writer.append([to_saved(step, width) for step, width in steps], endings)
 
-    async def chart(self, since: int, step: int, by: By | None) -> Chart:
+    async def chart(self, since: int, step: int, by: By | None, name: str | None = None) -> Chart:
         """The steps from `since` on. On another thread, one at a time."""
         async with self._charting:
-            return await asyncio.to_thread(chart, self.series.since(since), step, by)
+            return await asyncio.to_thread(chart, self.series.since(since), step, by, name)
 
 
 def _restored(

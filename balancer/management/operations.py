@@ -100,6 +100,7 @@ OPERATIONS = (
             parameter("since", "query"),
             parameter("step", "query"),
             parameter("by", "query", {"type": "string", "enum": ["agent", "model"]}),
+            parameter("name", "query"),
         ),
         answers={200: json_answer("Columns over times.", history_types.History)},
         errors=(InvalidRequest,),

@@ -3,7 +3,7 @@
 import { byId, element, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";
 import { linkTo } from "../router.js";
-import { drawPill } from "../pages/states.js";
+import { drawPill } from "../states.js";
 
 const SIGNS = { added: "+", removed: "−", changed: "~" };
 const SHADES = { keep: "good", load: "loading", reload: "queued", unload: "bad" };

@@ -3,25 +3,30 @@
 
 import { byId, element, keyed, setAttribute, setText, show } from "../dom.js";
 import { EnginePanel } from "../engine.js";
-import { duration, plural, rate } from "../format.js";
+import { duration, rate } from "../format.js";
+import { HistoryPanel } from "../history/panel.js";
 import { WINDOW } from "../plots/history.js";
 import { Plot } from "../plots/plot.js";
-import { AgentActions } from "./agent-actions.js";
-import { drawSlots, modelFacts } from "./agent-card.js";
-import { engineFacts, hostFacts } from "./agent-facts.js";
-import { drawIssues } from "./issues.js";
-import { createRow, updateRow } from "./request-row.js";
-import { agentState, drawPill } from "./states.js";
-import { WorkPanel } from "./work.js";
+import { AgentActions } from "../agents/actions.js";
+import { drawSlots, modelFacts } from "../agents/card.js";
+import { engineFacts, hostFacts } from "../agents/facts.js";
+import { drawIssues } from "../issues.js";
+import { LiveTable } from "../requests/live-table.js";
+import { linkTo } from "../router.js";
+import { agentState, drawPill } from "../states.js";
+import { WorkPanel } from "../agents/work.js";
 
 export class AgentPage {
   #id = "";
+  #name = null; // of the agent whose past is shown; known once the fleet is
 
   constructor(history) {
     this.history = history;
     this.actions = new AgentActions();
     this.work = new WorkPanel();
     this.engine = new EnginePanel();
+    this.past = new HistoryPanel(byId("agent-history"), "of this agent");
+    this.requests = new LiveTable(byId("agent-requests"), "Requests on it");
     byId("agent-work").append(this.work.node);
     byId("agent-engine").append(this.engine.node);
     this.plot = new Plot(byId("agent-plot"), {
@@ -34,6 +39,7 @@ export class AgentPage {
 
   open(id) {
     this.#id = id;
+    this.#name = null;
     this.actions.open(id);
     this.#drawPlot();
   }
@@ -44,6 +50,7 @@ export class AgentPage {
     show(byId("agent-here"), agent !== undefined);
     if (!agent) return setText(byId("agent-title"), `Agent ${this.#id}`);
     setText(byId("agent-title"), agent.name);
+    this.#openPast(agent.name);
     drawPill(byId("agent-state"), agent.state, agentState(agent.state));
     setText(byId("agent-model"), agent.model?.name ?? "no model");
     setText(byId("agent-model-facts"), modelFacts(agent.model));
@@ -63,6 +70,7 @@ export class AgentPage {
 
   drawThroughput(event, fleet) {
     this.#drawPlot();
+    if (this.#name !== null) this.past.tick();
     setText(byId("agent-rate"), `${rate(event.agents[this.#id] ?? 0)} tokens/s`);
     this.#drawRequests(fleet);
   }
@@ -85,17 +93,16 @@ export class AgentPage {
     setText(byId("agent-rate"), `${rate(shown?.rates[this.#id] ?? 0)} tokens/s${when}`);
   }
 
+  /** The history knows agents by their names. */
+  #openPast(name) {
+    if (name === this.#name) return;
+    this.#name = name;
+    setAttribute(byId("agent-ended"), "href", linkTo("requests", "", { state: "ended", agent: name }));
+    this.past.open({ by: "agent", name });
+  }
+
   #drawRequests(fleet) {
-    const running = fleet.requests.filter((request) => request.agent === this.#id);
-    const names = new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
-    const elapsed = (performance.now() - fleet.receivedAt) / 1000;
-    setText(byId("agent-requests-note"), running.length ? plural(running.length, "request") : "none");
-    show(byId("agent-requests-table"), running.length > 0);
-    keyed(byId("agent-requests"), running, {
-      key: (request) => request.id,
-      create: createRow,
-      update: (row, request) => updateRow(row, request, { names, elapsed }),
-    });
+    this.requests.draw(fleet, (request) => request.agent === this.#id);
   }
 }
 

@@ -4,9 +4,10 @@ import { writeCommands } from "../commands.js";
 import { byId, keyed, setText, show } from "../dom.js";
 import { cachedShare } from "../engine.js";
 import { count, percent, plural, rate } from "../format.js";
+import { HistoryPanel } from "../history/panel.js";
 import { FleetPlots } from "../plots/pair.js";
-import { createCard, updateCard } from "./agent-card.js";
-import { agentState } from "./states.js";
+import { createCard, updateCard } from "../agents/card.js";
+import { agentState } from "../states.js";
 
 const MAX_CARDS = 500;
 const byName = (a, b) => a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1);
@@ -18,6 +19,7 @@ export class FleetPage {
   constructor(history) {
     this.history = history;
     this.plots = new FleetPlots(history);
+    this.past = new HistoryPanel(byId("fleet-history"), "of the fleet");
     writeCommands();
     for (const id of ["agent-search", "agent-sort"]) {
       byId(id).addEventListener("input", () => this.#fleet && this.draw(this.#fleet));
@@ -26,6 +28,7 @@ export class FleetPage {
 
   open() {
     if (this.history.points.length) this.plots.draw();
+    this.past.open();
   }
 
   draw(fleet) {
@@ -46,6 +49,7 @@ export class FleetPage {
   drawThroughput(event, fleet) {
     this.#rates = event.agents;
     this.plots.draw();
+    this.past.tick();
     if (byId("agent-sort").value === "rate") this.draw(fleet);
     else this.#drawRates();
   }

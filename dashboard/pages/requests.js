@@ -1,40 +1,44 @@
 // The page of requests: waiting, running and ended, searched and filtered, each running one with a
 // way to cancel it.
 
-import { byId, element, keyed, setText, show } from "../dom.js";
+import { byId, keyed, setText, show } from "../dom.js";
 import { count, plural } from "../format.js";
 import { get, paced } from "../management.js";
-import { createEndedRow, updateEndedRow } from "./ended-row.js";
-import { createRow, updateRow } from "./request-row.js";
-import { requestState } from "./states.js";
+import { createEndedRow, updateEndedRow } from "../requests/ended-row.js";
+import { Filters } from "../requests/filters.js";
+import { withPositions } from "../requests/positions.js";
+import { createRow, updateRow } from "../requests/row.js";
+import { requestState } from "../states.js";
 
 const MAX_ROWS = 200;
 const RUNNING = new Set(["assigned", "streaming"]);
+const SENT = ["model", "agent", "caller", "code"]; // what the balancer chooses ended ones by
 
 export class RequestsPage {
   #fleet = null;
   #ended = [];
+  #total = 0; // of ended requests that the balancer keeps
+  #problem = "";
 
   constructor() {
     this.loadEnded = paced(() => this.#fetchEnded());
-    byId("request-state").addEventListener("input", () => this.#load());
-    for (const id of ["request-search", "request-state", "request-model"]) {
-      byId(id).addEventListener("input", () => this.#redraw());
-    }
+    this.filters = new Filters(() => this.#changed());
   }
 
-  open() {
-    this.#load();
+  open(_argument, query) {
+    this.filters.read(query);
+    this.#changed();
   }
 
   /** A request has ended: the list of the ended ones is old. */
   onEnded() {
-    if (!byId("page-requests").hidden) this.#load();
+    if (!byId("page-requests").hidden && this.#showsEnded()) this.loadEnded();
   }
 
   draw(fleet) {
     this.#fleet = fleet;
-    offerModels(fleet, this.#ended);
+    this.filters.offer("model", fleet.requests.map(({ model }) => model));
+    this.filters.offer("agent", fleet.agents.map(({ name }) => name));
     this.#drawLive();
     this.#drawEnded();
   }
@@ -44,11 +48,12 @@ export class RequestsPage {
     this.#drawLive();
   }
 
-  #load() {
-    if (byId("request-state").value === "ended") this.loadEnded();
+  #showsEnded() {
+    return this.filters.values().state === "ended";
   }
 
-  #redraw() {
+  #changed() {
+    if (this.#showsEnded()) this.loadEnded();
     if (this.#fleet) this.draw(this.#fleet);
     else this.#drawEnded();
   }
@@ -56,15 +61,16 @@ export class RequestsPage {
   #drawLive() {
     const fleet = this.#fleet;
     if (!fleet) return;
-    const names = agentNames(fleet);
-    const isShown = byId("request-state").value !== "ended";
-    const all = withPositions(fleet.requests);
-    const found = isShown ? all.filter((request) => fits(request, names)) : [];
+    const names = new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
+    const chosen = this.filters.values();
+    const isShown = chosen.state !== "ended";
+    const all = withPositions(fleet);
+    const found = isShown ? all.filter((request) => fitsLive(request, names, chosen)) : [];
     show(byId("live-requests"), isShown);
     show(byId("no-requests"), all.length === 0);
     show(byId("no-request-match"), all.length > 0 && found.length === 0);
     show(byId("requests-table"), found.length > 0);
-    setText(byId("requests-note"), isShown ? note(fleet, found.length) : "");
+    if (isShown) setText(byId("requests-note"), note(fleet, found.length));
     const elapsed = (performance.now() - fleet.receivedAt) / 1000;
     keyed(byId("requests"), found.slice(0, MAX_ROWS), {
       key: (request) => request.id,
@@ -74,53 +80,64 @@ export class RequestsPage {
   }
 
   #drawEnded() {
-    const isShown = byId("request-state").value === "ended";
-    show(byId("ended-requests"), isShown);
-    if (!isShown) return;
-    const names = this.#fleet ? agentNames(this.#fleet) : new Map();
-    const found = this.#ended.filter((request) => fits(request, names));
+    const chosen = this.filters.values();
+    show(byId("ended-requests"), chosen.state === "ended");
+    if (chosen.state !== "ended") return;
+    const ids = new Map((this.#fleet?.agents ?? []).map((agent) => [agent.name, agent.id]));
+    const found = this.#ended.filter((request) => fitsEnded(request, chosen));
     show(byId("no-ended"), found.length === 0);
     show(byId("ended-table"), found.length > 0);
+    setText(byId("no-ended"), this.#problem || "None.");
     setText(byId("ended-note"), found.length ? `the latest ${count(found.length)}` : "");
+    setText(byId("requests-note"), this.#total ? `${plural(this.#total, "request")} kept` : "");
     keyed(byId("ended"), found, {
       key: (request) => `${request.id} ${request.ended_at}`,
       create: createEndedRow,
-      update: (row, request) => updateEndedRow(row, request, names),
+      update: (row, request) => updateEndedRow(row, request, ids),
     });
   }
 
   async #fetchEnded() {
+    const chosen = this.filters.values();
+    const query = new URLSearchParams({ state: "ended", limit: MAX_ROWS });
+    for (const name of SENT) if (chosen[name]) query.set(name, chosen[name]);
     try {
-      this.#ended = (await get(`api/v1/requests?state=ended&limit=${MAX_ROWS}`)).requests;
-      setText(byId("no-ended"), "None.");
+      const { requests, total } = await get(`api/v1/requests?${query}`);
+      this.#problem = "";
+      this.#ended = requests;
+      this.#total = total;
     } catch (error) {
-      setText(byId("no-ended"), `They cannot be read: ${error.message}`);
+      this.#problem = `They cannot be read: ${error.message}`;
+      this.#ended = [];
     }
-    this.#redraw();
+    for (const name of SENT) {
+      this.filters.offer(name, this.#ended.map((request) => request[name]));
+    }
+    this.#drawEnded();
   }
 }
 
-const agentNames = (fleet) => new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
-
-/** The requests, those that wait with their place in the queue: oldest first. */
-function withPositions(requests) {
-  const queued = requests.filter((request) => request.state === "queued");
-  queued.sort((a, b) => b.age_seconds - a.age_seconds);
-  const positions = new Map(queued.map((request, index) => [request.id, index + 1]));
-  return requests.map((request) => ({ ...request, position: positions.get(request.id) ?? null }));
-}
-
-function fits(request, names) {
-  const state = byId("request-state").value;
-  const model = byId("request-model").value;
+function fitsLive(request, names, { q, state, model, agent }) {
   if (state === "queued" && request.state !== "queued") return false;
   if (state === "running" && !RUNNING.has(request.state)) return false;
   if (model && request.model !== model) return false;
-  const parts = [request.id, request.model, names.get(request.agent), request.agent];
-  parts.push(requestState(request.state ?? ""));
-  const text = [...parts, request.code, request.caller, request.kind].join(" ").toLowerCase();
-  const words = byId("request-search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  return words.every((word) => text.includes(word));
+  if (agent && names.get(request.agent) !== agent) return false;
+  const shown = { ...request, agent: `${names.get(request.agent) ?? ""} ${request.agent ?? ""}` };
+  return hasWords(shown, q);
+}
+
+/** Those that were read may be of filters before these. */
+function fitsEnded(request, chosen) {
+  const isChosen = SENT.every((name) => !chosen[name] || request[name] === chosen[name]);
+  return isChosen && hasWords(request, chosen.q);
+}
+
+/** Whether all words of `text` stand in what the table shows of a request. */
+function hasWords(request, text) {
+  const { id, model, agent, code, caller, kind, state } = request;
+  const parts = [id, model, agent, code, caller, kind, requestState(state ?? "")];
+  const found = parts.join(" ").toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => found.includes(word));
 }
 
 function note(fleet, numFound) {
@@ -130,19 +147,4 @@ function note(fleet, numFound) {
   }
   if (numFound < num) return `${count(numFound)} of ${plural(num, "request")}`;
   return num ? plural(num, "request") : "";
-}
-
-function offerModels(fleet, ended) {
-  const names = [...fleet.requests, ...ended].map((request) => request.model).filter(Boolean);
-  const chosen = byId("request-model").value;
-  const offered = ["", ...new Set([...names, chosen].filter(Boolean))];
-  keyed(byId("request-model"), offered.sort(), {
-    key: (name) => name,
-    create: (name) => {
-      const option = element("option", "", name || "all models");
-      option.value = name;
-      return option;
-    },
-    update: () => {},
-  });
 }

@@ -2,6 +2,7 @@
 
 import { keyed, setAttribute, setText, svg } from "../dom.js";
 import { count } from "../format.js";
+import { niceCeiling, round } from "./scale.js";
 
 const LEAST_SPAN = 60; // seconds; the picture grows from here as time goes by
 const LABEL_STEPS = [15, 30, 60, 120, 300]; // seconds between two labels of the time axis
@@ -228,12 +229,4 @@ export class Plot {
     const index = this.#cursor === null ? last : this.#points.indexOf(this.#cursor);
     this.onCursor(this.#points[Math.min(last, Math.max(0, index + step))], true);
   }
-}
-
-const round = (value) => Math.round(value * 10) / 10;
-
-/** The next of 1, 2, 4, 5 or 8 times a power of ten: both it and its half are round numbers. */
-function niceCeiling(value) {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 5, 8, 10].map((step) => step * power).find((step) => step >= value);
 }

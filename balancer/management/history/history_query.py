@@ -21,7 +21,7 @@ MOST_TIMES = {None: 3600, "agent": 720, "model": 720}
 GOOD_TIMES = 300
 """Times that a chart has at most where a reader names no step."""
 
-HISTORY_NAMES = ("since", "step", "by")
+HISTORY_NAMES = ("since", "step", "by", "name")
 ENDED_NAMES = ("state", "model", "agent", "caller", "code", "limit")
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 1000
@@ -29,19 +29,23 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Steps of `step` seconds from `since` on, seconds since 1970."""
+    """Steps of `step` seconds from `since` on, seconds since 1970; of all that `by` tells apart,
+    or of the one with this `name`."""
 
     since: int
     step: int
     by: By | None
+    name: str | None = None
 
     @classmethod
     def of(cls, query: Mapping[str, str], now: float) -> Self:
         """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
         _known(query, HISTORY_NAMES)
-        by = _by(query.get("by"))
+        by, name = _by(query.get("by")), query.get("name")
+        if name is not None and by is None:
+            raise InvalidRequest("`name` needs `by`: agent or model", field="name")
         since = _since(query.get("since", str(DEFAULT_SPAN)), now)
-        return cls(since, _step(query.get("step"), ceil(now - since), by), by)
+        return cls(since, _step(query.get("step"), ceil(now - since), by), by, name)
 
 
 def ended_filter(query: Mapping[str, str]) -> EndingFilter:

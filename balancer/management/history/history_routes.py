@@ -17,7 +17,7 @@ def history_routes(history: History, status: Callable[[], StoreStatus]) -> list[
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
-        found = await history.chart(query.since, query.step, query.by)
+        found = await history.chart(query.since, query.step, query.by, query.name)
         body = answer_types.History(
             since=query.since,
             step=found.step,

@@ -53,6 +53,14 @@ def test_lines_by_agent_have_a_value_for_each_time() -> None:
     assert chart(of(step(0, ana=1)), 1, "model").lines == []
 
 
+def test_one_agent_alone() -> None:
+    steps = of(step(0, ana=1), step(1, luz=2))
+    [line] = chart(steps, 1, "agent", "luz").lines
+    assert (line.name, line.tokens_per_second) == ("luz", [0, 2])
+    unknown = chart(steps, 1, "agent", "eva")
+    assert (unknown.times, unknown.lines) == ([0, 1], [])
+
+
 def test_minutes_are_not_cut() -> None:
     minutes = of(step(0, 60, seconds=60), step(60, 120, seconds=60), step(120, 5), width=60)
     found = chart(minutes, 1, None)

@@ -19,6 +19,7 @@ NOW = 1_700_000_000.5
         ({"since": "1h", "step": "2s"}, HistoryQuery(1_699_996_400, 2, None)),
         ({"since": "3599", "step": "1"}, HistoryQuery(1_699_996_401, 1, None)),
         ({"since": "12m", "step": "2", "by": "model"}, HistoryQuery(1_699_999_280, 2, "model")),
+        ({"by": "agent", "name": "ana"}, HistoryQuery(1_699_999_100, 5, "agent", "ana")),
         ({"since": "1000000000"}, HistoryQuery(1_699_913_600, 300, None)),
     ],
 )
@@ -29,7 +30,8 @@ def test_what_is_meant(query: dict[str, str], meant: HistoryQuery) -> None:
 @pytest.mark.parametrize(
     ("query", "field", "said"),
     [
-        ({"sinse": "1"}, "sinse", "not one of since, step, by"),
+        ({"sinse": "1"}, "sinse", "not one of since, step, by, name"),
+        ({"name": "ana"}, "name", "`name` needs `by`"),
         ({"by": "caller"}, "by", "must be agent or model, not 'caller'"),
         ({"since": "soon"}, "since", "such as 10, 1.5, 500ms or 2m or seconds since 1970"),
         ({"since": "1700000002"}, "since", "must not be in the future"),

@@ -1,6 +1,6 @@
 // Issues of an agent or a model, with what to do about them.
 
-import { element, keyed, setText, show } from "../dom.js";
+import { element, keyed, setText, show } from "./dom.js";
 
 /** Draw `issues` as a list that is hidden while there are none. */
 export function drawIssues(list, issues) {

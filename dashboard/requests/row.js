@@ -4,7 +4,7 @@ import { element, setAttribute, setText } from "../dom.js";
 import { count, duration } from "../format.js";
 import { call, path } from "../management.js";
 import { linkTo } from "../router.js";
-import { drawPill, requestState } from "./states.js";
+import { drawPill, requestState } from "../states.js";
 
 const SHORT_ID = 8; // characters that are shown; the rest is in the tooltip
 

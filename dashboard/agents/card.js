@@ -4,8 +4,8 @@ import { element, keyed, setAttribute, setText, show } from "../dom.js";
 import { EnginePanel } from "../engine.js";
 import { compact, count, duration, plural } from "../format.js";
 import { linkTo } from "../router.js";
-import { drawIssues } from "./issues.js";
-import { agentState, drawPill } from "./states.js";
+import { drawIssues } from "../issues.js";
+import { agentState, drawPill } from "../states.js";
 import { WorkPanel } from "./work.js";
 
 const MAX_LLAMAS = 48;

@@ -1,6 +1,6 @@
 // States of agents and requests as people read them.
 
-import { setAttribute, setText } from "../dom.js";
+import { setAttribute, setText } from "./dom.js";
 
 const AGENT = {
   ready: "ready",

@@ -2,8 +2,8 @@
 
 import { element, setAttribute, setText } from "../dom.js";
 import { count, milliseconds, rate } from "../format.js";
-import { drawAgent } from "./request-row.js";
-import { drawPill } from "./states.js";
+import { linkTo } from "../router.js";
+import { drawPill } from "../states.js";
 
 const SHORT_ID = 8;
 const GOOD = new Set(["stop", "length", "tool_calls"]);
@@ -13,6 +13,7 @@ export function createEndedRow(request) {
   const cells = {
     id: element("td", "id"),
     time: element("td"),
+    caller: element("td", "caller"),
     code: element("span", "pill"),
     agent: element("a"),
     model: element("td", "model"),
@@ -21,8 +22,8 @@ export function createEndedRow(request) {
     first: element("td", "number"),
     speed: element("td", "number"),
   };
-  const { id, time, code, agent, model, tokens, waited, first, speed } = cells;
-  const row = element("tr", "", id, time, element("td", "", code), element("td", "", agent));
+  const { id, time, caller, code, agent, model, tokens, waited, first, speed } = cells;
+  const row = element("tr", "", id, time, element("td", "", code), caller, element("td", "", agent));
   row.append(model, tokens, waited, first, speed);
   row.dataset.testid = "ended-request";
   row.dataset.request = request.id;
@@ -30,14 +31,17 @@ export function createEndedRow(request) {
   return row;
 }
 
-export function updateEndedRow(row, request, names) {
+/** The history knows agents by their names; `ids` has the ids of those that are connected. */
+export function updateEndedRow(row, request, ids) {
   const cells = row.parts;
   setText(cells.id, request.id.slice(0, SHORT_ID));
   setAttribute(cells.id, "title", request.id);
   setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
   drawPill(cells.code, shade(request.code), request.code);
   setAttribute(cells.code, "title", request.error ?? "");
-  drawAgent(cells.agent, request.agent, names);
+  setText(cells.caller, request.caller || "–");
+  setAttribute(cells.caller, "title", request.caller);
+  drawAgentName(cells.agent, request.agent, ids);
   setText(cells.model, request.model ?? "–");
   setText(cells.tokens, `${count(request.prompt_tokens)} → ${count(request.completion_tokens)}`);
   setAttribute(cells.tokens, "title", `${count(request.cached_tokens)} of the prompt were cached`);
@@ -45,6 +49,12 @@ export function updateEndedRow(row, request, names) {
   const first = request.first_token_ms;
   setText(cells.first, first === null ? "–" : milliseconds(first));
   setText(cells.speed, rate(request.decode_tokens_per_second));
+}
+
+function drawAgentName(link, name, ids) {
+  setText(link, name ?? "–");
+  if (ids.has(name)) setAttribute(link, "href", linkTo("agents", ids.get(name)));
+  else link.removeAttribute("href");
 }
 
 function shade(code) {
