@@ -17,6 +17,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
 from ..shared.tls.key_pair import KeyPair, TlsFileError
+from ..shared.tracing.open_telemetry import open_tracer
 from .api.app import inference_app
 from .api.conversation_store import ConversationStore
 from .api.transport.bodies import Bodies
@@ -38,6 +39,7 @@ from .settings import BalancerSettings
 from .store.port import Store, StoreAway
 from .tls.certificates import Certificates
 from .tls.expiry_watch import watch_expiry
+from .tracing.trace_recorder import TraceRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +98,11 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     persistence = await Persistence.open(settings.state)
     until_the_end.push_async_callback(persistence.close)
     fleet = Fleet(limits_of(settings), version=version("arriero"))
-    runtime = FleetRuntime(fleet, recorder=Recorders(metrics, persistence.history.recorder))
+    tracer = open_tracer("arriero-balancer", version("arriero"))
+    until_the_end.push_async_callback(asyncio.to_thread, tracer.close)
+    recorders = Recorders(metrics, persistence.history.recorder, TraceRecorder(tracer))
+    runtime = FleetRuntime(fleet, recorder=recorders, tracer=tracer)
+    metrics.collect_spans(tracer.numbers)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,

@@ -30,6 +30,7 @@ from .queries import Query, Result
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
+from .tracing.trace_context import Traceparent
 
 PROTOCOL_VERSION = 8
 """Raised when an older peer would misunderstand."""
@@ -266,6 +267,7 @@ class Start:
 
     With a `continuation` another agent had it before and gave a part of the answer: go on after
     that. Only agents whose model has that agent's fingerprint get one (since version 8).
+    `traceparent` is the span of the balancer that this is a part of, if it is traced (since 8).
     """
 
     __pydantic_config__ = STRICT
@@ -273,6 +275,7 @@ class Start:
     id: RequestId
     request: GenerateRequest
     continuation: Continuation | None = None
+    traceparent: Traceparent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

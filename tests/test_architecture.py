@@ -15,6 +15,9 @@ PACKAGES = ("shared", "agent", "balancer", "dashboard", "client", "cli")
 
 PURE = (
     "agent.chat.grammar.argument_grammar",
+    "shared.tracing.span",
+    "shared.tracing.trace_context",
+    "balancer.tracing.request_spans",
     "agent.chat.output.attribution",
     "agent.engine.llama.kernels.check_model",
     "agent.engine.sampling.breakers",
@@ -302,6 +305,7 @@ DECLARATIONS = {
     "balancer.management.steering.bodies": "records of fields; the routes' tests send them",
     "balancer.management.steering.answer_types": "answers; the routes' tests compare them",
     "balancer.fleet.recorder": "a record and a protocol",
+    "shared.tracing.span": "records",
     "balancer.fleet.view": "records that the core's tests compare",
 }
 """Modules that hold only declarations, and so need no test module; with what they declare."""
@@ -476,8 +480,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.fleet", "balancer.history", "balancer.store", "balancer.store.records"),
     ),
     "balancer.ports": ("balancer.settings", "balancer.api.transport"),
+    "balancer.tracing": ("balancer.fleet",),
     "balancer.daemon": (
-        *("balancer.persistence", "balancer.ports", "balancer.tls"),
+        *("balancer.persistence", "balancer.ports", "balancer.tls", "balancer.tracing"),
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
         "balancer.management.steering",
         *("balancer.store.records", "balancer.history"),
@@ -672,6 +677,13 @@ def test_only_one_package_touches_llama_cpp() -> None:
         name for name in FILES if any(is_within(each, "llama_cpp") for each in imports(name))
     ]
     assert [name for name in touching if not is_within(name, "agent.engine.llama")] == []
+
+
+def test_only_one_module_touches_open_telemetry() -> None:
+    touching = [
+        name for name in FILES if any(is_within(each, "opentelemetry") for each in imports(name))
+    ]
+    assert touching == ["shared.tracing.open_telemetry"]
 
 
 def test_the_dashboard_has_no_python_but_its_guard() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...shared.tracing.trace_context import TraceContext
 from ..access.identity import NO_LIMITS, CallerLimits
 
 ANONYMOUS_NAME = "anonymous"
@@ -22,18 +23,26 @@ class Caller:
 
     Without access keys every caller is anonymous. `address` and `user_agent` are for the log only:
     the address is the proxy's where there is one, and a client may write anything as its agent.
-    `limits` are those of its key.
+    `limits` are those of its key. `trace_parent` is the span that the client named, `trace` the one
+    of this request, or again the client's where nothing is traced here.
     """
 
     name: str = ANONYMOUS_NAME
     address: str | None = None
     user_agent: str | None = None
     limits: CallerLimits = field(default=NO_LIMITS, repr=False)
+    trace_parent: TraceContext | None = field(default=None, repr=False)
+    trace: TraceContext | None = field(default=None, repr=False)
 
     @property
     def is_anonymous(self) -> bool:
         """Whether it has no access key."""
         return self.name == ANONYMOUS_NAME
+
+    @property
+    def traceparent(self) -> str | None:
+        """What is passed on with the request, so that its work is a part of its trace."""
+        return None if self.trace is None else self.trace.traceparent
 
     @property
     def account(self) -> Account:

@@ -20,6 +20,9 @@ from .decisions import LinkId, Send
 from .limits import Limits
 from .view import AgentState, AgentView, SlotsView
 
+SINCE_TRACES = 8
+"""The first version of the protocol in which a request may belong to a trace."""
+
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
 
@@ -52,6 +55,11 @@ class Agent:
     def takes_work(self) -> bool:
         """Whether it may be given requests and queries."""
         return self.is_accepting and not self.is_cordoned and not self.is_retired
+
+    @property
+    def knows_traces(self) -> bool:
+        """Whether it takes a `traceparent`."""
+        return self.hello.protocol >= SINCE_TRACES
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from aiohttp import hdrs, web
 
+from ....shared.tracing.trace_context import TraceContext, read_traceparent
 from ...fleet.caller import Caller
 
 LONGEST_USER_AGENT = 120
@@ -14,4 +15,11 @@ def caller_of(request: web.Request) -> Caller:
     return Caller(
         address=request.remote,
         user_agent=None if user_agent is None else user_agent[:LONGEST_USER_AGENT],
+        trace_parent=trace_parent_of(request),
     )
+
+
+def trace_parent_of(request: web.Request) -> TraceContext | None:
+    """The span that the client names, if it names exactly one."""
+    headers = request.headers.getall("traceparent", [])
+    return read_traceparent(headers[0]) if len(headers) == 1 else None

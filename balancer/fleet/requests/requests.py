@@ -235,7 +235,11 @@ class Requests:
             self._changes.request_changed(lifecycle.id)
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
-            start = Start(id=lifecycle.id, request=lifecycle.request)
+            start = Start(
+                id=lifecycle.id,
+                request=lifecycle.request,
+                traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
+            )
             decisions.append(self._registry.send(assign.link, start, now))
         return decisions
 

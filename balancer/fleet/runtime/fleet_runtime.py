@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, assert_never
 
@@ -18,6 +18,7 @@ from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, 
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.model_info import Task
+from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
@@ -85,11 +86,13 @@ class FleetRuntime:
         fleet: Fleet,
         *,
         recorder: Recorder,
+        tracer: Tracer = NO_TRACER,
         clock: Callable[[], float] = time.monotonic,
         watch_interval: float = WATCH_INTERVAL,
     ) -> None:
         self._fleet = fleet
         self._recorder = recorder
+        self._tracer = tracer
         self._clock = clock
         self._watch_interval = watch_interval
         self._streams: dict[RequestId, Stream] = {}
@@ -123,6 +126,7 @@ class FleetRuntime:
         """
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
+        caller = self._traced(caller)
         self._accept(
             stream.id, self._fleet.request_arrived(stream.id, request, self._clock(), caller=caller)
         )
@@ -134,9 +138,16 @@ class FleetRuntime:
         self._query_handles[handle.id] = handle
         self._accept(
             handle.id,
-            self._fleet.query_arrived(handle.id, query_request, self._clock(), caller=caller),
+            self._fleet.query_arrived(
+                handle.id, query_request, self._clock(), caller=self._traced(caller)
+            ),
         )
         return handle
+
+    def _traced(self, caller: Caller) -> Caller:
+        """`caller` with a span for one request of theirs."""
+        trace = self._tracer.begin(caller.trace_parent)
+        return caller if trace is None else replace(caller, trace=trace)
 
     def _accept(self, id: RequestId, decisions: list[Decision]) -> None:
         """Carry out what follows from a newcomer; raise what it was refused with."""

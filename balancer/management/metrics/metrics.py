@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ....shared.errors import BY_CODE
+from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, Origin
 from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import FleetView
@@ -28,6 +29,7 @@ from ...store.records import StoreStatus
 from .fleet_collector import EventNumbers, FleetCollector
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
+from .span_counts import SpanCounts
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
@@ -144,6 +146,10 @@ class Metrics:
         self._gauge(
             "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
         )
+
+    def collect_spans(self, numbers: Callable[[], QueueNumbers]) -> None:
+        """Also export what becomes of the spans of traces."""
+        self.registry.register(SpanCounts(numbers))
 
     def collect_store(self, status: Callable[[], StoreStatus]) -> None:
         """Also export how the store is."""

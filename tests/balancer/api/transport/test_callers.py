@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient
 from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
 from arriero.balancer.fleet.caller import Caller
 from arriero.shared.errors import ModelNotFound
+from arriero.shared.tracing.trace_context import TraceContext
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 
 CALLER = Caller(address="127.0.0.1", user_agent="curl/8.0")
@@ -79,3 +80,14 @@ async def test_a_long_user_agent_is_cut(answering: FakeFleetRuntime, client: Tes
     await client.post("/api/v1/generate", json=PROMPT, headers=headers)
     (caller,) = answering.callers
     assert caller.user_agent == "x" * LONGEST_USER_AGENT
+
+
+async def test_the_client_s_span_is_known(answering: FakeFleetRuntime, client: TestClient) -> None:
+    context = TraceContext(7, 8, is_sampled=True)
+    for headers in (
+        [("traceparent", context.traceparent)],
+        [("traceparent", "junk")],
+        [("traceparent", context.traceparent), ("traceparent", context.traceparent)],
+    ):
+        await client.post("/api/v1/generate", json=PROMPT, headers=headers)
+    assert [caller.trace_parent for caller in answering.callers] == [context, None, None]

@@ -16,8 +16,11 @@ from arriero.shared.errors import QueueFull, ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, Done, Event, Failed, Token
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
+from arriero.shared.tracing.trace_context import TraceContext
+from arriero.shared.tracing.tracer import QueueTracer
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
+from tests.shared.tracing.fakes import Kept
 
 
 class QueryDispatcher:
@@ -52,6 +55,27 @@ async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() ->
     assert set(dispatcher.recorder.origins) == {Origin("host-a1", "llama")}
     [ending] = dispatcher.recorder.endings
     assert (ending.code, ending.agent, ending.model) == ("stop", "host-a1", "llama")
+
+
+async def test_the_agent_s_part_of_a_request_belongs_to_its_trace() -> None:
+    recorder, tracer = RecordingRecorder(), QueueTracer(Kept().queue, lambda parent, id: True)
+    runtime = FleetRuntime(Fleet(Limits()), recorder=recorder, tracer=tracer)
+    new, old = RecordingPeer(), RecordingPeer()
+    runtime.agent_joined(old, hello("old", slots=1, protocol=7))
+    client = TraceContext(7, 8, is_sampled=True)
+    runtime.open(request(), caller=Caller(trace_parent=client))
+    runtime.agent_joined(new, hello("new", slots=1, protocol=8))
+    runtime.open(request(), caller=Caller(trace_parent=client))
+    [unaware], [aware] = old.sent[1:], new.sent[1:]
+    assert isinstance(unaware, Start) and isinstance(aware, Start)
+    assert unaware.traceparent is None, "version 7 refuses it"
+    assert aware.traceparent is not None and aware.traceparent.startswith(f"00-{7:032x}-")
+    assert aware.traceparent != client.traceparent, "the request has a span of its own"
+    runtime.cancel([aware.id])
+    runtime.agent_said(LinkId(2), output(ended(aware.id)))
+    [ending] = recorder.endings
+    assert ending.caller.traceparent == aware.traceparent
+    assert ending.caller.trace_parent == client
 
 
 async def test_ids_are_never_the_same() -> None:

@@ -1,0 +1,93 @@
+"""Spans on their way out: a bounded queue, and the thread that exports them.
+
+A collector that is slow or away costs spans, which are counted, and never makes a daemon wait.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .span import Span
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 4096
+"""Spans in the queue; further ones are dropped."""
+MAX_BATCH = 512
+"""Spans of one export."""
+GATHERING = 1.0
+"""Seconds that the first span of a batch waits for others."""
+LAST_EXPORT = 3.0
+"""Seconds at the end of the daemon in which what waits can be exported."""
+
+Export = Callable[[Sequence[Span]], bool]
+"""Sends a batch, and says whether it arrived. Blocks; must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNumbers:
+    """How many spans wait now, and how many were exported or dropped so far."""
+
+    num_waiting: int = 0
+    num_exported: int = 0
+    num_dropped: int = 0
+
+
+class SpanQueue:
+    """`put` may be called by any thread, and never waits."""
+
+    def __init__(self, export: Export, *, gathering: float = GATHERING) -> None:
+        self._export = export
+        self._gathering = gathering
+        self._waiting: deque[Span] = deque()
+        self._lock = threading.Lock()
+        self._has_news = threading.Event()
+        self._is_closing = threading.Event()
+        self._num_exported = 0
+        self._num_dropped = 0
+        self._thread = threading.Thread(target=self._run, name="span-export", daemon=True)
+        self._thread.start()
+
+    def put(self, span: Span) -> None:
+        """Export `span` soon, unless too many wait."""
+        with self._lock:
+            if len(self._waiting) < MAX_WAITING:
+                self._waiting.append(span)
+            else:
+                self._num_dropped += 1
+        self._has_news.set()
+
+    def numbers(self) -> QueueNumbers:
+        """As they are now."""
+        with self._lock:
+            return QueueNumbers(len(self._waiting), self._num_exported, self._num_dropped)
+
+    def close(self, within: float = LAST_EXPORT) -> None:
+        """Export what waits; give up after `within` seconds. Blocks."""
+        self._is_closing.set()
+        self._has_news.set()
+        self._thread.join(within)
+
+    def _run(self) -> None:
+        while not self._is_closing.is_set():
+            self._has_news.wait()
+            self._is_closing.wait(self._gathering)
+            self._has_news.clear()
+            while batch := self._next_batch():
+                self._send(batch)
+
+    def _next_batch(self) -> list[Span]:
+        with self._lock:
+            return [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+
+    def _send(self, batch: list[Span]) -> None:
+        has_arrived = self._export(batch)
+        with self._lock:
+            if has_arrived:
+                self._num_exported += len(batch)
+            else:
+                self._num_dropped += len(batch)
+        if not has_arrived:
+            logger.warning("%d spans could not be exported", len(batch))
