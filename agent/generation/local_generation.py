@@ -19,7 +19,7 @@ from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare
 from .active_requests import ActiveRequests
 from .port import Listener, Ticket
 from .preparation import Preparation
-from .prepared import Outcome
+from .prepared import Outcome, Prepared
 from .prompt_saver import PromptSaver
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 class Worker(Protocol):
     """What is needed of the engine's worker."""
 
+    def expect(self, sequence_id: SequenceId) -> None: ...
+    def forget(self, sequence_id: SequenceId) -> None: ...
     def submit(self, sequence: NewSequence) -> None: ...
     def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
@@ -79,6 +81,8 @@ class LocalGeneration:
         self._saver.close()
 
     def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
+        if not isinstance(outcome, Prepared):
+            self._worker.forget(id)
         self._carry_out(self._requests.prepared(id, outcome))
 
     def _saved(self, id: SequenceId, failure: Notice | None) -> None:
@@ -98,13 +102,16 @@ class LocalGeneration:
         try:
             self._pass_on(decision)
         except Exception as error:  # the boundary of a request: it is logged and answered
+            self._worker.forget(decision.id)
             self._carry_out(self._requests.crashed(decision.id, error, is_in_engine=False))
 
     def _pass_on(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
         match decision:
             case Prepare(id, request):
                 self._preparation.prepare(id, request, partial(self._prepared, id))
+                self._worker.expect(id)
             case Abandon(id):
+                self._worker.forget(id)
                 self._preparation.abandon(id)
             case Run(sequence):
                 self._worker.submit(sequence)

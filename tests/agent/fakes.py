@@ -110,6 +110,7 @@ class FakeWorker:
         self.on_crash: Callable[[BaseException], None] | None = None
         self.model = byte_model()
         self.error: Exception | None = None
+        self.expected: set[SequenceId] = set()
         self.added: asyncio.Queue[NewSequence] = Expected()
         self.finished: asyncio.Queue[SequenceId] = Expected()
         self.dropped: asyncio.Queue[SequenceId] = Expected()
@@ -124,13 +125,21 @@ class FakeWorker:
     def stop(self) -> None:
         self.is_stopped = True
 
+    def expect(self, sequence_id: SequenceId) -> None:
+        self.expected.add(sequence_id)
+
+    def forget(self, sequence_id: SequenceId) -> None:
+        self.expected.discard(sequence_id)
+
     def submit(self, sequence: NewSequence) -> None:
+        self.expected.discard(sequence.id)
         self.added.put_nowait(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:
         self.finished.put_nowait(sequence_id)
 
     def drop(self, sequence_id: SequenceId) -> None:
+        self.expected.discard(sequence_id)
         self.dropped.put_nowait(sequence_id)
 
     def statistics(self) -> EngineStatistics:

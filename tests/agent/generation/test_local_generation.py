@@ -86,6 +86,20 @@ async def test_a_request_from_start_to_end(room: Room) -> None:
     assert released == (FIRST,)
 
 
+async def test_the_engine_knows_what_is_being_prepared(room: Room) -> None:
+    await room.started()
+    assert not room.worker.expected  # it was submitted
+    room.generation.start(SECOND, S, GenerateRequest(prompt="x" * 20), room.listener)
+    assert len(room.worker.expected) == 1
+    [end], _ = await room.listener.next()
+    assert isinstance(end, Refused)
+    assert not room.worker.expected
+    third = Ticket(3)
+    room.generation.start(third, S, REQUEST, room.listener)
+    room.generation.cancel(third)
+    assert not room.worker.expected
+
+
 async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:
     sequence = await room.started(request=SAVING)
     saved = whole(sequence.prompt.tokens, b"state")
