@@ -132,6 +132,7 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_log(log.num_dropped)
     metrics.collect_store(parts.persistence.writer.status)
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
+    metrics.collect_limits(lambda: runtime.num_limited_callers)
     metrics.collect_notices(lambda: parts.reports.num_clients)
     if parts.certificates is not None:
         metrics.collect_certificate(parts.certificates.seconds_left)
@@ -229,6 +230,8 @@ def limits_of(settings: BalancerSettings) -> Limits:
         heartbeat_interval=settings.heartbeat_interval,
         heartbeat_timeout=settings.heartbeat_timeout,
         model_memory=settings.model_memory,
+        keys=settings.key_limits,
+        anonymous=settings.anonymous_limits,
     )
 
 

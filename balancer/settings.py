@@ -7,6 +7,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
+from .access.identity import NO_LIMITS, CallerLimits
+from .access.limits.parse import NAMES, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host
@@ -91,6 +93,19 @@ class BalancerSettings(DaemonSettings):
     )
     request_timeout: Timeout = Field(
         default=_LIMITS.request_timeout, description="longest time a request may take as a whole"
+    )
+    key_limits: Annotated[CallerLimits, BeforeValidator(parse_limits), Shown("LIMITS", "none")] = (
+        Field(
+            default=NO_LIMITS,
+            description="limits of each access key that has none of its own, such as "
+            "requests-per-minute=60,tokens-per-minute=100000. There are " + ", ".join(NAMES),
+        )
+    )
+    anonymous_limits: Annotated[
+        CallerLimits, BeforeValidator(parse_limits), Shown("LIMITS", "none")
+    ] = Field(
+        default=NO_LIMITS,
+        description="likewise, for each address of callers without an access key",
     )
     responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
         default=DEFAULT_BYTES,

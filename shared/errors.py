@@ -330,13 +330,15 @@ class FieldProblem(TypedDict):
 class PublicError(TypedDict):
     """An error. `code` is stable, `message` is for people, `field` names the wrong field.
 
-    `problems` are all that is wrong, where a body is looked at as a whole.
+    `retry_after` is in seconds. `problems` are all that is wrong, where a body is looked at as a
+    whole.
     """
 
     code: str
     message: str
     retryable: bool
     field: NotRequired[str]
+    retry_after: NotRequired[float]
     problems: NotRequired[list[FieldProblem]]
 
 
@@ -349,4 +351,6 @@ def public_body(error: RequestError) -> PublicError:
     }
     if error.field is not None:
         body["field"] = error.field
+    if error.retry_after is not None:
+        body["retry_after"] = round(error.retry_after, 3)
     return body

@@ -207,6 +207,8 @@ PURE = (
     *(f"balancer.control.{name}" for name in ("agent_plan", "placement", "rollout")),
     "balancer.access.identity",
     "balancer.tls.expiry",
+    *(f"balancer.access.limits.{name}" for name in ("account", "limiter", "parse", "rules")),
+    *(f"balancer.access.limits.{name}" for name in ("sliding_window", "token_estimate")),
     "balancer.control.desired_state",
     "balancer.control.state_document",
     "balancer.fleet.model_registry",
@@ -219,6 +221,7 @@ PURE = (
     "balancer.fleet.requests.dispatch",
     "balancer.fleet.requests.request_lifecycle",
     "balancer.fleet.requests.routing",
+    "balancer.fleet.core.admission",
     "balancer.fleet.core.agent_output",
     "balancer.fleet.core.fleet",
     "balancer.fleet.core.fleet_views",
@@ -329,6 +332,7 @@ VOCABULARY = {
 """Rooms whose own files are words that the rooms below them share, and what those words need."""
 
 ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
+LIMITS = ("balancer.access.identity", "balancer.access.limits")
 FLEET = ("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.queries")
 FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
@@ -428,14 +432,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # ---- a balancer
     "balancer.access.identity": (),
+    "balancer.access.limits": ("balancer.access.identity", "balancer.fleet"),
     "balancer.access": ("balancer.access.identity",),
     "balancer.tls": (),
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
-    "balancer.fleet.core": (*FLEET, "balancer.control"),
-    "balancer.fleet.runtime": (*FLEET, "balancer.fleet.core", "balancer.control"),
     "balancer.api.transport": ("balancer.fleet", "balancer.tls"),
+    "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.control"),
+    "balancer.fleet.runtime": (*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.conversation_store": (),
@@ -456,7 +461,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.api.openai.operations", *FOR_CLIENTS),
     ),
     "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.operations"),
-    "balancer.api.app": (*API, *APIS, *RUNTIME, "balancer.api.document", *FOR_CLIENTS),
+    "balancer.api.app": (
+        *(*API, *APIS, *RUNTIME, *FOR_CLIENTS),
+        *("balancer.api.document", "balancer.api.limit_headers"),
+    ),
+    "balancer.api.limit_headers": (*RUNTIME, *LIMITS, "balancer.api.transport"),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management.history": ("balancer.history", "balancer.store.records"),
     "balancer.management.steering": (
@@ -471,6 +480,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.store": ("balancer.store.records",),
     "balancer.history": (*("balancer.fleet", "balancer.store.records", "balancer.store"),),
     "balancer.settings": (
+        *LIMITS,
         "balancer.store",
         "balancer.api.conversation_store",
         "balancer.fleet",

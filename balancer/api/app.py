@@ -14,6 +14,7 @@ from .common.answering import json_response
 from .conversation_store import ConversationStore
 from .document import inference_json
 from .fields.reading import tell_ignored
+from .limit_headers import limit_headers
 from .native import routes
 from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
@@ -54,6 +55,7 @@ def inference_app(
     app[BODIES] = Bodies() if bodies is None else bodies
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
+    app.on_response_prepare.append(limit_headers(runtime))
     app.add_routes(_health_routes(runtime))
     app.add_routes(openapi_routes(partial(inference_json, version("arriero"))))
     app.add_routes(routes.routes(runtime))

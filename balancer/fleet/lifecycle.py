@@ -43,6 +43,11 @@ class Lifecycle:
         self._waited = 0.0
         self._queued_at: float | None = now
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has no agent."""
+        return self._queued_at is not None
+
     def waited(self, now: float) -> float:
         """Seconds without an agent so far."""
         return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)

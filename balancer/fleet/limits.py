@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+from ..access.identity import NO_LIMITS, CallerLimits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Times in seconds. `max_buffered_requests` of 0 turns queueing off.
 
-    `model_memory` is how long a model that has gone counts as known.
+    `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
+    access keys that have none of their own, `anonymous` of callers without a key.
     """
 
     max_buffered_requests: int = 256
@@ -18,3 +21,5 @@ class Limits:
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 5.0
     model_memory: float = 600.0
+    keys: CallerLimits = NO_LIMITS
+    anonymous: CallerLimits = NO_LIMITS

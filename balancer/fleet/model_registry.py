@@ -187,13 +187,17 @@ class ModelRegistry:
 
     def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
         """The error for a prompt that fits into no context of the model it is for."""
-        if request.model is not None:
-            model = self._models.get(request.model)
-            return None if model is None else check_length(request, model.facts.room)
+        return check_length(request, self.room(request.model))
+
+    def room(self, name: str | None) -> PromptRoom:
+        """The longest prompts that fit into a context of the model, or of any with `None`."""
+        if name is not None:
+            model = self._models.get(name)
+            return PromptRoom() if model is None else model.facts.room
         if self._room is None:
             models = (model.facts for model in self._models.values())
             self._room = largest(facts.room for facts in models if "generate" in facts.tasks)
-        return check_length(request, self._room)
+        return self._room
 
     def get(self, name: str) -> ModelView | None:
         """A known model."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.settings import BalancerSettings
 from arriero.balancer.store.url import StoreUrl
 from arriero.shared.quantities import Address
@@ -33,6 +34,8 @@ def test_defaults() -> None:
         "first_token_timeout": 120.0,
         "token_timeout": 30.0,
         "request_timeout": 600.0,
+        "key_limits": CallerLimits(),
+        "anonymous_limits": CallerLimits(),
         "responses_limit": 64 * 2**20,
         "responses_max_age": 3600.0,
         "heartbeat_interval": 1.0,

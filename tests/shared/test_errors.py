@@ -68,12 +68,13 @@ def test_statuses() -> None:
     assert status_of(QueueFull("full")) == 503
 
 
-def test_the_public_body_names_a_field_only_where_there_is_one() -> None:
-    assert public_body(QueueFull("256 wait", retry_after=2)) == {
+def test_the_public_body_names_a_field_and_a_time_only_where_there_is_one() -> None:
+    assert public_body(QueueFull("256 wait")) == {
         "code": "queue_full",
         "message": "256 wait",
         "retryable": True,
     }
+    assert public_body(QueueFull("256 wait", retry_after=1.23456))["retry_after"] == 1.235
     assert public_body(InvalidRequest("`seed` is odd", field="seed"))["field"] == "seed"
 
 

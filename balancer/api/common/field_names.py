@@ -15,6 +15,12 @@ class FieldNames:
         """In a neutral name `[]` matches any index; in the API's name it is the same index."""
         self._names = [(_pattern(neutral), _template(own)) for neutral, own in names.items()]
 
+    def also(self, names: Mapping[str, str]) -> "FieldNames":
+        """These names and those in `names`, which come first."""
+        both = FieldNames(names)
+        both._names += self._names
+        return both
+
     def told(self, error: RequestError) -> RequestError:
         """`error` with its field renamed to the API's name, in its message as well."""
         if error.field is None:

@@ -23,10 +23,9 @@ on it; with draining, nobody waits whom no agent can serve.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import assert_never
 
-from ....shared.errors import NotFound, RequestError, ShuttingDown
+from ....shared.errors import NotFound, ShuttingDown
 from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
 from ....shared.reports.statistics import Statistics
@@ -35,6 +34,7 @@ from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, LinkId
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
+from ..recorder import Ending
 from ..registry import Agent
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import refuse
@@ -42,8 +42,6 @@ from .agent_output import AgentOutput
 from .fleet_views import FleetViews
 from .membership import Membership
 from .state import empty_state
-
-AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
 
 
 class Fleet(FleetViews):
@@ -63,40 +61,21 @@ class Fleet(FleetViews):
 
     # ---- clients
 
-    def refusal(self, request: GenerateRequest) -> RequestError | None:
-        """Why a request would be refused, whatever the queue holds; it costs a look-up or two."""
-        return self._refusal(self._resolved(request))
-
-    def _refusal(self, request: GenerateRequest) -> RequestError | None:
-        if self._state.is_draining:
-            return _going_down()
-        refusal = self._state.models.refusal("generate", request.model)
-        return refusal or self._state.models.too_long(request)
-
-    def _resolved(self, request: AnyRequest) -> AnyRequest:
-        """The request with the model's name in place of an alias."""
-        name = self._state.models.resolve(request.model)
-        return request if name == request.model else replace(request, model=name)
-
-    def _refusal_of(self, query_request: QueryRequest) -> RequestError | None:
-        if self._state.is_draining:
-            return _going_down()
-        return self._state.models.refusal(query_request.task, query_request.model)
-
     def request_arrived(
         self, id: RequestId, request: GenerateRequest, now: float, *, caller: Caller = ANONYMOUS
     ) -> list[Decision]:
         """A client sent a request. Accepted, unless there is a `Refuse` among the decisions."""
         decisions = self._due(now)
         self._state.changes.advance()
-        request = self._resolved(request)
-        error = self._refusal(request)
-        if error is None:
-            decisions += self._state.requests.admit(id, request, caller, now)
-            self._steering.waits(request.model, now)
-            return decisions
-        lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
-        return [*decisions, *refuse(lifecycle, error, now)]
+        newcomer = self._admission.request(request, caller, now)
+        if newcomer.error is not None:
+            lifecycle = RequestLifecycle(id, newcomer.request, self.limits, now, caller=caller)
+            return [*decisions, *refuse(lifecycle, newcomer.error, now)]
+        decisions += self._state.requests.admit(id, newcomer.request, caller, now)
+        if id in self:
+            self._admission.admitted(id, caller, newcomer.demand, now)
+        self._steering.waits(newcomer.request.model, now)
+        return decisions
 
     def query_arrived(
         self, id: RequestId, query_request: QueryRequest, now: float, *, caller: Caller = ANONYMOUS
@@ -105,14 +84,19 @@ class Fleet(FleetViews):
         decisions = self._due(now)
         self._state.changes.advance()
         dispatcher = self._state.dispatcher
-        query_request = self._resolved(query_request)
-        error = self._refusal_of(query_request)
-        if error is None:
-            decisions += dispatcher.admit(id, query_request, caller, now)
-            self._steering.waits(query_request.model, now)
-            return decisions
-        lifecycle = QueryLifecycle(id, query_request, self.limits, now, caller=caller)
-        return [*decisions, *dispatcher.refuse(lifecycle, error, now)]
+        newcomer = self._admission.query(query_request, caller, now)
+        if newcomer.error is not None:
+            lifecycle = QueryLifecycle(id, newcomer.request, self.limits, now, caller=caller)
+            return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
+        decisions += dispatcher.admit(id, newcomer.request, caller, now)
+        if id in self:
+            self._admission.admitted(id, caller, newcomer.demand, now)
+        self._steering.waits(newcomer.request.model, now)
+        return decisions
+
+    def settle(self, ending: Ending, now: float) -> None:
+        """A request has ended as `Finish` said: its caller gets back what it did not use."""
+        self._admission.ended(ending.request_id, ending.usage, now)
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client disconnected; nothing more is delivered to it."""
@@ -293,7 +277,4 @@ class Fleet(FleetViews):
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._state.check_integrity()
-
-
-def _going_down() -> ShuttingDown:
-    return ShuttingDown("the balancer is shutting down")
+        self._admission.check_integrity()

@@ -6,12 +6,15 @@ from itertools import chain, islice
 
 from ....shared.inference import AgentId, RequestId
 from ....shared.reports.model_info import Task
+from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
+from ..caller import Caller
 from ..limits import Limits
 from ..registry import Agent
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from .admission import Admission
 from .state import FleetState
 from .steering import Steering
 
@@ -22,6 +25,7 @@ class FleetViews:
     def __init__(self, state: FleetState) -> None:
         self._state = state
         self._steering = Steering(state)
+        self._admission = Admission(state)
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
@@ -31,6 +35,15 @@ class FleetViews:
     def limits(self) -> Limits:
         """How much may wait and how long anything may take."""
         return self._state.limits
+
+    @property
+    def num_limited_callers(self) -> int:
+        """Callers whose limits are counted."""
+        return self._admission.num_accounts
+
+    def standing(self, caller: Caller, now: float) -> Standing:
+        """How much of its limits a caller has left."""
+        return self._admission.standing(caller, now)
 
     @property
     def revision(self) -> int:

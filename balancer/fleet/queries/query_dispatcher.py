@@ -80,6 +80,10 @@ class QueryDispatcher:
         """Parts that agents have."""
         return sum(queue.num_asked for queue in self._queues.values())
 
+    def has_room(self, query_request: QueryRequest) -> bool:
+        """Whether an agent would get a part of it at once."""
+        return self._queues[query_request.kind].has_room(query_request.model)
+
     def next_deadline(self) -> float | None:
         """Not later than the first query's deadline."""
         return self._deadlines.next()
@@ -197,8 +201,7 @@ class QueryDispatcher:
 
     def _refusal(self, query_request: QueryRequest) -> QueueFull | None:
         queue = self._queues[query_request.kind]
-        has_room = queue.has_room(query_request.model)
-        if has_room or queue.num_waiting < self._limits.max_buffered_requests:
+        if self.has_room(query_request) or queue.num_waiting < self._limits.max_buffered_requests:
             return None
         return QueueFull.of(queue.num_waiting, "query", "queries", retry_after=RETRY_AFTER)
 

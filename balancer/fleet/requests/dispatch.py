@@ -121,13 +121,17 @@ class Dispatch:
         """Models that requests wait for: how many wait, and the first of them."""
         return self._waiting.models()
 
+    def has_free_slot(self, model: str | None) -> bool:
+        """Whether a newcomer for `model` would start at once."""
+        return self._free.first(model) is not None
+
     # ---- requests
 
     def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
-        if self._free.first(routing.model) is None and self.num_waiting >= self._max_buffered:
+        if not self.has_free_slot(routing.model) and self.num_waiting >= self._max_buffered:
             return Refuse(id, self._queue_full())
         self._num_arrived += 1
         self._requests[id] = _Request(routing, self._num_arrived)

@@ -19,6 +19,7 @@ from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.model_info import Task
 from ....shared.tracing.tracer import NO_TRACER, Tracer
+from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
@@ -119,7 +120,7 @@ class FleetRuntime:
         *,
         caller: Caller,
     ) -> Stream:
-        """Accept `request`. Raises `QueueFull`, `ShuttingDown` or `ModelNotFound`.
+        """Accept `request`. Raises why it is refused, such as `QueueFull` or `RateLimited`.
 
         The APIs check before that agents can read it (`api/common/readable`). An `id` is
         one of `new_request_id`, for callers that have to know it even if the request is refused.
@@ -157,6 +158,15 @@ class FleetRuntime:
         self._carry_out(decisions)
         for refusal in refusals:
             raise refusal.error
+
+    @property
+    def num_limited_callers(self) -> int:
+        """Callers whose limits are counted."""
+        return self._fleet.num_limited_callers
+
+    def standing(self, caller: Caller) -> Standing:
+        """How much of its limits a caller has left."""
+        return self._fleet.standing(caller, self._clock())
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
         """Cancel all of `ids` at once; the number of them that had not ended."""
@@ -327,6 +337,7 @@ class FleetRuntime:
                 case Disconnect(link=link, reason=reason):
                     self._peers.pop(link).disconnect(reason)
                 case Finish(ending=ending):
+                    self._fleet.settle(ending, self._clock())
                     self._recorder.ended(ending)
                     _log(ending)
                 case Settle(query=id, outcome=outcome):

@@ -199,6 +199,14 @@ class Metrics:
             num_held,
         )
 
+    def collect_limits(self, num_callers: Callable[[], int]) -> None:
+        """From now on answer with how many callers' limits are counted."""
+        self._gauge(
+            "limited_callers",
+            "Callers whose requests and tokens are counted against limits.",
+            num_callers,
+        )
+
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""
         encode, content_type = choose_encoder(accept)

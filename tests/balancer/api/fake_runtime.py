@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Self
 
+from arriero.balancer.access.limits.account import NO_STANDING, Standing
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
@@ -102,6 +103,9 @@ class FakeFleetRuntime:
         self.slots_total = 4
         self.is_draining = False
         self.changed = asyncio.Event()
+
+    def standing(self, _caller: Caller) -> Standing:
+        return NO_STANDING
 
     def open(
         self, request: GenerateRequest, id: RequestId | None = None, *, caller: Caller = ANONYMOUS

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.access.identity import NO_LIMITS, CallerLimits
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
@@ -91,10 +92,15 @@ class ScriptedAgent:
 
 @asynccontextmanager
 async def scripted_fleet(
-    *, slots: int = 2, max_buffered: int = 64
+    *, slots: int = 2, max_buffered: int = 64, anonymous: CallerLimits = NO_LIMITS
 ) -> AsyncIterator[tuple[TestClient, FleetRuntime]]:
-    """An inference port over two scripted agents with `slots` slots each."""
-    fleet = Fleet(Limits(max_buffered_requests=max_buffered, heartbeat_timeout=60))
+    """An inference port over two scripted agents with `slots` slots each.
+
+    `anonymous` limits all callers: they are one address.
+    """
+    fleet = Fleet(
+        Limits(max_buffered_requests=max_buffered, heartbeat_timeout=60, anonymous=anonymous)
+    )
     runtime = FleetRuntime(fleet, recorder=RecordingRecorder(), watch_interval=0)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(runtime.run())

@@ -199,7 +199,13 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
         "top_logprobs": parsed.top_logprobs or None,
     }
     wanted = _wanted(parsed, [conversation])
-    return replace(wanted, field_names=names_of(found, _format_names(parsed.response_format)))
+    names = names_of(found, _format_names(parsed.response_format))
+    if parsed.max_completion_tokens is not None:
+        names = names.also(_COMPLETION_TOKENS)
+    return replace(wanted, field_names=names)
+
+
+_COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}
 
 
 def _format_names(answer: ResponseFormat | None) -> FieldNames:

@@ -48,7 +48,11 @@ from .tools import Name, Tool, functions, namespaces
 MAX_METADATA = 16
 MAX_INCLUDED = 64
 
-_NAMES = {"messages": "input", "tools[].function.parameters": "tools[].parameters"}
+_NAMES = {
+    "messages": "input",
+    "tools[].function.parameters": "tools[].parameters",
+    "max_tokens": "max_output_tokens",
+}
 FIELD_NAMES = FieldNames({**_NAMES, "grammar": "text.format"})
 """Neutral field names mapped to the names in this API."""
 

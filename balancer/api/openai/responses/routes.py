@@ -4,13 +4,14 @@ import time
 
 from aiohttp import web
 
-from .....shared.errors import InvalidRequest, NotFound
+from .....shared.errors import InvalidRequest, NotFound, RequestError
 from .....shared.inference import Done, Event, GenerateRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
+from ...common.field_names import FieldNames
 from ...common.readable import check_copies
 from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
@@ -52,7 +53,7 @@ class _Handlers:
         with refusals_reported(request):
             previous = _previous(self._store, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
-        with self._runtime.open(neutral, caller=caller_of(request)) as stream:
+        with self._opened(request, neutral, wanted.field_names) as stream:
             request[request_id_key] = stream.id
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
@@ -63,6 +64,12 @@ class _Handlers:
                 )
             await read_to_end(stream, answer, wanted.field_names)
             return json_response(answer.response, headers=headers)
+
+    def _opened(self, request: web.Request, neutral: GenerateRequest, names: FieldNames) -> Stream:
+        try:
+            return self._runtime.open(neutral, caller=caller_of(request))
+        except RequestError as error:
+            raise names.told(error) from error
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)

@@ -1,7 +1,7 @@
 """A fleet and a clock for the tests of the core."""
 
 from arriero.balancer.fleet.core.fleet import Fleet
-from arriero.balancer.fleet.decisions import Decision, LinkId
+from arriero.balancer.fleet.decisions import Decision, Finish, LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.shared.errors import RequestError
 from arriero.shared.inference import Failed, RequestId
@@ -36,6 +36,9 @@ class Scene:
         self.now = 100.0
 
     def _checked(self, decisions: list[Decision]) -> list[Decision]:
+        for decision in decisions:
+            if isinstance(decision, Finish):
+                self.fleet.settle(decision.ending, self.now)
         self.fleet.check_integrity()
         return decisions
 

@@ -7,12 +7,12 @@ import pytest
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
-from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Send
-from arriero.shared.errors import ModelNotFound, NotFound, ShuttingDown
+from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Refuse, Send
+from arriero.shared.errors import ModelNotFound, NotFound, RequestError, ShuttingDown
 from arriero.shared.inference import AgentId, Failed, RequestId
 from arriero.shared.messages import Cancel, Start, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
-from tests.balancer.fleet.builders import ended, hello, piece, request, status, work
+from tests.balancer.fleet.builders import ended, hello, piece, status, work
 from tests.balancer.fleet.core.scene import A, B, Scene
 
 FILE = "file:///llama.gguf"
@@ -134,15 +134,19 @@ def test_an_agent_gets_the_models_name_and_never_an_alias() -> None:
     assert view.info.name == "llama"
 
 
+def refusal(decisions: list[Decision]) -> RequestError | None:
+    return next((each.error for each in decisions if isinstance(each, Refuse)), None)
+
+
 def test_what_nobody_serves_or_wishes_for_is_refused() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
-    assert scene.fleet.refusal(request("x")) is None, "nobody here can say"
+    assert refusal(scene.open("r1", model="x")) is None, "nobody here can say"
     scene.wish(wished())
-    assert isinstance(scene.fleet.refusal(request("x")), ModelNotFound)
-    assert scene.fleet.refusal(request("llama")) is None
+    assert isinstance(refusal(scene.open("r2", model="x")), ModelNotFound)
+    assert refusal(scene.open("r3", model="llama")) is None
     scene.wish()
-    assert scene.fleet.refusal(request("llama")) is None
+    assert refusal(scene.open("r4", model="llama")) is None
 
 
 def test_models_are_listed_with_their_status() -> None:

@@ -154,6 +154,12 @@ def test_how_long_the_certificate_lasts() -> None:
     assert value(metrics, "arriero_certificate_expires_in_seconds") == 60.5
 
 
+def test_callers_with_limits() -> None:
+    metrics = Metrics()
+    metrics.collect_limits(lambda: 4)
+    assert value(metrics, "arriero_limited_callers") == 4
+
+
 def test_refusals_by_door_and_code() -> None:
     metrics = Metrics()
     metrics.refused("/v1/messages", "invalid_request")

@@ -1,0 +1,80 @@
+"""What one request of a caller may ask for: its model, its longest answer, its priority."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from ....shared.errors import InvalidRequest, ModelNotFound, RequestError
+from ....shared.inference import GenerateRequest
+from ..identity import NO_LIMITS, CallerLimits, PriorityClass
+
+T = TypeVar("T")
+
+_RANKS: tuple[PriorityClass, ...] = ("batch", "default", "interactive")
+_MOST_PRIORITY: dict[PriorityClass, int] = {"batch": -1, "default": 0, "interactive": 100}
+"""The highest `priority` of a request: numbers above 0 are interactive, those below 0 batch."""
+
+_MAX_NAMES = 10
+
+
+def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
+    """`own`, and `defaults` for what it leaves open; of the priorities the lower."""
+    if defaults is NO_LIMITS:
+        return own
+    if own is NO_LIMITS:
+        return defaults
+    return CallerLimits(
+        models=_first(own.models, defaults.models),
+        requests_per_minute=_first(own.requests_per_minute, defaults.requests_per_minute),
+        tokens_per_minute=_first(own.tokens_per_minute, defaults.tokens_per_minute),
+        max_concurrent=_first(own.max_concurrent, defaults.max_concurrent),
+        max_queued=_first(own.max_queued, defaults.max_queued),
+        max_tokens=_first(own.max_tokens, defaults.max_tokens),
+        priority=min(own.priority, defaults.priority, key=_RANKS.index),
+    )
+
+
+def model_for(
+    model: str | None, limits: CallerLimits, resolve: Callable[[str | None], str | None]
+) -> str | RequestError | None:
+    """The model that a request for `model` is for, as `resolve` names it; or why it may not.
+
+    A caller with one model need not name it. One with several has to, since any would be too many.
+    """
+    if limits.models is None:
+        return resolve(model)
+    if model is None:
+        if len(limits.models) == 1:
+            return resolve(limits.models[0])
+        return InvalidRequest(f"name a model, one of {_listed(limits.models)}", field="model")
+    if model in limits.models or resolve(model) in map(resolve, limits.models):
+        return resolve(model)
+    return ModelNotFound(
+        f"there is no model `{model[:200]}`; there are {_listed(limits.models)}", field="model"
+    )
+
+
+def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest | InvalidRequest:
+    """`request` within `limits`: without `max_tokens` it gets the most, a higher one is an error.
+
+    A higher priority is lowered.
+    """
+    most = limits.max_tokens
+    if most is not None and request.max_tokens is None:
+        request = replace(request, max_tokens=most)
+    if most is not None and request.max_tokens is not None and request.max_tokens > most:
+        return InvalidRequest(
+            f"`max_tokens`: at most {most} for this caller, not {request.max_tokens}",
+            field="max_tokens",
+        )
+    priority = _MOST_PRIORITY[limits.priority]
+    return request if request.priority <= priority else replace(request, priority=priority)
+
+
+def _first(own: T | None, default: T | None) -> T | None:
+    return default if own is None else own
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(f"`{name[:200]}`" for name in names[:_MAX_NAMES])
+    return shown + ", …" * (len(names) > _MAX_NAMES)

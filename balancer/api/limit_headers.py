@@ -1,0 +1,67 @@
+"""Tells callers with limits how much is left, in the headers of every answer.
+
+OpenAI's names, with times such as `1m30s`; under `/v1/messages` Anthropic's, with times of the day.
+What a streamed answer says was true when it began.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from ..access.limits.account import Level, Standing
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from .transport.callers import caller_of
+
+ANTHROPIC = "/v1/messages"
+
+Signal = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
+
+
+def limit_headers(runtime: FleetRuntime) -> Signal:
+    """What an application has to call before each answer (`on_response_prepare`)."""
+
+    async def tell(request: web.Request, response: web.StreamResponse) -> None:
+        standing = runtime.standing(caller_of(request))
+        if request.path.startswith(ANTHROPIC):
+            response.headers.update(anthropic_headers(standing, datetime.now(UTC)))
+        else:
+            response.headers.update(openai_headers(standing))
+
+    return tell
+
+
+def openai_headers(standing: Standing) -> dict[str, str]:
+    """`x-ratelimit-limit-requests` and so on, for what is limited."""
+    headers = {}
+    for name, level in _levels(standing):
+        headers[f"x-ratelimit-limit-{name}"] = str(level.limit)
+        headers[f"x-ratelimit-remaining-{name}"] = str(level.remaining)
+        headers[f"x-ratelimit-reset-{name}"] = duration(level.reset_after)
+    return headers
+
+
+def anthropic_headers(standing: Standing, now: datetime) -> dict[str, str]:
+    """`anthropic-ratelimit-requests-limit` and so on; `now` with its time zone."""
+    headers = {}
+    for name, level in _levels(standing):
+        reset = now + timedelta(seconds=level.reset_after)
+        headers[f"anthropic-ratelimit-{name}-limit"] = str(level.limit)
+        headers[f"anthropic-ratelimit-{name}-remaining"] = str(level.remaining)
+        headers[f"anthropic-ratelimit-{name}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return headers
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: `0s`, `120ms`, `1.5s`, `1m0s`."""
+    if 0 < seconds < 1:
+        return f"{max(1, round(seconds * 1000))}ms"
+    minutes, rest = divmod(round(seconds, 3), 60)
+    return f"{minutes:.0f}m{rest:.12g}s" if minutes else f"{round(rest, 3):.12g}s"
+
+
+def _levels(standing: Standing) -> Iterator[tuple[str, Level]]:
+    if standing.requests is not None:
+        yield "requests", standing.requests
+    if standing.tokens is not None:
+        yield "tokens", standing.tokens

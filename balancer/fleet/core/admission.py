@@ -1,0 +1,155 @@
+"""Who is let in: what the fleet can do, and what the caller may.
+
+A newcomer is refused because the balancer shuts down, because no model can do it, or because of its
+caller's limits, in this order; a full queue refuses it afterwards. Only what was accepted counts
+against limits.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from ....shared.errors import RateLimited, RequestError, ShuttingDown
+from ....shared.inference import GenerateRequest, RequestId, Usage
+from ...access.identity import CallerLimits
+from ...access.limits.account import SOON, Demand, Standing
+from ...access.limits.limiter import Limiter
+from ...access.limits.rules import bounded, model_for
+from ...access.limits.token_estimate import demand_of, demand_of_queries
+from ..caller import Caller
+from ..queries.query import QueryRequest
+from .state import FleetState
+
+AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
+
+UNCOUNTED = Demand()
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer(Generic[AnyRequest]):
+    """What came, as it may run: with its model's own name, and within its caller's limits.
+
+    With an `error` it is refused. Otherwise `demand` is what it takes of the limits, once accepted.
+    """
+
+    request: AnyRequest
+    error: RequestError | None = None
+    demand: Demand = UNCOUNTED
+
+
+class Admission:
+    """Ask `request` or `query`; then say what was `admitted`, and how it `ended`."""
+
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+        self._limiter = Limiter(keys=state.limits.keys, anonymous=state.limits.anonymous)
+
+    @property
+    def num_accounts(self) -> int:
+        """Callers whose limits are counted."""
+        return self._limiter.num_accounts
+
+    def standing(self, caller: Caller, now: float) -> Standing:
+        """How much of its limits a caller has left."""
+        return self._limiter.standing(caller, now)
+
+    def request(
+        self, request: GenerateRequest, caller: Caller, now: float
+    ) -> Newcomer[GenerateRequest]:
+        """A request has come."""
+        limits = self._limiter.limits_of(caller)
+        request, error = self._named(request, limits)
+        if error is None:
+            error = self._refusal(request)
+        if error is not None:
+            return Newcomer(request, error)
+        within = bounded(request, limits)
+        if isinstance(within, RequestError):
+            return Newcomer(request, within)
+        demand = self._demand(within, limits)
+        would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
+        over = self._over(caller, limits, demand, now, would_wait=would_wait)
+        return Newcomer(within, over, demand)
+
+    def query(
+        self, query_request: QueryRequest, caller: Caller, now: float
+    ) -> Newcomer[QueryRequest]:
+        """A query has come."""
+        limits = self._limiter.limits_of(caller)
+        query_request, error = self._named(query_request, limits)
+        if error is None:
+            error = self._refusal_of_query(query_request)
+        if error is not None:
+            return Newcomer(query_request, error)
+        demand = demand_of_queries(query_request.parts)
+        would_wait = not self._state.dispatcher.has_room(query_request)
+        over = self._over(caller, limits, demand, now, would_wait=would_wait)
+        return Newcomer(query_request, over, demand)
+
+    def admitted(self, id: RequestId, caller: Caller, demand: Demand, now: float) -> None:
+        """A newcomer was accepted."""
+        self._limiter.admitted(id, caller, demand, now)
+
+    def ended(self, id: RequestId, usage: Usage, now: float) -> None:
+        """It has ended; what was never accepted is ignored."""
+        self._limiter.ended(id, usage.prompt_tokens + usage.completion_tokens, now)
+
+    # ---- inside
+
+    def _named(
+        self, request: AnyRequest, limits: CallerLimits
+    ) -> tuple[AnyRequest, RequestError | None]:
+        """The request with the model's name in place of an alias, or why it may not have it."""
+        name = model_for(request.model, limits, self._state.models.resolve)
+        if isinstance(name, RequestError):
+            return request, name
+        return (request if name == request.model else replace(request, model=name)), None
+
+    def _refusal(self, request: GenerateRequest) -> RequestError | None:
+        if self._state.is_draining:
+            return _going_down()
+        refusal = self._state.models.refusal("generate", request.model)
+        return refusal or self._state.models.too_long(request)
+
+    def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
+        if self._state.is_draining:
+            return _going_down()
+        return self._state.models.refusal(query_request.task, query_request.model)
+
+    def _demand(self, request: GenerateRequest, limits: CallerLimits) -> Demand:
+        """Estimating costs a look at the whole prompt, so it is done only where tokens count."""
+        if limits.tokens_per_minute is None:
+            return UNCOUNTED
+        return demand_of(request, self._state.models.room(request.model).num_tokens + 1)
+
+    def _over(
+        self,
+        caller: Caller,
+        limits: CallerLimits,
+        demand: Demand,
+        now: float,
+        *,
+        would_wait: bool,
+    ) -> RequestError | None:
+        error = self._limiter.refusal(caller, demand, now)
+        if error is not None or not would_wait or limits.max_queued is None:
+            return error
+        if sum(map(self._is_waiting, self._limiter.live(caller))) < limits.max_queued:
+            return None
+        return RateLimited(
+            f"{limits.max_queued} of your requests are waiting, which is the limit; "
+            "try again when one has started",
+            retry_after=SOON,
+        )
+
+    def _is_waiting(self, id: RequestId) -> bool:
+        if (lifecycle := self._state.requests.get(id)) is not None:
+            return lifecycle.is_waiting
+        return self._state.dispatcher[id].is_waiting
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._limiter.check_integrity()
+
+
+def _going_down() -> ShuttingDown:
+    return ShuttingDown("the balancer is shutting down")

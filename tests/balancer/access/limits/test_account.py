@@ -1,0 +1,198 @@
+"""One caller's last minute: what is refused, for how long, and what is given back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.access.identity import NO_LIMITS, CallerLimits
+from arriero.balancer.access.limits.account import (
+    SOON,
+    Demand,
+    Level,
+    Standing,
+    UsageAccount,
+)
+from arriero.balancer.access.limits.sliding_window import GRAIN, SPAN
+from arriero.shared.errors import InvalidRequest, RateLimited, RequestError
+from arriero.shared.inference import RequestId
+
+ONE = Demand()
+
+
+def tokens(prompt: int, answer: int = 0, *, has_max_tokens: bool = True) -> Demand:
+    return Demand(num_prompt_tokens=prompt, num_answer_tokens=answer, has_max_tokens=has_max_tokens)
+
+
+def rate_limited(error: RequestError | None) -> RateLimited:
+    assert isinstance(error, RateLimited)
+    return error
+
+
+def test_requests_of_a_minute() -> None:
+    account, limits = UsageAccount(), CallerLimits(requests_per_minute=2)
+    for id, now in (("a", 0.0), ("b", 10.0)):
+        assert account.refusal(limits, ONE, now) is None
+        account.admitted(RequestId(id), limits, ONE, now)
+    error = rate_limited(account.refusal(limits, ONE, 20.0))
+    assert error.retry_after == 40.0
+    assert "2 requests a minute" in error.message
+    assert "40.0 s" in error.message
+    assert account.refusal(limits, ONE, 60.0) is None
+
+
+def test_what_does_not_count_as_a_request() -> None:
+    account, limits = UsageAccount(), CallerLimits(requests_per_minute=1)
+    account.admitted(RequestId("a"), limits, ONE, 0.0)
+    assert account.refusal(limits, Demand(num_requests=0), 1.0) is None
+
+
+def test_requests_at_once() -> None:
+    account, limits = UsageAccount(), CallerLimits(max_concurrent=1)
+    account.admitted(RequestId("a"), limits, ONE, 0.0)
+    assert rate_limited(account.refusal(limits, ONE, 0.0)).retry_after == SOON
+    account.ended(RequestId("a"), 0, 0.0)
+    assert account.refusal(limits, ONE, 0.0) is None
+
+
+def test_tokens_are_held_until_the_end_and_what_was_not_used_is_given_back() -> None:
+    account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
+    account.admitted(RequestId("a"), limits, tokens(20, 60), 0.0)
+    error = rate_limited(account.refusal(limits, tokens(10, 20), 1.0))
+    assert "20 are left" in error.message
+    assert error.retry_after == SOON, "nobody knows when the running one ends"
+    account.ended(RequestId("a"), 25, 2.0)
+    assert account.standing(limits, 2.0).tokens == Level(100, 75, SPAN)
+    assert account.refusal(limits, tokens(10, 65), 2.0) is None
+    error = rate_limited(account.refusal(limits, tokens(10, 66), 2.0))
+    assert error.retry_after == SPAN
+
+
+def test_what_no_waiting_helps_is_another_error() -> None:
+    account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
+    error = account.refusal(limits, tokens(20, 90), 0.0)
+    assert isinstance(error, InvalidRequest)
+    assert error.field == "max_tokens"
+    assert "at most 80" in error.message
+    assert isinstance(account.refusal(limits, tokens(100, 1), 0.0), InvalidRequest)
+
+
+def test_without_max_tokens_a_request_waits_for_the_whole_minute_at_most() -> None:
+    account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
+    large = tokens(20, 1024, has_max_tokens=False)
+    assert account.refusal(limits, large, 0.0) is None
+    account.admitted(RequestId("a"), limits, large, 0.0)
+    assert account.standing(limits, 0.0).tokens == Level(100, 0, 0.0)
+    account.ended(RequestId("a"), 30, 1.0)
+    assert rate_limited(account.refusal(limits, large, 1.0)).retry_after == SPAN
+
+
+def test_an_answer_longer_than_was_held_delays_the_next() -> None:
+    account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
+    account.admitted(RequestId("a"), limits, tokens(10, 10), 0.0)
+    account.ended(RequestId("a"), 150, 1.0)
+    assert account.standing(limits, 1.0).tokens == Level(100, 0, SPAN)
+    assert account.refusal(limits, tokens(1, 1), 60.9) is not None
+    assert account.refusal(limits, tokens(1, 1), 61.0) is None
+
+
+def test_without_limits_there_is_nothing_to_tell() -> None:
+    account = UsageAccount()
+    assert account.refusal(NO_LIMITS, tokens(10**6, 10**6), 0.0) is None
+    assert account.standing(NO_LIMITS, 0.0) == Standing()
+
+
+def test_a_request_is_admitted_once_and_ends_once() -> None:
+    account = UsageAccount()
+    account.admitted(RequestId("a"), NO_LIMITS, ONE, 0.0)
+    with pytest.raises(ValueError, match="before"):
+        account.admitted(RequestId("a"), NO_LIMITS, ONE, 0.0)
+    account.ended(RequestId("a"), 0, 0.0)
+    with pytest.raises(KeyError):
+        account.ended(RequestId("a"), 0, 0.0)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.0625, 0.5, 7.0, 30.0, 60.0]),
+        st.one_of(
+            st.tuples(st.just("send"), st.integers(1, 30), st.integers(1, 60)),
+            st.tuples(st.just("end"), st.integers(0, 5), st.integers(0, 100)),
+        ),
+    ),
+    max_size=60,
+)
+LIMITS = st.builds(
+    CallerLimits,
+    requests_per_minute=st.none() | st.integers(1, 5),
+    tokens_per_minute=st.none() | st.integers(50, 150),
+    max_concurrent=st.none() | st.integers(1, 4),
+)
+
+
+@given(LIMITS, EVENTS)
+def test_no_minute_has_more_than_the_limits_and_nothing_within_is_refused(
+    limits: CallerLimits, events: list[tuple[float, tuple[str, int, int]]]
+) -> None:
+    account = UsageAccount()
+    sent: list[float] = []
+    used: list[tuple[float, int]] = []
+    running: dict[RequestId, int] = {}
+    now = 100.0
+    for number, (pause, (kind, first, second)) in enumerate(events):
+        now += pause
+        if kind == "end" and running:
+            id = sorted(running)[first % len(running)]
+            num_tokens = running.pop(id) * second // 100
+            account.ended(id, num_tokens, now)
+            used.append((now, num_tokens))
+        if kind == "send":
+            demand = tokens(first, second)
+            error = account.refusal(limits, demand, now)
+            if error is None:
+                id = RequestId(f"{number:03}")
+                account.admitted(id, limits, demand, now)
+                sent.append(now)
+                running[id] = demand.num_tokens
+            else:
+                assert is_over(limits, demand, sent, used, running, now)
+        account.check_integrity()
+        check_minute(limits, sent, used, running, now)
+
+
+def check_minute(
+    limits: CallerLimits,
+    sent: list[float],
+    used: list[tuple[float, int]],
+    running: dict[RequestId, int],
+    now: float,
+) -> None:
+    """The minute that ends now; every minute ends at some time."""
+    if limits.requests_per_minute is not None:
+        assert sum(now - at < SPAN for at in sent) <= limits.requests_per_minute
+    if limits.tokens_per_minute is not None:
+        ended = sum(amount for at, amount in used if now - at < SPAN)
+        assert ended + sum(running.values()) <= limits.tokens_per_minute
+    if limits.max_concurrent is not None:
+        assert len(running) <= limits.max_concurrent
+
+
+def is_over(
+    limits: CallerLimits,
+    demand: Demand,
+    sent: list[float],
+    used: list[tuple[float, int]],
+    running: dict[RequestId, int],
+    now: float,
+) -> bool:
+    """Whether one more would be too much, for what left the window just now."""
+    span = SPAN + GRAIN + 1e-9
+    requests, most_tokens = limits.requests_per_minute, limits.tokens_per_minute
+    held = sum(running.values()) + demand.num_tokens
+    return (
+        (requests is not None and sum(now - at < span for at in sent) >= requests)
+        or (limits.max_concurrent is not None and len(running) >= limits.max_concurrent)
+        or (
+            most_tokens is not None
+            and held + sum(amount for at, amount in used if now - at < span) > most_tokens
+        )
+    )

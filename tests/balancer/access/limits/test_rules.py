@@ -1,0 +1,68 @@
+"""What one request of a caller may ask for."""
+
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.access.identity import NO_LIMITS, CallerLimits, PriorityClass
+from arriero.balancer.access.limits.rules import bounded, joined, model_for
+from arriero.shared.errors import InvalidRequest, ModelNotFound
+from arriero.shared.inference import GenerateRequest
+
+REQUEST = GenerateRequest(prompt="Once")
+ALIASES: dict[str | None, str] = {"gpt-4o-mini": "llama"}
+
+
+def resolve(name: str | None) -> str | None:
+    return ALIASES.get(name, name)
+
+
+def test_defaults_fill_what_is_left_open() -> None:
+    own = CallerLimits(requests_per_minute=5, max_tokens=10)
+    defaults = CallerLimits(requests_per_minute=1, tokens_per_minute=100, priority="batch")
+    assert joined(own, defaults) == CallerLimits(
+        requests_per_minute=5, max_tokens=10, tokens_per_minute=100, priority="batch"
+    )
+    assert joined(NO_LIMITS, defaults) is defaults
+    assert joined(own, NO_LIMITS) is own
+
+
+def test_any_model_without_limits() -> None:
+    assert model_for("gpt-4o-mini", NO_LIMITS, resolve) == "llama"
+    assert model_for(None, NO_LIMITS, resolve) is None
+
+
+@pytest.mark.parametrize("models", [("llama",), ("gpt-4o-mini",), ("qwen", "llama")])
+def test_a_model_by_its_name_or_an_alias(models: tuple[str, ...]) -> None:
+    limits = CallerLimits(models=models)
+    assert model_for("llama", limits, resolve) == "llama"
+    assert model_for("gpt-4o-mini", limits, resolve) == "llama"
+    assert isinstance(model_for("other", limits, resolve), ModelNotFound)
+
+
+def test_a_model_need_not_be_named_where_there_is_one() -> None:
+    assert model_for(None, CallerLimits(models=("gpt-4o-mini",)), resolve) == "llama"
+    error = model_for(None, CallerLimits(models=("qwen", "llama")), resolve)
+    assert isinstance(error, InvalidRequest)
+    assert error.field == "model"
+    assert "`qwen`, `llama`" in error.message
+
+
+def test_the_longest_answer() -> None:
+    limits = CallerLimits(max_tokens=10)
+    assert bounded(REQUEST, limits) == replace(REQUEST, max_tokens=10)
+    short = replace(REQUEST, max_tokens=10)
+    assert bounded(short, limits) is short
+    error = bounded(replace(REQUEST, max_tokens=11), limits)
+    assert isinstance(error, InvalidRequest)
+    assert error.field == "max_tokens"
+    assert "at most 10" in error.message
+
+
+@pytest.mark.parametrize(
+    ("highest", "asked", "given"),
+    [("interactive", 100, 100), ("default", 5, 0), ("default", -5, -5), ("batch", 0, -1)],
+)
+def test_a_higher_priority_is_lowered(highest: PriorityClass, asked: int, given: int) -> None:
+    within = bounded(replace(REQUEST, priority=asked), CallerLimits(priority=highest))
+    assert within == replace(REQUEST, priority=given)

@@ -1,0 +1,174 @@
+"""Who is let in, as what, and what counts against a caller's limits."""
+
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.access.identity import CallerLimits
+from arriero.balancer.access.limits.account import Level
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.decisions import Decision, Finish, Refuse, Send
+from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.shared.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    QueueFull,
+    RateLimited,
+    RequestError,
+)
+from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.messages import PromptRead, Start
+from arriero.shared.queries import Embed, Tokenize
+from tests.balancer.fleet.builders import ended, hello, piece, request
+from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, Scene
+
+EMBED = QueryRequest(kind="embed", parts=(Embed(inputs=("1234",)),))
+TOKENIZE = QueryRequest(kind="text", parts=(Tokenize(text="x"),))
+
+
+class Limited(Scene):
+    """A fleet of one agent with two slots, and callers with limits."""
+
+    def __init__(self, *, max_buffered: int = 8, **anonymous: object) -> None:
+        limits = CallerLimits(**anonymous)  # type: ignore[arg-type]
+        super().__init__(
+            replace(NO_HEARTBEATS, max_buffered_requests=max_buffered, anonymous=limits)
+        )
+        self.join(A, hello(slots=2))
+
+    def send(
+        self, id: str, wanted: GenerateRequest | None = None, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        wanted = request() if wanted is None else wanted
+        return self._checked(
+            self.fleet.request_arrived(RequestId(id), wanted, self.now, caller=caller)
+        )
+
+    def ask(self, id: str, query: QueryRequest) -> list[Decision]:
+        return self._checked(self.fleet.query_arrived(RequestId(id), query, self.now))
+
+    def tokens(self) -> Level | None:
+        return self.fleet.standing(ANONYMOUS, self.now).tokens
+
+
+def refusal(decisions: list[Decision]) -> RequestError | None:
+    return next((each.error for each in decisions if isinstance(each, Refuse)), None)
+
+
+def started(decisions: list[Decision]) -> GenerateRequest:
+    [message] = [each.message for each in decisions if isinstance(each, Send)]
+    assert isinstance(message, Start)
+    return message.request
+
+
+def test_requests_of_a_minute_are_refused_and_recorded() -> None:
+    scene = Limited(requests_per_minute=1)
+    assert refusal(scene.send("a")) is None
+    decisions = scene.send("b")
+    assert isinstance(refusal(decisions), RateLimited)
+    [finish] = [each for each in decisions if isinstance(each, Finish)]
+    assert finish.ending.code == "rate_limited"
+    scene.now += 60
+    assert refusal(scene.send("c")) is None
+
+
+def test_what_was_refused_for_another_reason_does_not_count() -> None:
+    scene = Limited(requests_per_minute=3, max_buffered=0)
+    for id in ("a", "b"):
+        assert refusal(scene.send(id)) is None
+    assert isinstance(refusal(scene.send("c")), QueueFull)
+    assert isinstance(refusal(scene.send("d", request("unknown"))), ModelNotFound)
+    scene.say(A, ended("a"))
+    assert refusal(scene.send("e")) is None
+    assert isinstance(refusal(scene.send("f")), RateLimited)
+
+
+def test_tokens_are_given_back_at_every_kind_of_end() -> None:
+    scene = Limited(tokens_per_minute=1000)
+    wanted = replace(request(), max_tokens=100)
+    reserved = 1 + 100
+    scene.send("done", wanted)
+    assert scene.tokens() == Level(1000, 1000 - reserved, 0.0)
+    scene.say(A, ended("done"))
+    assert scene.tokens() == Level(1000, 995, 60.0)
+    scene.send("gone", wanted)
+    scene.say(A, PromptRead(id=RequestId("gone"), prompt_tokens=3, cached_tokens=0), piece("gone"))
+    scene.close("gone")
+    assert scene.tokens() == Level(1000, 991, 60.0)
+    scene.send("lost", wanted)
+    scene.send("waits", replace(wanted, model=None))
+    scene.leave(A)
+    scene.cancel("lost", "waits")
+    assert scene.tokens() == Level(1000, 991, 60.0)
+
+
+def test_queries_count_too() -> None:
+    scene = Limited(requests_per_minute=1, tokens_per_minute=100)
+    scene.leave(A)
+    assert refusal(scene.ask("t", TOKENIZE)) is None
+    assert refusal(scene.ask("q", EMBED)) is None
+    assert scene.tokens() == Level(100, 99, 0.0)
+    assert isinstance(refusal(scene.ask("r", EMBED)), RateLimited)
+    assert refusal(scene.ask("u", TOKENIZE)) is None, "counting tokens is no request"
+    scene.cancel("q")
+    assert scene.tokens() == Level(100, 100, 0.0)
+
+
+def test_one_caller_may_have_so_many_waiting() -> None:
+    scene = Limited(max_queued=1)
+    other = Caller(address="10.0.0.1")
+    assert [refusal(scene.send(id)) for id in ("a", "b", "waits")] == [None] * 3
+    assert isinstance(refusal(scene.send("d")), RateLimited)
+    assert isinstance(refusal(scene.send("d")), RateLimited)
+    assert refusal(scene.send("e", caller=other)) is None
+    scene.say(A, ended("a"))
+    assert refusal(scene.send("f")) is None, "the first that waited runs"
+
+
+def test_queries_that_wait_count_among_those_waiting() -> None:
+    scene = Limited(max_queued=1)
+    scene.leave(A)
+    assert refusal(scene.ask("q", EMBED)) is None
+    assert isinstance(refusal(scene.send("a")), RateLimited)
+    assert isinstance(refusal(scene.ask("r", EMBED)), RateLimited)
+
+
+def test_requests_come_in_within_the_callers_limits() -> None:
+    scene = Limited(max_tokens=10, priority="default")
+    run = started(scene.send("a", replace(request(), priority=50)))
+    assert (run.max_tokens, run.priority) == (10, 0)
+    error = refusal(scene.send("b", replace(request(), max_tokens=11)))
+    assert isinstance(error, InvalidRequest)
+
+
+def test_other_models_do_not_exist() -> None:
+    scene = Limited(models=("llama",))
+    assert started(scene.send("a")).model == "llama"
+    assert isinstance(refusal(scene.send("b", request("qwen"))), ModelNotFound)
+    error = refusal(scene.ask("q", replace(TOKENIZE, model="qwen")))
+    assert isinstance(error, ModelNotFound)
+
+
+def test_a_context_bounds_what_an_answer_may_take() -> None:
+    scene = Limited(tokens_per_minute=5000)
+    assert refusal(scene.send("a", replace(request(), max_tokens=32_000))) is None
+    level = scene.tokens()
+    assert level is not None
+    assert level.remaining == 5000 - 2048
+
+
+@pytest.mark.parametrize("caller", [Caller(), Caller("alice", limits=CallerLimits(max_queued=5))])
+def test_while_draining_nobody_comes_in(caller: Caller) -> None:
+    scene = Limited(requests_per_minute=1)
+    scene._checked(scene.fleet.drain(scene.now, scene.now + 10))
+    error = refusal(scene.send("a", caller=caller))
+    assert error is not None
+    assert error.code == "shutting_down"
+    assert refusal(scene.ask("q", TOKENIZE)) is not None
+
+
+def test_without_limits_nothing_is_counted() -> None:
+    scene = Scene(LIMITS)
+    scene.join(A, hello())
+    scene.open("a")
+    assert scene.fleet.num_limited_callers == 0
