@@ -150,13 +150,13 @@ async def _open_ports(
 ) -> dict[str, Address]:
     """Listen on both ports until `ports` closes; the addresses taken."""
     certificates = parts.certificates
+    addresses: dict[str, Address] = {}
     apps = {
         "inference": (settings.inference_addr, _inference(parts, settings)),
-        "management": (settings.management_addr, _management(parts, settings)),
+        "management": (settings.management_addr, _management(parts, settings, addresses)),
     }
     tls = {} if certificates is None else certificates.by_port()
     raise_file_limit(len(apps) * settings.max_connections)
-    addresses: dict[str, Address] = {}
     for name, (address, app) in apps.items():
         connections = connections_of(settings, tls.get(name))
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
@@ -176,7 +176,15 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
     )
 
 
-def _management(parts: Parts, settings: BalancerSettings) -> web.Application:
+def _management(
+    parts: Parts, settings: BalancerSettings, addresses: Mapping[str, Address]
+) -> web.Application:
+    """`addresses` of the ports that are open are put in later."""
+
+    def ports() -> tuple[int | None, str | None]:
+        inference = addresses.get("inference")
+        return None if inference is None else inference.port, settings.public_url
+
     return management_app(
         parts.runtime,
         parts.hub,
@@ -187,6 +195,7 @@ def _management(parts: Parts, settings: BalancerSettings) -> web.Application:
         bodies=parts.bodies,
         hosts=parts.hosts,
         agents_show_certificates=settings.agent_ca is not None,
+        ports=ports,
     )
 
 

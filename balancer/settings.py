@@ -11,7 +11,7 @@ from .access.identity import NO_LIMITS, CallerLimits
 from .access.limits.parse import NAMES, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
-from .api.transport.hosts import checked_host
+from .api.transport.hosts import checked_host, checked_url
 from .fleet.limits import Limits
 from .store.url import StoreUrl, parse_store_url
 
@@ -57,6 +57,11 @@ class BalancerSettings(DaemonSettings):
         default=(),
         description="a name by which people or agents call this balancer, with or without a port; "
         "may be repeated. Addresses, localhost and the names it listens on need not be given",
+    )
+    public_url: Annotated[str | None, AfterValidator(checked_url), Shown("URL")] = Field(
+        default=None,
+        description="where clients reach the inference port, behind a proxy: commands of the "
+        "dashboard name it; without it, the dashboard's host and the inference port",
     )
     header_timeout: Timeout = Field(
         default=HEADER_TIMEOUT, description="longest wait for the header of a request"

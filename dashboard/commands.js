@@ -1,18 +1,42 @@
-// The commands that empty states suggest, with the balancer's own addresses in them.
+// The commands that the page suggests, with the balancer's own addresses in them.
 
 import { byId, copies, setText } from "./dom.js";
+import { get } from "./management.js";
+
+let clientsCall = null; // the address of the inference port, once the balancer has told it
 
 /** Address of this page's port, without a slash at the end. */
 export const managementUrl = () => new URL(".", location.href).href.replace(/\/$/, "");
 
-/** Address of a client's requests; this port answers `/api/v1/generate` as well. */
-export const generateUrl = () => `${managementUrl()}/api/v1/generate`;
+/** Address of the port for clients. Until it is known this port, which takes `/api/v1/generate` too. */
+export const inferenceUrl = () => clientsCall ?? managementUrl();
+
+/** Ask the balancer where clients reach it. Without an answer the commands stay as they are. */
+export async function learnAddresses() {
+  const about = await get("api/v1/about").catch(() => null);
+  if (about === null) return;
+  clientsCall = about.public_url ?? atPort(about.inference_port);
+  drawCommands();
+}
 
 /** Write the commands, and wire their copy buttons. */
 export function writeCommands() {
-  const socket = managementUrl().replace(/^http/, "ws");
-  setText(byId("agent-command"), `agent --balancer ${socket} --model path/to/model.gguf`);
-  setText(byId("curl-command"), `curl -N ${generateUrl()} --json '{"prompt": "Once upon a time"}'`);
+  drawCommands();
   copies(byId("copy-command"), byId("agent-command"));
   copies(byId("copy-curl"), byId("curl-command"));
+}
+
+function drawCommands() {
+  const socket = managementUrl().replace(/^http/, "ws");
+  const generate = `${inferenceUrl()}/api/v1/generate`;
+  setText(byId("agent-command"), `agent --balancer ${socket} --model path/to/model.gguf`);
+  setText(byId("curl-command"), `curl -N ${generate} --json '{"prompt": "Once upon a time"}'`);
+}
+
+/** The host by which this page was opened, at another port. */
+function atPort(port) {
+  if (port === null) return null;
+  const url = new URL(location.origin);
+  url.port = String(port);
+  return url.origin;
 }

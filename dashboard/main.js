@@ -1,5 +1,6 @@
 // Wires the page: what the balancer says goes to the page that is shown.
 
+import { learnAddresses } from "./commands.js";
 import { byId, setAttribute, setText, show } from "./dom.js";
 import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
@@ -59,6 +60,7 @@ function drawTabs() {
 
 function onEvent(name, data) {
   if (name === "throughput") return onThroughput(data);
+  if (name === "snapshot") learnAddresses(); // the balancer may be another one than before
   if (name === "snapshot") state.replace(data);
   else state.change(data);
   if (data.requests_ended || name === "snapshot") pages.requests.onEnded();

@@ -11,6 +11,9 @@ from arriero.balancer.management import page
 TICK = 0.2
 """Seconds between two events of throughput."""
 
+INFERENCE_PORT = 8061
+"""What the page is told; nothing listens there."""
+
 MODEL = {
     "name": "demo",
     "architecture": "llama",
@@ -128,6 +131,7 @@ class FakeManagement:
         self.events: list[dict[str, Any]] = []
         self.history: dict[str, Any] | None = history([1_700_000_000])
         self.asked: list[dict[str, str]] = []
+        self.public_url: str | None = None
         self._feeds: list[web.StreamResponse] = []
 
     def app(self) -> web.Application:
@@ -136,6 +140,7 @@ class FakeManagement:
         app.add_routes(
             [
                 *page.routes(),
+                web.get("/api/v1/about", self._about),
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
@@ -195,6 +200,10 @@ class FakeManagement:
         assert int(wanted.pop("limit")) == 200
         found = [each for each in self.ended if wanted.items() <= each.items()]
         return web.json_response({"requests": found, "total": len(self.ended)})
+
+    async def _about(self, _call: web.Request) -> web.Response:
+        about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
+        return web.json_response(about)
 
     async def _history(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

@@ -14,6 +14,7 @@ from playwright.async_api import expect
 from integration_tests.dashboard import Dashboard
 from integration_tests.fake_management import (
     DOWNLOAD,
+    INFERENCE_PORT,
     ISSUE,
     FakeManagement,
     agent,
@@ -503,6 +504,18 @@ def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
+async def test_commands_name_the_address_that_clients_call(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.public_url = "https://llm.example/arriero"
+    await dashboard.open(management, "requests")
+    curl = dashboard.part("curl-command")
+    await expect(curl).to_contain_text("curl -N https://llm.example/arriero/api/v1/generate --json")
+    agent_command = dashboard.part("agent-command")
+    address = management.management.removeprefix("http")
+    await expect(agent_command).to_contain_text(f"--balancer ws{address} --model")
+
+
 async def test_settings_reach_the_request_and_its_programs(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
@@ -532,7 +545,9 @@ async def test_settings_reach_the_request_and_its_programs(
         "grammar": {"type": "json_schema", "schema": {"type": "object"}},
     }
     assert json.loads(shlex.split(curl)[-1]) == sent
-    assert management.management in program
+    clients_call = f"http://127.0.0.1:{INFERENCE_PORT}"
+    assert f"curl -N {clients_call}/api/v1/generate " in curl
+    assert f"Client({json.dumps(clients_call)})" in program
     call = next(
         node
         for node in ast.walk(ast.parse(program))

@@ -147,6 +147,15 @@ class RequestChange(RequestFields):
     id: RequestId
 
 
+class About(TypedDict):
+    """The balancer. Clients reach it at `public_url`; where that is null, at the host by which the
+    management port was called, and `inference_port`."""
+
+    version: str
+    inference_port: int | None
+    public_url: str | None
+
+
 class Agents(TypedDict):
     """All connected agents."""
 

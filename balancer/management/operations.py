@@ -54,6 +54,13 @@ OPERATIONS = (
     DOCUMENT,
     _operation(
         "GET",
+        "/api/v1/about",
+        "About",
+        "The balancer's version, and where clients reach it.",
+        answers={200: json_answer("What it is.", answer_types.About)},
+    ),
+    _operation(
+        "GET",
         "/api/v1/agents",
         "Agents",
         "The connected agents.",

@@ -20,6 +20,7 @@ from ..fleet.view import AgentView
 from ..history.history_task import History
 from ..store.records import StoreStatus
 from . import page
+from .about import AboutPorts, about_routes, unknown_ports
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
@@ -46,6 +47,7 @@ def management_app(
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
     agents_show_certificates: bool = False,
+    ports: AboutPorts = unknown_ports,
 ) -> web.Application:
     """Everything that the management port serves."""
     history = History() if history is None else history
@@ -55,6 +57,7 @@ def management_app(
     app.add_routes(
         [
             *history_routes(history, store_status),
+            *about_routes(ports),
             *_fleet_routes(runtime, history),
             *_watching_routes(hub, metrics),
             *steering_routes(runtime, keeper),

@@ -1,6 +1,6 @@
 // The playground: conversations with whichever agent has a free slot.
 
-import { managementUrl } from "../commands.js";
+import { inferenceUrl } from "../commands.js";
 import { byId, copies, element, keyed, setAttribute, setText, show } from "../dom.js";
 import { AnswerBubble, questionBubble } from "../playground/bubble.js";
 import { Chats } from "../playground/chats.js";
@@ -160,7 +160,7 @@ export class PlaygroundPage {
     const example = [{ role: "user", content: SUGGESTIONS[0] }];
     const body = this.#body(asked.length ? asked : example, system);
     if (body === null) return;
-    setText(byId("snippet-text"), write(managementUrl(), body));
+    setText(byId("snippet-text"), write(inferenceUrl(), body));
     show(byId("snippet"), true);
     byId("snippet-text").focus();
   }

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from ....shared.errors import Forbidden, ForbiddenHost
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII | re.IGNORECASE)
+_URL = re.compile(rf"https?://(?:{_HOST.pattern})(?:/[\w.~/-]*)?", re.ASCII | re.IGNORECASE)
 _SHOWN = 100
 
 
@@ -60,6 +61,13 @@ def checked_host(name: str) -> str:
     if not _HOST.fullmatch(name):
         raise ValueError("must be a host such as gpu-box.example or gpu-box.example:8443")
     return name
+
+
+def checked_url(url: str | None) -> str | None:
+    """`url`, without a slash at its end, if clients can call it. Raises `ValueError`."""
+    if url is not None and not _URL.fullmatch(url):
+        raise ValueError("must be a URL such as https://llm.example or https://llm.example/arriero")
+    return None if url is None else url.removesuffix("/")
 
 
 def _plain(host: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.api.transport.hosts import AllowedHosts
+from arriero.balancer.api.transport.hosts import AllowedHosts, checked_url
 from arriero.shared.errors import Forbidden, ForbiddenHost
 
 HOSTS = AllowedHosts(["gpu-box", "Arriero.Example", "other.example:8443"])
@@ -82,3 +82,24 @@ def test_every_origin_counts() -> None:
 def test_what_cannot_be_a_host(name: str) -> None:
     with pytest.raises(ValueError, match="must be a host"):
         AllowedHosts([name])
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (None, None),
+        ("https://llm.example/", "https://llm.example"),
+        ("http://10.0.0.1:8061", "http://10.0.0.1:8061"),
+        ("https://[::1]:443/arriero/", "https://[::1]:443/arriero"),
+    ],
+)
+def test_urls_that_clients_can_call(given: str | None, taken: str | None) -> None:
+    assert checked_url(given) == taken
+
+
+@pytest.mark.parametrize(
+    "given", ["", "llm.example", "ftp://llm.example", "https://llm.example/'; rm -rf", "https://"]
+)
+def test_urls_that_they_cannot(given: str) -> None:
+    with pytest.raises(ValueError, match="must be a URL such as https://"):
+        checked_url(given)
