@@ -29,6 +29,7 @@ class Target:
     url: str
     management: str
     key: str | None = None
+    tls_ca: str | None = None
 
 
 def make_parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -44,7 +45,7 @@ def make_parser(command: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Add `--url`, `--management`, `--key-file` and `--json`."""
+    """Add `--url`, `--management`, `--key-file`, `--tls-ca` and `--json`."""
     common = parser.add_argument_group("common")
     common.add_argument(
         "--url",
@@ -59,6 +60,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     common.add_argument(
         "--key-file", metavar="FILE", help="file with the key to send (else ARRIERO_KEY)"
     )
+    common.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="authority to trust at https:// addresses (ARRIERO_TLS_CA; the system's)",
+    )
     common.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -71,6 +77,7 @@ def target_of(arguments: argparse.Namespace, environ: Mapping[str, str] = os.env
             arguments.management or environ.get("ARRIERO_MANAGEMENT") or MANAGEMENT_URL,
         ),
         _key(arguments.key_file, environ),
+        _tls_ca(arguments.tls_ca or environ.get("ARRIERO_TLS_CA") or None),
     )
 
 
@@ -92,6 +99,17 @@ def _key(file: str | None, environ: Mapping[str, str]) -> str | None:
         return Path(file).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--key-file: cannot read {file}: {error}") from error
+
+
+def _tls_ca(file: str | None) -> str | None:
+    if file is not None:
+        from ..client.http import tls_of  # late: most have none, and it takes a while
+
+        try:
+            tls_of(file)
+        except ValueError as error:
+            raise UsageError(str(error).replace("tls_ca", "--tls-ca", 1)) from error
+    return file
 
 
 def positive(text: str) -> int:

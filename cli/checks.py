@@ -11,6 +11,10 @@ MAX_CLOCK_DIFFERENCE = 5.0
 """Seconds. Nothing depends on equal clocks, but logs of several hosts are read side by side."""
 
 
+MIN_CERTIFICATE = 14 * 86400.0
+"""Seconds. With less left, a renewal has failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line. `advice` says what to do where it is not good."""
@@ -61,6 +65,15 @@ def of_clock(difference: float) -> Finding:
         return Finding("good", "the clock agrees with the balancer's")
     words = f"the clock differs from the balancer's by {difference:+.0f} s"
     return Finding("warning", words, "run a time service on both hosts")
+
+
+def of_certificate(address: str, seconds_left: float) -> Finding:
+    """How long the certificate is valid that is shown at `address`; its name was checked."""
+    days = int(seconds_left // 86400)
+    words = f"the certificate at {address} is for this name and valid for {days} more days"
+    if seconds_left > MIN_CERTIFICATE:
+        return Finding("good", words)
+    return Finding("warning", words, "renew it: the balancer takes new files without a restart")
 
 
 def of_files(limit: int) -> Finding:

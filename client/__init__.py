@@ -17,7 +17,7 @@ if __name__ != "arriero.client":
 from .answers import Answer, Done, Event, Timings, Token, ToolCall, ToolCallStarted, Usage, Warned
 from .batches import BatchResult
 from .client import Client
-from .errors import ArrieroError, RequestFailed, Unreachable
+from .errors import ArrieroError, RequestFailed, Unreachable, Untrusted
 from .management import Management
 from .retries import Retries
 from .socket import Socket
@@ -38,6 +38,7 @@ __all__ = [
     "ToolCall",
     "ToolCallStarted",
     "Unreachable",
+    "Untrusted",
     "Usage",
     "Warned",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from typing_extensions import Unpack
 from .answers import Answer, answer_of
 from .batches import BatchResult, run_batch
 from .errors import RequestFailed
-from .http import Http
+from .http import Http, tls_of
 from .management import Management
 from .requests import GenerateOptions
 from .retries import Retries
@@ -41,12 +42,18 @@ class Client:
         *,
         management: str = MANAGEMENT_URL,
         key: str | None = None,
+        tls_ca: str | Path | None = None,
         retries: Retries | None = None,
     ) -> None:
-        """`key` is sent as `Authorization: Bearer`."""
+        """`key` is sent as `Authorization: Bearer`.
+
+        `tls_ca`: a file with the authority that signed the certificates of `https://` addresses;
+        without it, those that the system trusts. Raises `ValueError` where it cannot be used.
+        """
         retries = retries or Retries()
-        self._http = Http(url, key, retries)
-        self.management = Management(Http(management, key, retries))
+        tls = tls_of(tls_ca)
+        self._http = Http(url, key, retries, tls)
+        self.management = Management(Http(management, key, retries, tls))
 
     async def __aenter__(self) -> Self:
         return self

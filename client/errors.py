@@ -16,6 +16,10 @@ class Unreachable(ArrieroError):
         self.was_sent = was_sent
 
 
+class Untrusted(ArrieroError):
+    """TLS failed: the certificate is not trusted, or for another name. A retry does not help."""
+
+
 class RequestFailed(ArrieroError):
     """The balancer, or an agent behind it, said no.
 

@@ -4,14 +4,19 @@ import asyncio
 import json
 import os
 import random
+import ssl
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 
-from .errors import ArrieroError, Unreachable, failure
+from ..shared.tls.contexts import ClientFiles, client_context
+from ..shared.tls.key_pair import TlsFileError
+from .errors import ArrieroError, Unreachable, Untrusted, failure
 from .retries import Retries, is_untouched
 
 R = TypeVar("R")
@@ -21,11 +26,26 @@ MAX_LINE = 2**24
 """Longest line of a stream in bytes: a snapshot of a large fleet is one."""
 
 
+Tls = ssl.SSLContext | Literal[True]
+"""Whom to trust; `True` is whom the system trusts."""
+
+
+def tls_of(ca: str | Path | None) -> Tls:
+    """Trust in the authority in the file `ca`, where one is given. Raises `ValueError`."""
+    if ca is None:
+        return True
+    try:
+        return client_context(ClientFiles(Path(ca)), time.time())
+    except TlsFileError as error:
+        raise ValueError(str(error).replace("--tls-ca", "tls_ca")) from error
+
+
 class Http:
     """One server, asked over connections that are kept."""
 
-    def __init__(self, url: str, key: str | None, retries: Retries) -> None:
+    def __init__(self, url: str, key: str | None, retries: Retries, tls: Tls = True) -> None:
         self.url = url.rstrip("/")
+        self._tls = tls
         self.retries = retries
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._session: aiohttp.ClientSession | None = None
@@ -36,7 +56,7 @@ class Http:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
                 read_bufsize=MAX_LINE // 2,  # twice of it is the longest line
             )
@@ -116,15 +136,25 @@ class Http:
 
 @contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Turns what the library raises into `Unreachable`."""
+    """Turns what the library raises into `Unreachable` or `Untrusted`."""
     try:
         yield
+    except aiohttp.ClientSSLError as error:
+        raise Untrusted(f"cannot trust {url}: {_distrust(error)}") from error
     except aiohttp.ClientConnectorError as error:
         problem = f"cannot connect to {url}: {os.strerror(error.errno) if error.errno else error}"
         raise Unreachable(problem, was_sent=False) from error
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"the connection to {url} broke: {words}") from error
+
+
+def _distrust(error: aiohttp.ClientSSLError) -> str:
+    """Why TLS failed, and what to do where the certificate is to blame."""
+    if not isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(getattr(error.os_error, "reason", None) or error)
+    why = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
+    return f"{why}; --tls-ca (tls_ca=) names the file of the authority that signed its certificate"
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> ArrieroError:

@@ -34,7 +34,9 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
     from ..fleet_state import FleetState
     from .status import view
 
-    async with Client(target.url, management=target.management, key=target.key) as client:
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
         fleet = client.management
         agents = await fleet.agents()
         if arguments.action == "list":

@@ -41,7 +41,9 @@ async def _apply(arguments: argparse.Namespace, target: Target) -> None:
 
     wanted = read_state(Path(arguments.file))
     console = Console(highlight=False)
-    async with Client(target.url, management=target.management, key=target.key) as client:
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
         before = await client.management.desired_state()
         plan = await client.management.wish(wanted, etag=before.etag, dry_run=True)
         if not arguments.json:

@@ -38,14 +38,16 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
     from ...client import Client, Retries
 
     defaults = options_of(arguments)
-    async with Client(target.url, key=target.key) as client:
+    async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
         await client.readiness()  # a wrong address is not worth any patience
     with _open_input(arguments.input) as lines, _Output(Path(arguments.output)) as output:
         total = sum(1 for line in lines if line.strip())
         lines.seek(0)
         # A batch has time: it waits for as long as its requests are refused for want of room.
         retries = Retries(patience=10_000)
-        async with Client(target.url, key=target.key, retries=retries) as client:
+        async with Client(
+            target.url, key=target.key, tls_ca=target.tls_ca, retries=retries
+        ) as client:
             todo = _remaining(lines, output, defaults)
             await _run(client, todo, output, total=total, at_once=arguments.concurrency)
     summary = {"lines": total, "failed": output.num_failed, "answered": output.num_answered}

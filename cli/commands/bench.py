@@ -46,14 +46,15 @@ async def _bench(arguments: argparse.Namespace, target: Target) -> int | None:
     import aiohttp
 
     from ...client import Client
+    from ...client.http import tls_of
 
     url = (arguments.server or target.url).rstrip("/").removesuffix("/v1")
     headers = {"Authorization": f"Bearer {target.key}"} if target.key else {}
-    async with Client(url, key=target.key) as client:
+    async with Client(url, key=target.key, tls_ca=target.tls_ca) as client:
         model = arguments.model or (await client.models())[0]["id"]
     levels: list[Level] = []
     timeout = aiohttp.ClientTimeout(total=600)
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls_of(target.tls_ca))
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for at_once in arguments.concurrency:
             body = {"model": model, "max_tokens": arguments.max_tokens}

@@ -51,7 +51,7 @@ def _chat(arguments: argparse.Namespace, target: Target) -> None:
     if arguments.no_thinking:
         options["thinking"] = False
     with asyncio.Runner() as runner:
-        client = Client(target.url, key=target.key)
+        client = Client(target.url, key=target.key, tls_ca=target.tls_ca)
         try:
             _Chat(runner, client, Console(), options, arguments.system).run()
         finally:

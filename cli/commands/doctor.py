@@ -1,8 +1,10 @@
 """`arriero doctor`: looks at this host and the fleet, and says what to do."""
 
 import argparse
+import asyncio
 import os
 import resource
+import ssl
 import subprocess
 import sys
 import time
@@ -12,10 +14,11 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ..arguments import EXIT_FAILED, Target, make_parser
 from ..boundary import run
-from ..checks import Finding, of_clock, of_engine, of_files, of_fleet, of_memory
+from ..checks import Finding, of_certificate, of_clock, of_engine, of_files, of_fleet, of_memory
 from ..output import print_json
 
 if TYPE_CHECKING:
@@ -40,9 +43,15 @@ async def _doctor(arguments: argparse.Namespace, target: Target) -> int | None:
     findings = list(_of_host())
     never = Retries(limit=0)
     async with Client(
-        target.url, management=target.management, key=target.key, retries=never
+        target.url,
+        management=target.management,
+        key=target.key,
+        tls_ca=target.tls_ca,
+        retries=never,
     ) as client:
         findings += await _of_balancer(client, target)
+    for address in dict.fromkeys((target.url, target.management)):
+        findings += await _of_certificate(address, target.tls_ca)
     if arguments.json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -58,7 +67,7 @@ def _of_host() -> Iterator[Finding]:
 
 
 async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
-    from ...client import ArrieroError
+    from ...client import ArrieroError, Untrusted
 
     findings: list[Finding] = []
     readiness = None
@@ -68,15 +77,36 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
         if date:
             findings.append(of_clock(time.time() - parsedate_to_datetime(date).timestamp()))
     except ArrieroError as error:
-        findings.append(Finding("bad", str(error), "start it with: balancer; or give --url"))
+        advice = "" if isinstance(error, Untrusted) else "start it with: balancer; or give --url"
+        findings.append(Finding("bad", str(error), advice))
     try:
         agents = await client.management.agents()
         findings.append(Finding("good", f"operators are answered at {target.management}"))
         if readiness is not None:
             findings += of_fleet(readiness, agents, version("arriero"))
     except ArrieroError as error:
-        findings.append(Finding("bad", str(error), "give its address with --management"))
+        advice = "" if isinstance(error, Untrusted) else "give its address with --management"
+        findings.append(Finding("bad", str(error), advice))
     return findings
+
+
+async def _of_certificate(address: str, tls_ca: str | None) -> list[Finding]:
+    """Nothing where it cannot be reached or trusted, which was found already."""
+    from ...client.http import CONNECT_TIMEOUT, tls_of
+
+    parts = urlsplit(address)
+    if parts.scheme != "https":
+        return []
+    tls = tls_of(tls_ca)
+    dial = asyncio.open_connection(parts.hostname, parts.port or 443, ssl=tls)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, writer = await dial
+    except (OSError, TimeoutError):
+        return []
+    end = writer.get_extra_info("peercert")["notAfter"]
+    writer.transport.abort()
+    return [of_certificate(address, ssl.cert_time_to_seconds(end) - time.time())]
 
 
 def _free_memory() -> int | None:

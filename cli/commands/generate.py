@@ -63,7 +63,7 @@ async def _generate(arguments: argparse.Namespace, target: Target) -> int | None
     from ...client import Client, Token, Warned
 
     request = options_of(arguments) | _question(arguments)
-    async with Client(target.url, key=target.key) as client:
+    async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
         if arguments.json:
             print_json(asdict(await client.generate(**request)))
             return None

@@ -24,7 +24,9 @@ async def _models(arguments: argparse.Namespace, target: Target) -> None:
 
     from ...client import Client
 
-    async with Client(target.url, management=target.management, key=target.key) as client:
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
         models = await client.management.models()
     if arguments.json:
         print_json(models)

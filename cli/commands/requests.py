@@ -30,7 +30,9 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
 
     from ...client import Client
 
-    async with Client(target.url, management=target.management, key=target.key) as client:
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
         if arguments.action == "cancel":
             if arguments.request is None:
                 raise UsageError("cancel which request? Give its id")

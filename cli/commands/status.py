@@ -35,7 +35,9 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
 
     state = FleetState()
     async with (
-        Client(target.url, management=target.management, key=target.key) as client,
+        Client(
+            target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+        ) as client,
         aclosing(client.management.events()) as events,
     ):
         if arguments.once or arguments.json or not sys.stdout.isatty():

@@ -12,6 +12,7 @@ from arriero.cli.arguments import (
     target_of,
 )
 from arriero.client.client import INFERENCE_URL, MANAGEMENT_URL
+from tests.authority import Authority
 
 
 def target(*argv: str, **environ: str) -> Target:
@@ -34,6 +35,14 @@ def test_a_key_from_a_file(tmp_path: Path) -> None:
     assert target("--key-file", str(file), ARRIERO_KEY="other").key == "ark_1"
     with pytest.raises(UsageError, match="--key-file: cannot read"):
         target("--key-file", str(tmp_path / "none"))
+
+
+def test_an_authority_from_a_file(tmp_path: Path) -> None:
+    ca = Authority(tmp_path).ca
+    assert target("--tls-ca", str(ca)).tls_ca == str(ca)
+    assert target(ARRIERO_TLS_CA=str(ca)).tls_ca == str(ca)
+    with pytest.raises(UsageError, match=r"^--tls-ca: cannot read"):
+        target("--tls-ca", str(tmp_path / "none"), ARRIERO_TLS_CA=str(ca))
 
 
 @pytest.mark.parametrize("url", ["localhost:8061", "ftp://x", "http://", "http://x:99999"])

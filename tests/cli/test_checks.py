@@ -1,6 +1,8 @@
 from typing import Any
 
-from arriero.cli.checks import of_clock, of_engine, of_files, of_fleet, of_memory
+import pytest
+
+from arriero.cli.checks import of_certificate, of_clock, of_engine, of_files, of_fleet, of_memory
 
 SLOTS = {"slots": {"total": 4, "busy": 1}}
 
@@ -36,3 +38,13 @@ def test_the_host() -> None:
     assert {each.verdict for each in good} == {"good"}
     assert {each.verdict for each in poor} == {"warning"}
     assert "balance, not compute" in of_engine(False, False).what
+
+
+@pytest.mark.parametrize(
+    ("days", "verdict"), [(90, "good"), (15, "good"), (13.5, "warning"), (0.5, "warning")]
+)
+def test_a_certificate_that_ends_soon(days: float, verdict: str) -> None:
+    finding = of_certificate("https://gpu-box:8061", days * 86400)
+    assert finding.verdict == verdict
+    assert f"valid for {int(days)} more days" in finding.what
+    assert bool(finding.advice) == (verdict == "warning")

@@ -1,5 +1,6 @@
 """A server that answers what a test tells it to."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -54,13 +55,13 @@ def writes(*parts: bytes, breaks: bool = False) -> Handler:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[FakeServer]:
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeServer]:
     """A fake server that listens on loopback."""
     fake = FakeServer()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", fake.handle)
     server = TestServer(app)
-    await server.start_server()
+    await server.start_server(**({"ssl": tls} if tls else {}))
     fake.url = str(server.make_url("")).rstrip("/")
     try:
         yield fake

@@ -1,11 +1,16 @@
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from arriero.client.errors import RequestFailed, Unreachable
-from arriero.client.http import Http
+from arriero.client.errors import RequestFailed, Unreachable, Untrusted
+from arriero.client.http import Http, tls_of
 from arriero.client.retries import NEVER, Retries
-from tests.client.fakes import FakeServer, says, writes
+from arriero.shared.tls.contexts import server_context
+from arriero.shared.tls.key_pair import KeyPair
+from tests.authority import Authority
+from tests.client.fakes import FakeServer, says, serving, writes
 
 QUICK = Retries(limit=3, first_pause=0.001, last_pause=0.001)
 FULL = {"error": {"code": "queue_full", "message": "full", "retryable": True}}
@@ -88,3 +93,43 @@ async def test_what_its_user_raises_is_left_alone(server: FakeServer, http: Http
     with pytest.raises(TimeoutError, match="mine"):
         async with http.open("GET", "/"):
             raise TimeoutError("mine")
+
+
+class TestTls:
+    @pytest.fixture
+    def authority(self, tmp_path: Path) -> Authority:
+        return Authority(tmp_path)
+
+    @pytest.fixture
+    async def served(self, authority: Authority) -> AsyncIterator[FakeServer]:
+        files = authority.sign("server", "127.0.0.1")
+        context = server_context(KeyPair(files.cert, files.key), time.time()).context
+        async with serving(context) as server:
+            yield server
+
+    async def test_an_authority_of_ones_own(self, served: FakeServer, authority: Authority) -> None:
+        served.will(says({}))
+        http = Http(served.url, None, NEVER, tls_of(authority.ca))
+        body, _ = await http.call("GET", "/")
+        assert body == {}
+        await http.close()
+
+    async def test_who_is_not_trusted_is_not_asked_again(self, served: FakeServer) -> None:
+        http = Http(served.url, None, QUICK)
+        with pytest.raises(Untrusted, match=r"unable to get local issuer|self-signed") as error:
+            await http.call("GET", "/")
+        assert "--tls-ca" in str(error.value)
+        await http.close()
+        assert served.seen == []
+
+    async def test_another_name(self, served: FakeServer, authority: Authority) -> None:
+        url = served.url.replace("127.0.0.1", "localhost")
+        http = Http(url, None, NEVER, tls_of(str(authority.ca)))
+        with pytest.raises(Untrusted, match="Hostname mismatch"):
+            await http.call("GET", "/")
+        await http.close()
+
+    def test_an_authority_that_is_none(self, tmp_path: Path) -> None:
+        assert tls_of(None) is True
+        with pytest.raises(ValueError, match=r"^tls_ca: cannot read"):
+            tls_of(tmp_path / "none")
