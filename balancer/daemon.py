@@ -18,6 +18,9 @@ from ..shared.log import context
 from ..shared.quantities import Address
 from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
+from .access.access import Access
+from .access.key_keeper import KeyKeeper
+from .admission import keeper_of, open_access
 from .api.app import inference_app
 from .api.conversation_store import ConversationStore
 from .api.transport.bodies import Bodies
@@ -79,6 +82,8 @@ class Parts:
     hosts: AllowedHosts
     reports: DoorReports
     certificates: Certificates | None
+    access: Access
+    keys: KeyKeeper
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -103,6 +108,10 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     recorders = Recorders(metrics, persistence.history.recorder, TraceRecorder(tracer))
     runtime = FleetRuntime(fleet, recorder=recorders, tracer=tracer)
     metrics.collect_spans(tracer.numbers)
+    access = await open_access(persistence, settings.admin_key_file)
+    access.listen(lambda holder, error: runtime.revoked(holder.owner, error))
+    access.start()
+    until_the_end.callback(access.stop)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
@@ -116,6 +125,8 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         hosts=hosts_of(settings),
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
         certificates=certificates_of(settings),
+        access=access,
+        keys=keeper_of(access, persistence),
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -172,6 +183,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         bodies=parts.bodies,
         hosts=parts.hosts,
         reports=parts.reports,
+        access=parts.access,
         more_routes=[metrics_route(parts.metrics)] if settings.metrics_for_clients else [],
     )
 
@@ -196,6 +208,8 @@ def _management(
         hosts=parts.hosts,
         agents_show_certificates=settings.agent_ca is not None,
         ports=ports,
+        access=parts.access,
+        keys=parts.keys,
     )
 
 

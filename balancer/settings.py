@@ -82,6 +82,11 @@ class BalancerSettings(DaemonSettings):
         description="where desired state and history are kept: memory:// loses them at the end, "
         "sqlite:///FILE, postgresql://USER@HOST/DATABASE",
     )
+    admin_key_file: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="a file with an access key of the role admin, beside those that --state keeps; "
+        "with any key, every call needs one",
+    )
     max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=_LIMITS.max_buffered_requests,
         description="how many requests may wait for a slot; 0 turns queueing off",

@@ -114,14 +114,14 @@ class PromptTooLong(ClientError):
 
 
 class Unauthorized(ClientError):
-    """No API key, or an unknown one."""
+    """No access key, or one that is unknown, revoked or expired."""
 
     code = "unauthorized"
     status = 401
 
 
 class Forbidden(ClientError):
-    """A web page of another origin tried to use this port through a browser."""
+    """The access key's role may not do this, or a web page of another origin tried to."""
 
     code = "forbidden"
     status = 403

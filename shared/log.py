@@ -25,6 +25,7 @@ Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
+_ACCESS_KEY = re.compile(r"ark_[A-Za-z0-9_-]{43}", re.ASCII)
 MAX_MESSAGE_BYTES = 8 * 1024
 MAX_VALUE_BYTES = 2 * 1024
 """Of each value in a context."""
@@ -115,8 +116,8 @@ def key_values(values: Mapping[str, object]) -> list[str]:
 
 
 def redact(text: str) -> str:
-    """`text` with the passwords of URLs masked."""
-    return _PASSWORD.sub(r"\1***@", text)
+    """`text` with access keys and the passwords of URLs masked."""
+    return _ACCESS_KEY.sub("ark_***", _PASSWORD.sub(r"\1***@", text))
 
 
 def bounded(text: str, most: int) -> str:

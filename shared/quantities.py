@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|)", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|d|)", re.ASCII)
 _SIZES = {"": 1} | {
     f"{letter}{rest}": base**power
     for power, letter in enumerate("kmgt", start=1)
@@ -39,7 +39,7 @@ class Address:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `10`, `1.5`, `500ms`, `2m` or `1h`. Raises `ValueError` that says so."""
+    """Seconds of `10`, `1.5`, `500ms`, `2m`, `1h` or `90d`. Raises `ValueError` that says so."""
     found = _DURATION.fullmatch(str(value).strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else _plain_seconds(value)
     if not 0 <= seconds <= MAX_DURATION:

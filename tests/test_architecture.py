@@ -205,10 +205,12 @@ PURE = (
     *(f"balancer.control.{name}" for name in ("controller", "demand", "departures", "failures")),
     *(f"balancer.control.{name}" for name in ("members", "memory_needs", "model_status")),
     *(f"balancer.control.{name}" for name in ("agent_plan", "placement", "rollout")),
-    "balancer.access.identity",
     "balancer.tls.expiry",
     *(f"balancer.access.limits.{name}" for name in ("account", "limiter", "parse", "rules")),
     *(f"balancer.access.limits.{name}" for name in ("sliding_window", "token_estimate")),
+    *(f"balancer.access.{name}" for name in ("identity", "access_key", "keyring", "key_spec")),
+    "balancer.access.saved_keys",
+    *(f"balancer.api.access.{name}" for name in ("credentials", "permissions")),
     "balancer.control.desired_state",
     "balancer.control.state_document",
     "balancer.fleet.model_registry",
@@ -255,6 +257,7 @@ PURE = (
     "balancer.management.event_history",
     "balancer.management.fleet_feed",
     "balancer.management.operations",
+    *(f"balancer.management.keys.{name}" for name in ("operations", "serializers")),
     "balancer.management.request_filter",
     "balancer.management.serializers",
     "balancer.management.throughput",
@@ -291,6 +294,8 @@ PURE = (
 
 DECLARATIONS = {
     "balancer.management.history.answer_types": "types; the OpenAPI document is made of them",
+    "balancer.management.keys.answer_types": "types; the OpenAPI document is made of them",
+    "balancer.management.keys.bodies": "records of fields; the routes' tests send them",
     "client.requests": "a record of fields",
     "balancer.store.migrations.env": "the lines that Alembic runs",
     "balancer.store.tables": "tables; a test of the migrations compares them",
@@ -433,14 +438,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # ---- a balancer
     "balancer.access.identity": (),
     "balancer.access.limits": ("balancer.access.identity", "balancer.fleet"),
-    "balancer.access": ("balancer.access.identity",),
     "balancer.tls": (),
+    "balancer.access": (*("balancer.access.identity", "balancer.store", "balancer.store.records"),),
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
-    "balancer.api.transport": ("balancer.fleet", "balancer.tls"),
     "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.control"),
     "balancer.fleet.runtime": (*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
+    "balancer.api.transport": ("balancer.fleet", "balancer.tls", "balancer.access.identity"),
+    "balancer.api.access": (
+        *("balancer.api.transport", "balancer.access", "balancer.access.identity"),
+    ),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.conversation_store": (),
@@ -464,6 +472,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.app": (
         *(*API, *APIS, *RUNTIME, *FOR_CLIENTS),
         *("balancer.api.document", "balancer.api.limit_headers"),
+        *("balancer.access", "balancer.api.access"),
     ),
     "balancer.api.limit_headers": (*RUNTIME, *LIMITS, "balancer.api.transport"),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
@@ -471,8 +480,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.management.steering": (
         *(*API, *RUNTIME, "balancer.api.native", "balancer.control", "balancer.store.records"),
     ),
+    "balancer.management.keys": (
+        *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
+    ),
     "balancer.management": (
-        "balancer.management.history",
+        *("balancer.management.history", "balancer.access", "balancer.api.access"),
+        *("balancer.management.keys", "balancer.store"),
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),
         "balancer.management.steering",
     ),
@@ -491,8 +504,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.ports": ("balancer.settings", "balancer.api.transport"),
     "balancer.tracing": ("balancer.fleet",),
+    "balancer.admission": ("balancer.access", "balancer.persistence", "balancer.store"),
     "balancer.daemon": (
         *("balancer.persistence", "balancer.ports", "balancer.tls", "balancer.tracing"),
+        *("balancer.access", "balancer.admission"),
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
         "balancer.management.steering",
         *("balancer.store.records", "balancer.history"),

@@ -1,5 +1,6 @@
 """Whom a key belongs to: its name, its role, and its limits. Never the key."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -16,6 +17,8 @@ PriorityClass = Literal["batch", "default", "interactive"]
 
 MAX_MODELS = 256
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
+ModelName = Annotated[str, Field(min_length=1, max_length=512)]
+Models = Annotated[ListOf[ModelName], Field(min_length=1, max_length=MAX_MODELS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class CallerLimits:
     """
 
     __pydantic_config__ = STRICT
-    models: Annotated[ListOf[str], Field(max_length=MAX_MODELS)] | None = None
+    models: Models | None = None
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
     max_concurrent: Positive | None = None
@@ -41,8 +44,28 @@ NO_LIMITS = CallerLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A key's holder. `name` is unique among keys and may label metrics."""
+    """A key's holder. `name` is unique among keys and may label metrics.
+
+    `owner` is what belongs to it (a stored response, say): unlike the name, no later key has it.
+    `digest` tells a key from the one that replaced it (`rotate`); it opens nothing. `labels`: those
+    that an agent with this key may have at most; `None` is any.
+    """
 
     name: str
     role: Role
     limits: CallerLimits = field(default=NO_LIMITS)
+    labels: tuple[tuple[str, str], ...] | None = None
+    owner: str = ""
+    digest: str = field(default="", repr=False)
+
+    def excess(self, labels: Mapping[str, str], models: Iterable[str]) -> str | None:
+        """Why an agent with these labels and models may not have this key; `None` if it may."""
+        if self.labels is not None:
+            for label in labels.items():
+                if label not in self.labels:
+                    return f"the key {self.name!r} does not allow the label {'='.join(label)!r}"
+        if self.limits.models is not None:
+            for model in models:
+                if model not in self.limits.models:
+                    return f"the key {self.name!r} does not allow the model {model!r}"
+        return None

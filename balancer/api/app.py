@@ -7,7 +7,10 @@ from importlib.metadata import version
 from aiohttp import web
 
 from ...shared.errors import RequestError
+from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from .access.guard import ACCESS, guard
+from .access.permissions import INFERENCE
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
@@ -37,21 +40,27 @@ def inference_app(
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
     reports: DoorReports | None = None,
+    access: Access | None = None,
     more_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
     bodies, `hosts` lists the host names that are allowed besides addresses, and `reports` records
-    faulty requests for operators; each has a default. `more_routes` are served besides. The
-    app's shutdown closes the open WebSockets; requests should have been drained before.
+    faulty requests for operators; each has a default. Without `access` everybody may come in.
+    `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
+    should have been drained before.
     """
     socket = NativeSocket(runtime)
 
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    app = web.Application(middlewares=middlewares(_error_answer, hosts))
+    access = Access() if access is None else access
+    app = web.Application(
+        middlewares=[*middlewares(_error_answer, hosts), guard(access, INFERENCE)]
+    )
+    app[ACCESS] = access
     app[BODIES] = Bodies() if bodies is None else bodies
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)

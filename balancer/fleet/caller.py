@@ -24,7 +24,8 @@ class Caller:
     Without access keys every caller is anonymous. `address` and `user_agent` are for the log only:
     the address is the proxy's where there is one, and a client may write anything as its agent.
     `limits` are those of its key. `trace_parent` is the span that the client named, `trace` the one
-    of this request, or again the client's where nothing is traced here.
+    of this request, or again the client's where nothing is traced here. What the caller made
+    belongs to `owner`; without keys, to everybody.
     """
 
     name: str = ANONYMOUS_NAME
@@ -33,6 +34,7 @@ class Caller:
     limits: CallerLimits = field(default=NO_LIMITS, repr=False)
     trace_parent: TraceContext | None = field(default=None, repr=False)
     trace: TraceContext | None = field(default=None, repr=False)
+    owner: str | None = field(default=None, repr=False)
 
     @property
     def is_anonymous(self) -> bool:

@@ -15,6 +15,7 @@ from ..api.openapi.document import (
 )
 from . import answer_types
 from .history import answer_types as history_types
+from .keys import operations as keys
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
 from .steering import operations as steering
 
@@ -30,6 +31,7 @@ def _operation(
     answers: dict[int, Answer],
     errors: tuple[ErrorClass, ...] = (),
     parameters: tuple[Json, ...] = (),
+    is_keyless: bool = False,
 ) -> Operation:
     return Operation(
         method=method,
@@ -40,6 +42,7 @@ def _operation(
         errors=errors,
         parameters=parameters,
         told=NATIVE_ERRORS,
+        is_keyless=is_keyless,
     )
 
 
@@ -50,6 +53,7 @@ OPERATIONS = (
         "Health",
         "Whether the process is alive, and whether it reaches its store.",
         answers={200: json_answer("The process is alive.", history_types.ManagementHealth)},
+        is_keyless=True,
     ),
     DOCUMENT,
     _operation(
@@ -167,6 +171,7 @@ OPERATIONS = (
         "Dashboard",
         "The dashboard.",
         answers={200: Answer("The page.", {"text/html": {}}), 304: Answer("Unchanged.")},
+        is_keyless=True,
     ),
     _operation(
         "GET",
@@ -182,8 +187,10 @@ OPERATIONS = (
             304: Answer("Unchanged."),
         },
         errors=(NotFound,),
+        is_keyless=True,
     ),
     *steering.OPERATIONS,
+    *keys.OPERATIONS,
 )
 
 

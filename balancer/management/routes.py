@@ -9,6 +9,10 @@ from aiohttp import hdrs, web
 
 from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
+from ..access.access import Access
+from ..access.key_keeper import KeyKeeper
+from ..api.access.guard import ACCESS, guard
+from ..api.access.permissions import MANAGEMENT
 from ..api.native import routes
 from ..api.openapi.serve import openapi_routes
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
@@ -18,12 +22,14 @@ from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView
 from ..history.history_task import History
+from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, about_routes, unknown_ports
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
+from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
@@ -48,10 +54,17 @@ def management_app(
     hosts: AllowedHosts | None = None,
     agents_show_certificates: bool = False,
     ports: AboutPorts = unknown_ports,
+    access: Access | None = None,
+    keys: KeyKeeper | None = None,
 ) -> web.Application:
-    """Everything that the management port serves."""
+    """Everything that the management port serves. Without `access` everybody may come in."""
     history = History() if history is None else history
-    app = web.Application(middlewares=middlewares(hosts=hosts), client_max_size=MAX_BODY_BYTES)
+    access = Access() if access is None else access
+    app = web.Application(
+        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT)],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    app[ACCESS] = access
     app[BODIES] = Bodies() if bodies is None else bodies
     app.on_response_prepare.append(_forbid_sniffing)
     app.add_routes(
@@ -62,6 +75,7 @@ def management_app(
             *_watching_routes(hub, metrics),
             *steering_routes(runtime, keeper),
             *agent_socket.routes(runtime, needs_certificate=agents_show_certificates),
+            *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),
             *page.routes(),

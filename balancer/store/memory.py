@@ -1,14 +1,15 @@
 """`memory://`: a store that lives as long as the balancer."""
 
-from .port import RevisionConflict
-from .records import Persist, SavedState
+from .port import KeyConflict, RevisionConflict
+from .records import Persist, SavedKey, SavedState
 
 
 class MemoryStore:
-    """The default `Store`."""
+    """The default `Store`, and a `KeyStore`."""
 
     def __init__(self) -> None:
         self._state: SavedState | None = None
+        self._keys: dict[str, SavedKey] = {}
 
     async def load_desired_state(self) -> SavedState | None:
         return self._state
@@ -20,6 +21,25 @@ class MemoryStore:
         if persist.expected != (0 if self._state is None else self._state.revision):
             raise RevisionConflict(self._state)
         self._state = state
+
+    async def load_keys(self) -> list[SavedKey]:
+        return [self._keys[name] for name in sorted(self._keys)]
+
+    async def save_key(self, key: SavedKey) -> None:
+        current = self._keys.get(key.name)
+        if current == key:
+            return
+        if key.revision != (1 if current is None else current.revision + 1):
+            raise KeyConflict(current)
+        self._keys[key.name] = key
+
+    async def forget_key(self, name: str, revision: int) -> None:
+        current = self._keys.get(name)
+        if current is None:
+            return
+        if current.revision != revision:
+            raise KeyConflict(current)
+        del self._keys[name]
 
     async def close(self) -> None:
         pass

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from .records import EndedRequest, Persist, SavedState, SavedStep, StepWidth
+from .records import EndedRequest, Persist, SavedKey, SavedState, SavedStep, StepWidth
 
 
 class StoreAway(Exception):
@@ -20,6 +20,14 @@ class RevisionConflict(Exception):
     def __init__(self, current: SavedState | None) -> None:
         revision = 0 if current is None else current.revision
         super().__init__(f"the saved revision is {revision}")
+        self.current = current
+
+
+class KeyConflict(Exception):
+    """Somebody else changed the key in the meantime; `current` is what is saved now, if any."""
+
+    def __init__(self, current: SavedKey | None) -> None:
+        super().__init__("the saved key is another one")
         self.current = current
 
 
@@ -40,6 +48,22 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of files and connections."""
+
+
+class KeyStore(Protocol):
+    """Keeps the access keys; as `Store` otherwise."""
+
+    async def load_keys(self) -> list[SavedKey]:
+        """All of them, by name."""
+
+    async def save_key(self, key: SavedKey) -> None:
+        """Add revision 1, or replace the revision before. Raises `KeyConflict`.
+
+        The same save again, as after a lost answer, is well.
+        """
+
+    async def forget_key(self, name: str, revision: int) -> None:
+        """Delete this revision; well if it is gone. Raises `KeyConflict`."""
 
 
 class HistoryStore(Protocol):

@@ -107,6 +107,28 @@ class SavedStep:
     document: str
 
 
+# ---- access keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedKey:
+    """One access key as it is saved. `name` is unique; revisions begin at 1 and grow by 1.
+
+    `digest` is the SHA-256 of the key, which itself is nowhere. `limits` and `labels` are JSON.
+    """
+
+    name: str
+    revision: int
+    digest: str
+    role: str
+    limits: str
+    labels: str
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    rotated_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
     """How the store is, from the balancer's side.

@@ -8,6 +8,7 @@ from sqlalchemy import Insert, Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from . import sql_keys
 from .engine import engine_of, reached
 from .migrate import migrate
 from .port import RevisionConflict
@@ -16,6 +17,7 @@ from .records import (
     STEPS_KEPT,
     EndedRequest,
     Persist,
+    SavedKey,
     SavedState,
     SavedStep,
     StepWidth,
@@ -25,7 +27,7 @@ from .url import StoreUrl
 
 
 class SqlStore:
-    """A `Store` and a `HistoryStore`."""
+    """A `Store`, a `KeyStore` and a `HistoryStore`."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
@@ -53,6 +55,18 @@ class SqlStore:
             saved = await _saved(connection)
         if saved != SavedState(revision, persist.document):
             raise RevisionConflict(saved)
+
+    async def load_keys(self) -> list[SavedKey]:
+        async with self._transaction() as connection:
+            return await sql_keys.load_keys(connection)
+
+    async def save_key(self, key: SavedKey) -> None:
+        async with self._transaction() as connection:
+            await sql_keys.save_key(connection, key)
+
+    async def forget_key(self, name: str, revision: int) -> None:
+        async with self._transaction() as connection:
+            await sql_keys.forget_key(connection, name, revision)
 
     async def append_history(
         self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]

@@ -54,3 +54,19 @@ ENDED_REQUESTS = Table(
     Column("decode_tokens_per_second", Double),
     Index("ended_requests_by_time", "ended_at"),
 )
+
+ACCESS_KEYS = Table(
+    "access_keys",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("rotated_at", Double),
+)
+"""The keys themselves are nowhere: `digest` is their SHA-256."""

@@ -30,6 +30,7 @@ def test_defaults() -> None:
         "tls_key": None,
         "agent_ca": None,
         "state": StoreUrl("memory"),
+        "admin_key_file": None,
         "max_buffered_requests": 256,
         "buffered_request_timeout": 30.0,
         "first_token_timeout": 120.0,

@@ -111,6 +111,8 @@ def test_passwords_are_masked_everywhere() -> None:
     assert "word" not in text_of(lambda: logger.info("to %s", url, extra=context(url=url)))
     assert "word" not in str(json_of(lambda: logger.info("to %s", url, extra=context(url=url))))
     assert redact("ws://host:8060/a@b") == "ws://host:8060/a@b"
+    assert redact(f"sent by x/ark_{'A_-9' * 10}abc!") == "sent by x/ark_***!"
+    assert redact("model ark_tiny") == "model ark_tiny"
 
 
 LONG = "é" * 100_000

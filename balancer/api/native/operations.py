@@ -44,9 +44,17 @@ def _asked(name: str, summary: str, form: Form) -> Operation:
     return _post(name, summary, BODIES[name], json_answer("The answer.", form))
 
 
-def _get(path: str, name: str, summary: str, answers: dict[int, Answer]) -> Operation:
+def _get(
+    path: str, name: str, summary: str, answers: dict[int, Answer], *, is_keyless: bool = False
+) -> Operation:
     return Operation(
-        method="GET", path=path, name=name, summary=summary, answers=answers, told=NATIVE_ERRORS
+        method="GET",
+        path=path,
+        name=name,
+        summary=summary,
+        answers=answers,
+        told=NATIVE_ERRORS,
+        is_keyless=is_keyless,
     )
 
 
@@ -55,6 +63,7 @@ HEALTH = _get(
     "Health",
     "Whether the process is alive.",
     {200: json_answer("The process is alive.", answer_types.Health)},
+    is_keyless=True,
 )
 DOCUMENT = _get(
     "/openapi.json",
@@ -84,6 +93,7 @@ OPERATIONS = (
                 "There is no such agent, or the balancer is shutting down.", answer_types.Readiness
             ),
         },
+        is_keyless=True,
     ),
     DOCUMENT,
     GENERATE,

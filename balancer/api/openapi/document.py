@@ -30,6 +30,7 @@ from ....shared.errors import (
     RequestTooLarge,
     ShuttingDown,
     TokenTimeout,
+    Unauthorized,
     status_of,
 )
 from .answers import Described, Form, described
@@ -41,7 +42,18 @@ JSON = "application/json"
 ErrorClass = type[RequestError]
 Json = dict[str, Any]
 
-ALWAYS: tuple[ErrorClass, ...] = (Forbidden, ForbiddenHost, InternalError)
+ALWAYS: tuple[ErrorClass, ...] = (Unauthorized, Forbidden, ForbiddenHost, InternalError)
+SECURITY_SCHEMES: Json = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "an access key, `ark_…`"},
+    "api_key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "x-api-key",
+        "description": "the same, as Anthropic's clients send it",
+    },
+}
+"""Either, or none while nobody has a key."""
+
 OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (
     *(PromptTooLong, ModelNotFound, Cancelled, EngineFailed, NotSupported, AgentLost, QueueFull),
@@ -96,7 +108,7 @@ def events_or(whole: Form, ends: str, *, item: Form | None = None) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one path. `name` is unique."""
+    """One method of one path. `name` is unique. `is_keyless`: it needs no key, ever."""
 
     method: str
     path: str
@@ -107,6 +119,7 @@ class Operation:
     told: Errors
     body: Body | None = None
     parameters: tuple[Json, ...] = ()
+    is_keyless: bool = False
 
 
 def parameter(name: str, place: str, schema: Schema = STRING, *, required: bool = False) -> Json:
@@ -133,7 +146,8 @@ def document(
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
         "paths": dict(paths),
-        "components": {"schemas": schemas},
+        "security": [*({scheme: []} for scheme in SECURITY_SCHEMES), {}],
+        "components": {"schemas": schemas, "securitySchemes": SECURITY_SCHEMES},
     }
 
 
@@ -146,6 +160,8 @@ def _forms(operation: Operation) -> Iterator[Form]:
 
 def _operation(operation: Operation, forms: Described) -> Json:
     described: Json = {"operationId": operation.name, "summary": operation.summary}
+    if operation.is_keyless:
+        described["security"] = []
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:

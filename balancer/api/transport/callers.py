@@ -1,22 +1,35 @@
 """Builds the `Caller` of an HTTP request or a WebSocket."""
 
+from dataclasses import replace
+
 from aiohttp import hdrs, web
 
 from ....shared.tracing.trace_context import TraceContext, read_traceparent
+from ...access.identity import Identity
 from ...fleet.caller import Caller
 
 LONGEST_USER_AGENT = 120
 """Characters of a `User-Agent` that are kept; the log shows them with each request."""
 
+identity_key = web.RequestKey("identity_key", Identity)
+"""Request key for the holder of the access key that it came with, if it needed one."""
+
 
 def caller_of(request: web.Request) -> Caller:
     """Who sent `request`; for a WebSocket, who opened it."""
     user_agent = request.headers.get(hdrs.USER_AGENT)
-    return Caller(
+    caller = Caller(
         address=request.remote,
         user_agent=None if user_agent is None else user_agent[:LONGEST_USER_AGENT],
         trace_parent=trace_parent_of(request),
     )
+    holder = request.get(identity_key)
+    return caller if holder is None else held_by(caller, holder)
+
+
+def held_by(caller: Caller, holder: Identity) -> Caller:
+    """The same, now that it has shown its key."""
+    return replace(caller, name=holder.name, limits=holder.limits, owner=holder.owner)
 
 
 def trace_parent_of(request: web.Request) -> TraceContext | None:

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
@@ -51,6 +52,8 @@ def error_response(
         seconds = QUEUE_FULL_RETRY_AFTER
     if seconds is not None:
         response.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(seconds)))
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="arriero"'
     if not error.retryable:
         # OpenAI's clients retry every 5xx unless told not to.
         response.headers["X-Should-Retry"] = "false"

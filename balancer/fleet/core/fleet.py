@@ -25,7 +25,7 @@ on it; with draining, nobody waits whom no agent can serve.
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import NotFound, ShuttingDown
+from ....shared.errors import NotFound, RequestError, ShuttingDown
 from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
 from ....shared.reports.statistics import Statistics
@@ -119,6 +119,15 @@ class Fleet(FleetViews):
             self._state.changes.advance()
         cancelled = requests.cancel(lifecycles, now)
         return [*decisions, *cancelled, *dispatcher.cancel(queries, now)]
+
+    def revoked(self, owner: str, error: RequestError, now: float) -> list[Decision]:
+        """A caller may no longer be here: what it made ends with `error`. Costs all requests."""
+        decisions = self._due(now)
+        ended = self._state.requests.end_of(owner, error, now)
+        ended += self._state.dispatcher.end_of(owner, error, now)
+        if ended:
+            self._state.changes.advance()
+        return [*decisions, *ended]
 
     # ---- agents
 

@@ -192,6 +192,11 @@ class QueryDispatcher:
         """End all queries."""
         return self._fail(list(self._queries.values()), error, now)
 
+    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
+        """End the queries that a caller made."""
+        made = [each for each in self._queries.values() if each.caller.owner == owner]
+        return self._fail(made, error, now)
+
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
         """End queries with a waiting part that no connected agent can answer."""
         stranded = [self._queries[id] for queue in self._queues.values() for id in queue.stranded()]

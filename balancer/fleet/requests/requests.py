@@ -204,6 +204,14 @@ class Requests:
             decisions += self._give_up(lifecycle, error, now)
         return decisions
 
+    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
+        """End those that a caller made; first those that wait, as above."""
+        made = [each for each in self._lifecycles.values() if each.caller.owner == owner]
+        decisions: list[Decision] = []
+        for lifecycle in sorted(made, key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
     def end_on(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
         """End those that an agent has."""
         decisions: list[Decision] = []

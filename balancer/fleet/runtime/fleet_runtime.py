@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, assert_never
 
+from ....shared.errors import RequestError
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
@@ -173,6 +174,10 @@ class FleetRuntime:
         live = [id for id in dict.fromkeys(ids) if id in self._fleet]
         self._carry_out(self._fleet.cancel(live, self._clock()))
         return len(live)
+
+    def revoked(self, owner: str, error: RequestError) -> None:
+        """A caller may no longer be here: what it made ends with `error`."""
+        self._carry_out(self._fleet.revoked(owner, error, self._clock()))
 
     def _close(self, id: RequestId) -> None:
         self._carry_out(self._fleet.close(id, self._clock()))

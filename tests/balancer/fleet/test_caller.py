@@ -2,10 +2,12 @@
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
-from arriero.balancer.fleet.decisions import Decision, Finish, LinkId
+from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId, Send, Settle
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.shared.inference import RequestId
+from arriero.shared.errors import Unauthorized
+from arriero.shared.inference import Failed, RequestId
+from arriero.shared.messages import Start
 from arriero.shared.queries import Tokenize
 from tests.balancer.fleet.builders import ended, hello, output, request
 
@@ -53,3 +55,35 @@ def test_without_a_key_each_address_is_an_account() -> None:
     assert Caller(address="1.1.1.1").account == Caller(address="1.1.1.1", user_agent="x").account
     assert Caller().is_anonymous
     assert not ALICE.is_anonymous
+
+
+# ---- what it made ends with its key
+
+OWNER = Caller("bob", owner="bob@1")
+OTHER = Caller("bob", owner="bob@2")
+REVOKED = Unauthorized("the key 'bob' was revoked")
+
+
+def failures(decisions: list[Decision]) -> list[tuple[str, str]]:
+    return [
+        (each.request, each.event.error.code)
+        for each in decisions
+        if isinstance(each, Deliver) and isinstance(each.event, Failed)
+    ]
+
+
+def test_a_revoked_callers_requests_end_wherever_they_are() -> None:
+    fleet = Fleet(Limits())
+    fleet.agent_joined(A, hello(slots=1), 0.0)
+    fleet.request_arrived(R, request(), 0.0, caller=OWNER)
+    fleet.request_arrived(RequestId("waits"), request(), 0.0, caller=OWNER)
+    fleet.request_arrived(RequestId("stays"), request(), 0.0, caller=OTHER)
+    fleet.query_arrived(Q, QUERY, 0.0, caller=OWNER)
+    decisions = fleet.revoked("bob@1", REVOKED, 1.0)
+    assert sorted(failures(decisions)) == [("r", "unauthorized"), ("waits", "unauthorized")]
+    assert [each.outcome for each in decisions if isinstance(each, Settle)] == [REVOKED]
+    assert {each.name for each in callers(decisions)} == {"bob"}
+    started = [each.message for each in decisions if isinstance(each, Send)]
+    assert [each.id for each in started if isinstance(each, Start)] == ["stays"]
+    fleet.check_integrity()
+    assert fleet.revoked("bob@1", REVOKED, 1.0) == []

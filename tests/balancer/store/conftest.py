@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.store.memory import MemoryStore
-from arriero.balancer.store.port import Store
+from arriero.balancer.store.port import KeyStore, Store
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
 
@@ -15,6 +15,9 @@ from .postgres import PostgresServer
 
 Open = Callable[[], Awaitable[Store]]
 """Opens one store once more: the same data, seen by another balancer."""
+
+OpenKeys = Callable[[], Awaitable[KeyStore]]
+"""The same, of its keys."""
 
 OpenSql = Callable[[], Awaitable[SqlStore]]
 
@@ -44,13 +47,28 @@ async def opened_sql(url: str) -> AsyncIterator[OpenSql]:
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     """Opens a store; at first it is empty."""
+    async with opening_any(request, tmp_path) as again:
+        yield again
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def opened_keys(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenKeys]:
+    """Opens a store of keys; at first it is empty."""
+    async with opening_any(request, tmp_path) as again:
+        yield again
+
+
+@asynccontextmanager
+async def opening_any(
+    request: pytest.FixtureRequest, folder: Path
+) -> AsyncIterator[Callable[[], Awaitable[MemoryStore | SqlStore]]]:
     if request.param != "memory":
-        async with opening(database(request.param, request, tmp_path)) as again:
+        async with opening(database(request.param, request, folder)) as again:
             yield again
         return
     store = MemoryStore()
 
-    async def same() -> Store:
+    async def same() -> MemoryStore:
         return store
 
     yield same

@@ -1,13 +1,14 @@
 """The contract that every store keeps."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from arriero.balancer.store.port import RevisionConflict, Store
-from arriero.balancer.store.records import Persist, SavedState
+from arriero.balancer.store.port import KeyConflict, KeyStore, RevisionConflict, Store
+from arriero.balancer.store.records import Persist, SavedKey, SavedState
 
-from .conftest import Open
+from .conftest import Open, OpenKeys
 
 
 @pytest.fixture
@@ -69,3 +70,75 @@ async def test_of_those_who_compete_for_a_revision_one_succeeds(opened: Open) ->
         assert await stores[0].load_desired_state() == SavedState(
             revision + 1, f"{revision} by {winner}"
         )
+
+
+# ---- access keys
+
+KEY = SavedKey(
+    name="ci",
+    revision=1,
+    digest="d1",
+    role="inference",
+    limits='{"max_tokens":1}',
+    labels="null",
+    created_at=1.5,
+)
+SECOND = replace(KEY, revision=2, digest="d2", expires_at=9.25, rotated_at=2.0)
+
+
+@pytest.fixture
+async def keys(opened_keys: OpenKeys) -> KeyStore:
+    return await opened_keys()
+
+
+async def test_keys_are_there_for_whoever_opens_it_next(opened_keys: OpenKeys) -> None:
+    store = await opened_keys()
+    assert await store.load_keys() == []
+    other = replace(KEY, name="a", digest="d9")
+    for key in (KEY, other, SECOND):
+        await store.save_key(key)
+    assert await (await opened_keys()).load_keys() == [other, SECOND]
+
+
+async def test_a_key_over_another_revision_is_a_conflict(keys: KeyStore) -> None:
+    await keys.save_key(KEY)
+    for late in (replace(KEY, digest="x"), replace(KEY, revision=3), replace(KEY, revision=4)):
+        with pytest.raises(KeyConflict) as conflict:
+            await keys.save_key(late)
+        assert conflict.value.current == KEY
+    with pytest.raises(KeyConflict) as conflict:
+        await keys.save_key(replace(KEY, name="b", revision=2))
+    assert conflict.value.current is None
+    assert await keys.load_keys() == [KEY]
+
+
+async def test_the_same_key_again_is_well(keys: KeyStore) -> None:
+    for key in (KEY, KEY, SECOND, SECOND):
+        await keys.save_key(key)
+    assert await keys.load_keys() == [SECOND]
+
+
+async def test_a_key_is_forgotten_at_its_revision_only(keys: KeyStore) -> None:
+    await keys.save_key(KEY)
+    await keys.save_key(SECOND)
+    with pytest.raises(KeyConflict):
+        await keys.forget_key("ci", 1)
+    await keys.forget_key("ci", 2)
+    await keys.forget_key("ci", 2)
+    assert await keys.load_keys() == []
+
+
+async def test_of_those_who_make_one_key_one_succeeds(opened_keys: OpenKeys) -> None:
+    stores = [await opened_keys() for _ in range(4)]
+    for revision in (1, 2, 3):
+        results = await asyncio.gather(
+            *(
+                each.save_key(replace(KEY, revision=revision, digest=f"{revision} {number}"))
+                for number, each in enumerate(stores)
+            ),
+            return_exceptions=True,
+        )
+        [winner] = [number for number, result in enumerate(results) if result is None]
+        assert sum(isinstance(result, KeyConflict) for result in results) == len(stores) - 1
+        [saved] = await stores[0].load_keys()
+        assert saved.digest == f"{revision} {winner}"

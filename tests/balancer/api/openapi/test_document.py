@@ -64,10 +64,15 @@ def test_an_operation() -> None:
         "responses": {
             "200": {"description": "It.", "content": {"application/json": {"schema": STRING}}},
             "204": {"description": "Nothing."},
+            "401": {
+                "description": "`unauthorized`: No access key, or one that is unknown, revoked or "
+                "expired.",
+                "content": error,
+            },
             "403": {
-                "description": "`forbidden`: A web page of another origin tried to use this port "
-                "through a browser.\n`forbidden_host`: `Host` is not an address, `localhost`, or a "
-                "name of the balancer (`--allowed-host`).",
+                "description": "`forbidden`: The access key's role may not do this, or a web page "
+                "of another origin tried to.\n`forbidden_host`: `Host` is not an address, "
+                "`localhost`, or a name of the balancer (`--allowed-host`).",
                 "content": error,
             },
             "404": {

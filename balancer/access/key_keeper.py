@@ -1,0 +1,136 @@
+"""Makes, revokes and rotates keys: what counts is what the store has.
+
+Invariant: one change at a time. A change that has begun is made, whether its caller waits or not.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol, TypeVar
+
+from ...shared.errors import Conflict, StoreUnavailable
+from ..store.port import KeyConflict, KeyStore, StoreAway
+from .access_key import NUM_RANDOM_BYTES, AccessKey, digest_of, new_key
+from .key_spec import KeySpec, created, revoked, rotated, surplus
+from .keyring import Keyring
+from .saved_keys import restored, saved
+
+SAVE_TIMEOUT = 5.0
+"""Seconds after which a store that does not answer counts as away."""
+
+T = TypeVar("T")
+Change = Callable[[], Coroutine[None, None, T]]
+
+
+class Known(Protocol):
+    """What knows the keys: `access.Access`."""
+
+    @property
+    def ring(self) -> Keyring: ...
+
+    def put(self, key: AccessKey) -> None: ...
+
+    def forget(self, name: str) -> None: ...
+
+    def replace(self, keys: Sequence[AccessKey]) -> None: ...
+
+
+async def load_keys(store: KeyStore) -> list[AccessKey]:
+    """All that the store has. Raises `StoreAway`, or `InvalidRequest` for what is not readable."""
+    return [restored(each) for each in await store.load_keys()]
+
+
+class KeyKeeper:
+    """Every method raises `StoreUnavailable`, and then nothing has changed."""
+
+    def __init__(
+        self,
+        known: Known,
+        store: KeyStore,
+        *,
+        clock: Callable[[], float] = time.time,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._known = known
+        self._store = store
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._turn = asyncio.Lock()
+        self._changes: set[asyncio.Task[object]] = set()
+
+    def records(self) -> list[AccessKey]:
+        """All keys, by name."""
+        return self._known.ring.records()
+
+    async def create(self, spec: KeySpec) -> tuple[AccessKey, str]:
+        """The new key's record and the key, which is nowhere else. Raises `Conflict`."""
+        return await self._change(lambda: self._create(spec))
+
+    async def revoke(self, name: str) -> AccessKey:
+        """Its record; what its holder has open ends. Raises `NotFound`."""
+        return await self._change(lambda: self._revoke(name))
+
+    async def rotate(self, name: str) -> tuple[AccessKey, str]:
+        """Its record and another secret; the old one ends as if revoked. Raises `NotFound`."""
+        return await self._change(lambda: self._rotate(name))
+
+    # ---- inside
+
+    async def _create(self, spec: KeySpec) -> tuple[AccessKey, str]:
+        key, now = self._new_key(), self._clock()
+        record = created(self._known.ring, spec, digest_of(key), now)
+        if (old := surplus(self._known.ring, spec.name, now)) is not None:
+            await self._store.forget_key(old.name, old.revision)
+            self._known.forget(old.name)
+        await self._save(record)
+        return record, key
+
+    async def _revoke(self, name: str) -> AccessKey:
+        record = revoked(self._known.ring, name, self._clock())
+        await self._save(record)
+        return record
+
+    async def _rotate(self, name: str) -> tuple[AccessKey, str]:
+        key = self._new_key()
+        record = rotated(self._known.ring, name, digest_of(key), self._clock())
+        await self._save(record)
+        return record, key
+
+    def _new_key(self) -> str:
+        return new_key(self._random_bytes(NUM_RANDOM_BYTES))
+
+    async def _save(self, record: AccessKey) -> None:
+        await self._store.save_key(saved(record))
+        self._known.put(record)
+
+    async def _change(self, change: Change[T]) -> T:
+        # Shielded: a client that leaves must not cut a change between the store and the keyring.
+        task = asyncio.create_task(self._changed(change))
+        self._changes.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._changes.discard(task)
+        task.exception()  # so that asyncio does not complain if the client has gone
+
+    async def _changed(self, change: Change[T]) -> T:
+        try:
+            async with self._turn, asyncio.timeout(SAVE_TIMEOUT):
+                return await self._settled(change)
+        except StoreAway as error:
+            raise StoreUnavailable(f"the store is away: {error}") from error
+        except TimeoutError as error:
+            raise StoreUnavailable(f"the store did not answer within {SAVE_TIMEOUT:g} s") from error
+
+    async def _settled(self, change: Change[T]) -> T:
+        """Another balancer may have changed the same key: look again, once."""
+        try:
+            return await change()
+        except KeyConflict:
+            self._known.replace(await load_keys(self._store))
+        try:
+            return await change()
+        except KeyConflict as error:
+            raise Conflict("another change of this key is being made; try again") from error

@@ -1,0 +1,134 @@
+"""What a key shall be, as an operator gives it; and how keys change."""
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ...shared.errors import Conflict, InvalidRequest, NotFound
+from ...shared.quantities import parse_duration
+from ...shared.strict import STRICT, at_most
+from .access_key import FILE_KEY, AccessKey
+from .identity import CallerLimits, Models, Positive, PriorityClass, Role
+from .keyring import MAX_KEYS, Keyring
+
+MAX_LABELS = 64
+RESERVED = ("anonymous", "other", FILE_KEY)
+"""Names that log and metrics give to others."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+def _name(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in RESERVED:
+        raise ValueError(
+            "must be 1 to 64 letters, digits and . _ - beginning with a letter or digit, and not "
+            + " or ".join(RESERVED)
+        )
+    return name
+
+
+def _expires(value: object) -> object:
+    if value is None:
+        return None
+    if isinstance(value, bool) or (seconds := parse_duration(value)) <= 0:
+        raise ValueError("must be a duration of more than 0, such as 90d, 12h or 30m")
+    return seconds
+
+
+Text = Annotated[str, Field(max_length=256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySpec:
+    """The body of `POST /api/v1/keys`. `expires` in seconds from now.
+
+    `models` are those that its holder may ask for, or of an agent's key those that it may serve.
+    `labels` are for agents' keys: the labels that an agent with this key may have.
+    """
+
+    __pydantic_config__ = STRICT
+    name: Annotated[str, AfterValidator(_name)]
+    role: Role
+    expires: Annotated[float | None, BeforeValidator(_expires)] = None
+    models: Models | None = None
+    labels: Annotated[dict[Text, Text], at_most(MAX_LABELS)] | None = None
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    max_concurrent: Positive | None = None
+    max_queued: Positive | None = None
+    max_tokens: Positive | None = None
+    priority: PriorityClass = "interactive"
+
+    @property
+    def limits(self) -> CallerLimits:
+        """Its limits alone."""
+        names = [each.name for each in fields(CallerLimits)]
+        return CallerLimits(**{name: getattr(self, name) for name in names})
+
+
+def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
+    """The key to add. Raises `Conflict`, or `InvalidRequest` where nobody could come in then."""
+    if spec.labels is not None and spec.role != "agent":
+        raise InvalidRequest("`labels`: only keys of the role agent have labels", field="labels")
+    if spec.role != "admin" and not any(key.role == "admin" for key in ring.records()):
+        raise InvalidRequest(
+            "`role`: the first key must have the role admin; from then on every call needs a key, "
+            "and nobody else could make the next one",
+            field="role",
+        )
+    old = ring.get(spec.name)
+    if old is not None and old.problem(now) is None:
+        raise Conflict(
+            f"there is a key {spec.name!r} already; rotate or revoke it, or choose another name",
+            field="name",
+        )
+    return AccessKey(
+        name=spec.name,
+        digest=digest,
+        role=spec.role,
+        limits=spec.limits,
+        labels=None if spec.labels is None else tuple(sorted(spec.labels.items())),
+        created_at=now,
+        expires_at=None if spec.expires is None else now + spec.expires,
+        revision=1 if old is None else old.revision + 1,
+    )
+
+
+def surplus(ring: Keyring, name: str, now: float) -> AccessKey | None:
+    """The key to forget before one of `name` is added, if there are too many. Raises `Conflict`."""
+    if len(ring) < MAX_KEYS or ring.get(name) is not None:
+        return None
+    over = [key for key in ring.records() if key.problem(now) is not None]
+    if not over:
+        raise Conflict(f"there are {MAX_KEYS} keys, which is the limit; revoke one first")
+    return min(over, key=lambda key: key.revoked_at or key.expires_at or 0.0)
+
+
+def revoked(ring: Keyring, name: str, now: float) -> AccessKey:
+    """The key as it is to be saved. Revoked once more it stays as it is. Raises `NotFound`."""
+    key = _known(ring, name)
+    if key.revoked_at is not None:
+        return key
+    return replace(key, revoked_at=now, revision=key.revision + 1)
+
+
+def rotated(ring: Keyring, name: str, digest: str, now: float) -> AccessKey:
+    """The key with another secret: the old one opens nothing. Raises `NotFound`, `Conflict`."""
+    key = _known(ring, name)
+    if (problem := key.problem(now)) is not None:
+        raise Conflict(f"{problem}; create it anew")
+    return replace(key, digest=digest, rotated_at=now, revision=key.revision + 1)
+
+
+def _known(ring: Keyring, name: str) -> AccessKey:
+    key = ring.get(name)
+    if key is None:
+        raise NotFound(f"there is no key {name[:100]!r}")
+    if name == FILE_KEY:
+        raise Conflict(
+            f"the key {name!r} is the one in the balancer's --admin-key-file; change the file and "
+            "restart the balancer"
+        )
+    return key

@@ -1,0 +1,93 @@
+"""The keys that are known, in memory: who holds one, and when the next one expires.
+
+Invariants: a name has one key, a digest belongs to one name; at most `MAX_KEYS` keys; `holders` are
+those whose key opened something when this was last looked at.
+"""
+
+import hmac
+from collections.abc import Iterable
+
+from ...shared.errors import Unauthorized
+from .access_key import AccessKey, digest_of
+from .identity import Identity
+
+MAX_KEYS = 1000
+"""Revoked and expired ones count, until they are forgotten for new ones."""
+
+UNKNOWN = "the access key is not known here"
+
+
+class Keyring:
+    """`now` is in seconds since 1970."""
+
+    def __init__(self, keys: Iterable[AccessKey] = (), *, now: float = 0.0) -> None:
+        self._by_name: dict[str, AccessKey] = {}
+        self._by_digest: dict[str, AccessKey] = {}
+        self._holders: dict[str, Identity] = {}
+        self.replace(keys, now)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def num_valid(self) -> int:
+        """Keys that open something, as of the last look."""
+        return len(self._holders)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody ever had a key, so that none is needed. A revoked one still counts."""
+        return not self._by_name
+
+    def identify(self, key: str, now: float) -> Identity:
+        """Who holds `key`. Raises `Unauthorized`."""
+        digest = digest_of(key)
+        found = self._by_digest.get(digest)
+        # The look-up found a digest, not a key: its timing tells nothing of how to make one. The
+        # comparison in constant time costs nothing and does not depend on that argument.
+        if found is None or not hmac.compare_digest(found.digest, digest):
+            raise Unauthorized(UNKNOWN)
+        if (problem := found.problem(now)) is not None:
+            raise Unauthorized(problem)
+        return found.identity
+
+    def get(self, name: str) -> AccessKey | None:
+        """The key of that name, valid or not."""
+        return self._by_name.get(name)
+
+    def records(self) -> list[AccessKey]:
+        """All of them, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def put(self, key: AccessKey, now: float) -> list[Identity]:
+        """Add or change a key; who lost one by that, or by time."""
+        return self.replace([*(each for each in self.records() if each.name != key.name), key], now)
+
+    def forget(self, name: str, now: float) -> list[Identity]:
+        """Forget a key; who lost one by that, or by time."""
+        return self.replace([each for each in self.records() if each.name != name], now)
+
+    def replace(self, keys: Iterable[AccessKey], now: float) -> list[Identity]:
+        """Know these instead; who lost a key by that, or by time."""
+        self._by_name = {key.name: key for key in keys}
+        self._by_digest = {key.digest: key for key in self._by_name.values()}
+        return self.due(now)
+
+    def due(self, now: float) -> list[Identity]:
+        """Who has lost a key since this was last looked at."""
+        before = self._holders
+        valid = (key for key in self._by_name.values() if key.problem(now) is None)
+        self._holders = {key.digest: key.identity for key in valid}
+        return [holder for digest, holder in before.items() if digest not in self._holders]
+
+    def next_deadline(self) -> float | None:
+        """When the next key expires: call `due` then."""
+        expiries = (self._by_digest[digest].expires_at for digest in self._holders)
+        return min((each for each in expiries if each is not None), default=None)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if len(self._by_digest) != len(self._by_name):
+            raise RuntimeError("two names have one digest")
+        if not self._holders.keys() <= self._by_digest.keys():
+            raise RuntimeError("somebody holds an unknown key")

@@ -1,0 +1,88 @@
+"""The middleware that lets a request through to its handler, or not."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from ....shared.errors import Forbidden, Unauthorized
+from ...access.access import Access
+from ...access.identity import Identity
+from ..transport.callers import identity_key
+from ..transport.door_reports import door_of, refusals_reported
+from ..transport.http import Handler
+from .credentials import is_upgrade, keys_in, refuse_key_in_url
+from .permissions import Needs, Table, may, needs_of
+
+logger = logging.getLogger(__name__)
+
+ACCESS = web.AppKey("ACCESS", Access)
+"""App key of the balancer's `Access`."""
+
+Identify = Callable[[web.Request], Awaitable[Identity | None]]
+"""Who sent a request; `None` where no key is needed. Raises `Unauthorized`."""
+
+
+def guard(access: Access, table: Table, identify: Identify | None = None) -> Middleware:
+    """Lets in whom `table` lets in. `identify` is for those who may show something else than a key.
+
+    The holder, if there is one, is in the request under `identity_key`.
+    """
+    identify = identify or by_key(access)
+
+    @web.middleware
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with refusals_reported(request):
+            refuse_key_in_url(request.raw_path)
+            if access.is_open or _needs(table, request) is not Needs.NOTHING:
+                await _admit(request)
+        return await handler(request)
+
+    async def _admit(request: web.Request) -> None:
+        needs = _needs(table, request)
+        try:
+            holder = await identify(request)
+        except Unauthorized:
+            if _may_come_later(request, needs):
+                return
+            raise
+        if holder is not None:
+            _check_role(request, holder, needs)
+            request[identity_key] = holder
+
+    return admit
+
+
+def by_key(access: Access) -> Identify:
+    """Identifies by the keys in a request's headers."""
+
+    async def identify(request: web.Request) -> Identity | None:
+        return await access.admitted(keys_in(request.headers))
+
+    return identify
+
+
+def _needs(table: Table, request: web.Request) -> Needs | None:
+    if request.match_info.http_exception is not None:
+        return Needs.ANY  # there is nothing; only a holder of a key is told so
+    needs = needs_of(table, request.method, door_of(request))
+    if needs is None:
+        logger.error(
+            "%s %s has no row in the table of permissions", request.method, door_of(request)
+        )
+    return needs
+
+
+def _may_come_later(request: web.Request, needs: Needs | None) -> bool:
+    """Whether the key may come in the first message, since browsers send no headers."""
+    is_keyless = not keys_in(request.headers)
+    return needs is Needs.FIRST_FRAME and is_keyless and is_upgrade(request.headers)
+
+
+def _check_role(request: web.Request, holder: Identity, needs: Needs | None) -> None:
+    if request.match_info.http_exception is not None:
+        return
+    if needs is None or not may(holder.role, needs):
+        wanted = "nobody may use this" if needs is None else f"this needs {needs.value}"
+        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {wanted}")

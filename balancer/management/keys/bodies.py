@@ -1,0 +1,9 @@
+"""What operators may send about keys."""
+
+from pydantic import TypeAdapter
+
+from ...access.key_spec import KeySpec
+from ...api.openapi.bodies import Body
+
+SPEC: TypeAdapter[KeySpec] = TypeAdapter(KeySpec)
+SPEC_BODY = Body(name="KeySpec", adapter=SPEC)

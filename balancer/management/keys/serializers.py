@@ -1,0 +1,31 @@
+"""Keys as JSON: never their digests."""
+
+from ...access.access_key import AccessKey
+from .answer_types import Key, NewKey
+
+
+def key_json(key: AccessKey, now: float) -> Key:
+    """The fields of a key; `now` in seconds since 1970."""
+    limits = key.limits
+    return Key(
+        name=key.name,
+        role=key.role,
+        is_valid=key.problem(now) is None,
+        models=None if limits.models is None else list(limits.models),
+        labels=None if key.labels is None else dict(key.labels),
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        max_concurrent=limits.max_concurrent,
+        max_queued=limits.max_queued,
+        max_tokens=limits.max_tokens,
+        priority=limits.priority,
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+        rotated_at=key.rotated_at,
+    )
+
+
+def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
+    """The same, with the key itself."""
+    return NewKey(**key_json(key, now), key=secret)

@@ -1,0 +1,135 @@
+"""Keys are made, revoked and rotated: in the store first, then in the ring."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.access_key import is_key
+from arriero.balancer.access.key_keeper import KeyKeeper, load_keys
+from arriero.balancer.access.key_spec import KeySpec
+from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import SavedKey
+from arriero.shared.errors import Conflict, NotFound, StoreUnavailable, Unauthorized
+
+ROOT = KeySpec(name="root", role="admin")
+CI = KeySpec(name="ci", role="inference")
+
+
+class SlowStore(MemoryStore):
+    """Saves when the test says so, or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_save = asyncio.Event()
+        self.may_save.set()
+        self.is_away = False
+
+    async def save_key(self, key: SavedKey) -> None:
+        await self.may_save.wait()
+        if self.is_away:
+            raise StoreAway("no answer")
+        await super().save_key(key)
+
+
+def balancer(store: SlowStore) -> tuple[Access, KeyKeeper]:
+    access = Access()
+    return access, KeyKeeper(access, store)
+
+
+async def test_a_key_is_told_once_and_kept_as_its_digest() -> None:
+    store = SlowStore()
+    access, keeper = balancer(store)
+    key, secret = await keeper.create(ROOT)
+    assert is_key(secret)
+    assert (await access.admitted([secret])) == key.identity
+    assert await load_keys(store) == keeper.records() == [key]
+    assert secret not in repr(await store.load_keys()) + repr(keeper.records())
+
+
+async def test_two_keys_are_never_the_same() -> None:
+    _, keeper = balancer(SlowStore())
+    await keeper.create(ROOT)
+    secrets = [(await keeper.create(KeySpec(name=f"k{n}", role="viewer")))[1] for n in range(20)]
+    assert len(set(secrets)) == 20
+
+
+async def test_revoking_and_rotating() -> None:
+    store = SlowStore()
+    access, keeper = balancer(store)
+    await keeper.create(ROOT)
+    _, first = await keeper.create(CI)
+    _, second = await keeper.rotate("ci")
+    with pytest.raises(Unauthorized):
+        await access.admitted([first])
+    assert (await access.admitted([second])) is not None
+    await keeper.revoke("ci")
+    with pytest.raises(Unauthorized, match="revoked"):
+        await access.admitted([second])
+    assert (await load_keys(store))[0].revoked_at is not None
+    with pytest.raises(NotFound):
+        await keeper.revoke("nobody")
+
+
+async def test_without_the_store_nothing_changes_and_known_keys_go_on() -> None:
+    store = SlowStore()
+    access, keeper = balancer(store)
+    _, root = await keeper.create(ROOT)
+    store.is_away = True
+    for change in (keeper.create(CI), keeper.rotate("root"), keeper.revoke("root")):
+        with pytest.raises(StoreUnavailable, match="the store is away: no answer"):
+            await change
+    assert [key.name for key in keeper.records()] == ["root"]
+    assert (await access.admitted([root])) is not None
+
+
+async def test_a_client_that_leaves_does_not_cut_a_change() -> None:
+    store = SlowStore()
+    access, keeper = balancer(store)
+    store.may_save.clear()
+    waiting = asyncio.create_task(keeper.create(ROOT))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    store.may_save.set()
+    await keeper.create(CI)  # waits for its turn
+    assert [key.name for key in keeper.records()] == ["ci", "root"]
+    assert not access.is_open
+
+
+async def test_of_two_balancers_with_one_store_one_makes_the_key() -> None:
+    store = SlowStore()
+    (_, one), (access, other) = balancer(store), balancer(store)
+    await one.create(ROOT)
+    await one.create(CI)
+    with pytest.raises(Conflict, match="'ci' already"):
+        await other.create(KeySpec(name="ci", role="admin"))
+    assert not access.is_open, "it has learnt of the others' keys"
+    await one.rotate("ci")
+    assert (await other.revoke("ci")).revision == 3
+
+
+async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
+    class Overtaken(SlowStore):
+        async def load_keys(self) -> list[SavedKey]:
+            return []
+
+    store: Any = Overtaken()
+    _, keeper = balancer(store)
+    await MemoryStore.save_key(
+        store,
+        SavedKey(
+            name="root",
+            revision=1,
+            digest="d",
+            role="admin",
+            limits="{}",
+            labels="null",
+            created_at=1.0,
+        ),
+    )
+    with pytest.raises(Conflict, match="another change"):
+        await keeper.create(ROOT)

@@ -1,0 +1,127 @@
+"""Who gets through to a handler, and what those hear who do not."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.access.access import Access
+from arriero.balancer.api.access.guard import guard
+from arriero.balancer.api.access.permissions import Needs
+from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.transport.callers import caller_of
+from arriero.balancer.api.transport.http import middlewares
+from tests.balancer.access.builders import record, secret
+from tests.balancer.api.fake_runtime import FakeFleetRuntime
+
+KEY = secret(1)
+BEARER = {"Authorization": f"Bearer {KEY}"}
+ACCESS = Access([record("ci", 1), record("eye", 2, "viewer")])
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[TestClient]:
+    app = inference_app(FakeFleetRuntime(), access=ACCESS)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer", "code"),
+    [
+        ("/v1/models", ("error", "code"), "unauthorized"),
+        ("/v1/models", ("error", "type"), "authentication_error"),
+        ("/v1/messages", ("error", "type"), "authentication_error"),
+        ("/api/v1/generate", ("error", "code"), "unauthorized"),
+        ("/nowhere", ("error", "code"), "unauthorized"),
+    ],
+)
+async def test_each_api_says_unauthorized_in_its_form(
+    client: TestClient, path: str, pointer: tuple[str, str], code: str
+) -> None:
+    response = await client.request("GET" if path == "/v1/models" else "POST", path)
+    assert response.status == 401
+    assert response.headers["WWW-Authenticate"].startswith("Bearer")
+    body = await response.json()
+    assert body[pointer[0]][pointer[1]] == code
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer", "code"),
+    [
+        ("/v1/completions", ("error", "code"), "forbidden"),
+        ("/v1/messages", ("error", "type"), "permission_error"),
+        ("/api/v1/generate", ("error", "code"), "forbidden"),
+    ],
+)
+async def test_each_api_says_forbidden_in_its_form(
+    client: TestClient, path: str, pointer: tuple[str, str], code: str
+) -> None:
+    response = await client.post(path, headers={"x-api-key": secret(2)}, json={})
+    assert response.status == 403
+    body = await response.json()
+    assert body[pointer[0]][pointer[1]] == code
+    assert "role viewer; this needs calling models" in body["error"]["message"]
+
+
+async def test_with_a_key_it_goes_on_as_without(client: TestClient) -> None:
+    for headers in (BEARER, {"x-api-key": KEY}):
+        assert (await client.get("/v1/models", headers=headers)).status == 200
+        assert (await client.get("/nowhere", headers=headers)).status == 404
+        assert (await client.delete("/v1/models", headers=headers)).status == 405
+
+
+async def test_health_needs_none(client: TestClient) -> None:
+    assert (await client.get("/health")).status == 200
+    assert (await client.get("/ready", headers={"x-api-key": "wrong"})).status == 200
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", f"/{KEY}"])
+async def test_a_key_in_a_url_is_refused_and_never_repeated(
+    client: TestClient, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        response = await client.get(path, params={"key": KEY}, headers=BEARER)
+    assert response.status == 401
+    text = await response.text()
+    assert "must not stand in a URL" in text
+    ours = [each.getMessage() for each in caplog.records if each.name.startswith("arriero")]
+    assert ours and KEY not in text + "".join(ours)
+
+
+async def test_a_socket_may_show_its_key_later_but_not_a_wrong_one(client: TestClient) -> None:
+    async with client.ws_connect("/api/v1/socket") as socket:
+        assert not socket.closed
+    wrong = await client.get(
+        "/api/v1/socket",
+        headers={"x-api-key": secret(5), "Upgrade": "websocket", "Connection": "upgrade"},
+    )
+    assert wrong.status == 401
+    assert (await client.get("/api/v1/socket")).status == 401, "only for upgrades"
+    async with client.ws_connect("/api/v1/socket", headers=BEARER) as socket:
+        await socket.send_str('{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        assert (await socket.receive()).type is WSMsgType.TEXT
+
+
+async def test_the_holder_is_the_caller() -> None:
+    seen = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(caller_of(request))
+        return web.Response()
+
+    app = web.Application(middlewares=[*middlewares(), guard(ACCESS, {("GET", "/x"): Needs.CALL})])
+    app.add_routes([web.get("/x", handler), web.post("/new", handler)])
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/x", headers=BEARER)).status == 200
+        assert (await client.head("/x", headers=BEARER)).status == 200
+        assert (await client.post("/new", headers=BEARER)).status == 403, "it has no row"
+    assert {(caller.name, caller.owner) for caller in seen} == {("ci", "ci@1.000000")}
+
+
+async def test_without_any_key_everything_is_as_before() -> None:
+    async with TestClient(TestServer(inference_app(FakeFleetRuntime()))) as client:
+        assert (await client.get("/v1/models", headers={"x-api-key": "sk-any"})).status == 200
+        assert (await client.get("/v1/models", params={"key": KEY})).status == 401

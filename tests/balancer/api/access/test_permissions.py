@@ -1,0 +1,100 @@
+"""What each role may, spelt out for every route of both ports, on the real apps."""
+
+import re
+from typing import get_args
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.identity import Role
+from arriero.balancer.api.access.permissions import INFERENCE, MANAGEMENT, Needs, Table, may
+from arriero.balancer.api.app import inference_app
+from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.routes import management_app, metrics_route
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from tests.balancer.access.builders import record, secret
+
+ROLES: tuple[Role, ...] = get_args(Role)
+SECRETS: dict[Role, str] = {role: secret(number) for number, role in enumerate(ROLES)}
+TABLES = {"inference": INFERENCE, "management": MANAGEMENT}
+
+
+def apps() -> dict[str, web.Application]:
+    metrics = Metrics()
+    runtime = FleetRuntime(Fleet(Limits(max_buffered_requests=0)), recorder=metrics)
+    access = Access(record(role, number, role) for number, role in enumerate(ROLES))
+    keeper = DesiredStateKeeper(runtime, lambda _persist: None)
+    hub = EventHub(runtime)
+    hub.close()  # so that no stream of events goes on for ever
+    return {
+        "inference": inference_app(runtime, access=access, more_routes=[metrics_route(metrics)]),
+        "management": management_app(runtime, hub, metrics, keeper=keeper, access=access),
+    }
+
+
+def routes(app: web.Application) -> set[tuple[str, str]]:
+    return {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+
+
+@pytest.mark.parametrize("port", TABLES)
+async def test_every_route_has_its_row_and_every_row_a_route(port: str) -> None:
+    assert routes(apps()[port]) == TABLES[port].keys()
+
+
+def test_roles_are_as_the_documents_say() -> None:
+    """`docs/access.md` says these in words."""
+    opened = {role: {needs for needs in Needs if may(role, needs)} for role in ROLES}
+    call = {Needs.ANY, Needs.LIST, Needs.CALL, Needs.FIRST_FRAME, Needs.NOTHING}
+    see = {Needs.ANY, Needs.LIST, Needs.VIEW, Needs.NOTHING}
+    assert opened == {
+        "inference": call,
+        "viewer": see,
+        "operator": call | see | {Needs.OPERATE},
+        "admin": call | see | {Needs.OPERATE, Needs.ADMINISTER},
+        "agent": {Needs.JOIN, Needs.NOTHING},
+    }
+
+
+@pytest.mark.parametrize("port", TABLES)
+async def test_every_role_at_every_route(port: str) -> None:
+    """401 without a key, 403 with one of the wrong role; neither with the right one."""
+    async with TestClient(TestServer(apps()[port])) as client:
+        for (method, path), needs in TABLES[port].items():
+            if (method, path) == ("DELETE", "/api/v1/keys/{name}"):
+                path = "/api/v1/keys/nobody"  # so that every key stays
+            for role in (None, *ROLES):
+                status = await ask(client, method, path, role)
+                place = f"{role} at {method} {path}: {status}"
+                if role is None:
+                    assert (status == 401) == (needs is not Needs.NOTHING), place
+                else:
+                    assert status != 401, place
+                    assert (status == 403) == (not may(role, needs)), place
+
+
+async def ask(client: TestClient, method: str, path: str, role: Role | None) -> int:
+    headers = {"Authorization": f"Bearer {SECRETS[role]}"} if role else {}
+    url = re.sub(r"\{\w+\}", "nothing", path)
+    body = {"data": b"[", "headers": headers | {"Content-Type": "application/json"}}
+    async with client.request(
+        method, url, **(body if method in ("POST", "PUT") else {"headers": headers})
+    ) as answer:
+        return answer.status
+
+
+def test_what_needs_no_key_is_only_this() -> None:
+    def free(table: Table) -> set[str]:
+        return {path for (_, path), needs in table.items() if needs is Needs.NOTHING}
+
+    assert free(INFERENCE) == {"/health", "/ready"}
+    assert free(MANAGEMENT) == {"/health", "/", "/dashboard/{name}"}

@@ -1,0 +1,107 @@
+"""Keys over REST: made once, listed without their secrets, revoked and rotated."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from pydantic_core import from_json
+
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.access_key import is_key
+from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.operations import management_json
+from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import SavedKey
+
+DOCUMENT = from_json(management_json("0"))
+
+
+class Store(MemoryStore):
+    is_away = False
+
+    async def save_key(self, key: SavedKey) -> None:
+        if self.is_away:
+            raise StoreAway("no answer")
+        await super().save_key(key)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+async def client(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper, store: Store
+) -> AsyncIterator[TestClient]:
+    access = Access()
+    keys = KeyKeeper(access, store)
+    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, keys=keys)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+def check(body: Any, name: str) -> None:
+    schema = DOCUMENT["components"]["schemas"][name]
+    jsonschema.Draft202012Validator(schema | {"components": DOCUMENT["components"]}).validate(body)
+
+
+async def call(
+    client: TestClient, method: str, path: str, key: str | None = None, **body: Any
+) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    content = {"json": body} if method == "POST" and body else {}
+    async with client.request(method, f"/api/v1/keys{path}", headers=headers, **content) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_from_the_first_key_to_the_last(client: TestClient) -> None:
+    status, root = await call(client, "POST", "", name="root", role="admin")
+    assert status == 201
+    check(root, "NewKey")
+    assert (await call(client, "GET", ""))[0] == 401, "now every call needs a key"
+    admin = root["key"]
+    status, ci = await call(
+        client, "POST", "", admin, name="ci", role="inference", models=["a"], expires="90d"
+    )
+    assert status == 201 and is_key(ci["key"])
+    assert ci["expires_at"] - ci["created_at"] == 90 * 86400
+
+    status, listed = await call(client, "GET", "", admin)
+    check(listed, "Keys")
+    assert [(each["name"], each["role"], each["models"]) for each in listed["keys"]] == [
+        ("ci", "inference", ["a"]),
+        ("root", "admin", None),
+    ]
+    assert "ark_" not in str(listed) and "digest" not in str(listed)
+
+    status, rotated = await call(client, "POST", "/ci/rotate", admin)
+    assert status == 200 and rotated["key"] != ci["key"]
+    check(rotated, "NewKey")
+    status, revoked = await call(client, "DELETE", "/ci", admin)
+    assert status == 200 and revoked["revoked_at"] and not revoked["is_valid"]
+    check(revoked, "Key")
+    assert (await call(client, "POST", "/ci/rotate", admin))[0] == 409
+    assert (await call(client, "DELETE", "/nobody", admin))[0] == 404
+
+
+async def test_the_first_key_must_be_an_admins(client: TestClient) -> None:
+    status, body = await call(client, "POST", "", name="ci", role="inference")
+    assert (status, body["error"]["field"]) == (400, "role")
+    assert (await call(client, "GET", ""))[0] == 200, "still open"
+
+
+async def test_while_the_store_is_away_changes_say_so(client: TestClient, store: Store) -> None:
+    _, root = await call(client, "POST", "", name="root", role="admin")
+    store.is_away = True
+    status, body = await call(client, "POST", "", root["key"], name="x", role="viewer")
+    assert (status, body["error"]["code"]) == (503, "store_unavailable")
+    assert (await call(client, "GET", "", root["key"]))[0] == 200
