@@ -203,11 +203,32 @@ class QueueFull(RequestError):
     code = "queue_full"
     status = 503
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after: float | None = None,
+        position: int | None = None,
+    ) -> None:
+        """`position`, from 1, is the place that the request would have had."""
+        super().__init__(message, field=field, retry_after=retry_after)
+        self.position = position
+
     @classmethod
-    def of(cls, num_waiting: int, one: str, many: str, *, retry_after: float) -> "QueueFull":
+    def of(
+        cls,
+        num_waiting: int,
+        one: str,
+        many: str,
+        *,
+        retry_after: float,
+        position: int | None = None,
+    ) -> "QueueFull":
         """The error where `num_waiting` wait already, each of which is called `one`."""
         waiting = f"{num_waiting} {many} are" if num_waiting != 1 else f"1 {one} is"
-        return cls(f"{waiting} waiting, which is the limit", retry_after=retry_after)
+        message = f"{waiting} waiting, which is the limit"
+        return cls(message, retry_after=retry_after, position=position)
 
 
 class Overloaded(RequestError):

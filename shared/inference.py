@@ -2,7 +2,8 @@
 
 An API validates a body into a `GenerateRequest`; the fleet answers with events: any number of
 `Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. A `Begun`
-comes before the answer's first token, unless it fails before.
+comes before the answer's first token, unless it fails before. `Waiting` comes for clients that
+asked for it, while the request has no agent.
 """
 
 from collections.abc import Sequence
@@ -362,6 +363,21 @@ class Notice:
     message: str
 
 
+WaitsFor = Literal["slot", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The request waits at `position` (from 1), for a slot or for an agent that has its model.
+
+    `seconds_left` is an estimate in whole seconds, where there is one.
+    """
+
+    position: int
+    what: WaitsFor
+    seconds_left: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """The prompt is computed. `cached_tokens` of it were not computed again."""
@@ -388,5 +404,5 @@ class Failed:
     error: RequestError
 
 
-Event = Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
+Event = Waiting | Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
 EndEvent = Done | Failed

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
+from ...shared.models.assignments import Work
 from .desired_state import WishedModel
 from .failures import Failure
 from .members import Member
@@ -68,8 +69,11 @@ def status_of(
 
 def _progress(member: Member) -> float:
     work = member.report.work
-    if work is None or work.assignment != member.told:
-        return 0.0
+    return 0.0 if work is None or work.assignment != member.told else share_done(work)
+
+
+def share_done(work: Work) -> float:
+    """The share of fetching and loading that an agent has done."""
     share = 0.0 if work.progress is None else work.progress
     return _WEIGHTS.get(work.phase, 0.0) + share / 2
 

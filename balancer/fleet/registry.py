@@ -131,6 +131,7 @@ class Registry:
         self._changes = changes
         self._agents: dict[LinkId, Agent] = {}
         self._links: dict[AgentId, LinkId] = {}
+        self._retired: dict[AgentId, list[LinkId]] = {}
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
 
     def __len__(self) -> int:
@@ -161,6 +162,12 @@ class Registry:
         """The link of an agent, if it is here."""
         return self._links.get(id)
 
+    def links_of(self, id: AgentId) -> list[LinkId]:
+        """The links of an agent: of the processes that were taken over, too."""
+        current = self._links.get(id)
+        retired = self._retired.get(id, [])
+        return [*retired] if current is None else [current, *retired]
+
     def of(self, id: AgentId) -> Agent:
         """The connected agent with this id. Raises `KeyError`."""
         return self._agents[self._links[id]]
@@ -184,16 +191,28 @@ class Registry:
         """Remove an agent."""
         agent = self._agents.pop(link)
         self._deadlines.disarm(link)
-        if not agent.is_retired:
+        if agent.is_retired:
+            self._left_at_last(agent)
+        else:
             del self._links[agent.hello.agent_id]
             self._changes.agent_gone(agent.hello.agent_id)
         return agent
+
+    def _left_at_last(self, agent: Agent) -> None:
+        """What it still ran counts no more for the process that took over."""
+        id = agent.hello.agent_id
+        self._retired[id].remove(agent.link)
+        if not self._retired[id]:
+            del self._retired[id]
+        if id in self._links:
+            self._changes.agent_changed(id)
 
     def retire(self, agent: Agent) -> None:
         """Another process of the same agent takes over. Its issues and slots count no more."""
         agent.is_retired = True
         agent.slots = 0
         del self._links[agent.hello.agent_id]
+        self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:
         """An agent looks different, if it is still here."""
@@ -231,6 +250,9 @@ class Registry:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._deadlines.check_integrity()
+        retired = {(each.hello.agent_id, each.link) for each in self if each.is_retired}
+        if retired != {(id, link) for id, links in self._retired.items() for link in links}:
+            raise RuntimeError("a retired link is not where it should be")
         links = {agent.hello.agent_id: agent.link for agent in self.current()}
         if links != self._links or any(link not in self._deadlines for link in self._agents):
             raise RuntimeError("an agent is not where it should be")

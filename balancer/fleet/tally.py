@@ -24,6 +24,10 @@ class Tally(Generic[K]):
     def __contains__(self, key: object) -> bool:
         return key in self._counts
 
+    def __getitem__(self, key: K) -> int:
+        """The count of a key; 0 if it has none."""
+        return self._counts.get(key, 0)
+
     def __iter__(self) -> Iterator[K]:
         """The keys, in no order."""
         return iter(self._counts)

@@ -25,6 +25,7 @@ from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
+from ..transport.waiting import comments_after
 from .answer_types import ContextManaged, CountedMessage
 from .conversation.blocks import Json
 from .conversation.compaction import summarized
@@ -138,7 +139,12 @@ class _Handlers:
     ) -> web.StreamResponse:
         runtime = self._runtime
         wanted = asked.wanted
-        with runtime.open(edited.request, id, caller=caller_of(request)) as stream:
+        with runtime.open(
+            edited.request,
+            id,
+            caller=caller_of(request),
+            tell_waiting=comments_after(wanted.stream),
+        ) as stream:
             message = _Answer(
                 self._store,
                 asked,

@@ -15,6 +15,7 @@ from ....shared.inference import (
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
 
 
@@ -37,7 +38,7 @@ class Accumulator:
                 self._texts.setdefault(event.kind, []).append(event.text)
                 if event.log_probs:
                     self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
-            case ToolCallStarted() | Begun():
+            case Waiting() | ToolCallStarted() | Begun():
                 pass  # what is gathered is the whole call, and the end counts the prompt
             case ToolCall():
                 self.calls.append(event)

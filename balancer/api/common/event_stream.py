@@ -19,7 +19,9 @@ from ....shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
+from ..transport.waiting import comment
 from .field_names import FieldNames
 
 Json = dict[str, Any]
@@ -55,7 +57,7 @@ class EventRenderer(ABC):
                 yield from self._called(event)
             case Begun():
                 self._begun(event)
-            case ToolCall() | Notice():
+            case Waiting() | ToolCall() | Notice():
                 return
             case Done():
                 yield from self._done(event)
@@ -112,23 +114,29 @@ class Deltas:
 class ServerSentEvents:
     """Renders a stream as server-sent events.
 
-    Nothing is rendered before the first token, because clients retry on an HTTP status but not on
-    an error event. Errors name fields as in `names`.
+    Nothing but comments is rendered before the first token, because clients retry on an HTTP status
+    but not on an error event. Errors name fields as in `names`.
     """
 
     def __init__(self, renderer: EventRenderer, names: FieldNames) -> None:
         self._renderer = renderer
         self._names = names
         self._has_begun = False
+        self._has_comments = False
 
     def __call__(self, event: Event) -> bytes:
-        """The bytes for `event`, if any. Raises an error that precedes all events."""
+        """The bytes for `event`, if any. Raises an error that precedes all bytes."""
+        if isinstance(event, Waiting):
+            self._has_comments = True
+            return comment(event)
         if self._has_begun:
             if isinstance(event, Failed):
                 event = Failed(self._names.told(event.error))
             return self._renderer.write(event)
         if isinstance(event, Failed):
-            raise self._names.told(event.error)
+            if not self._has_comments:
+                raise self._names.told(event.error)
+            event = Failed(self._names.told(event.error))
         if isinstance(event, Begun | Notice):
             return self._renderer.write(event)
         self._has_begun = True

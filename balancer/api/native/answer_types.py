@@ -18,6 +18,7 @@ from ....shared.inference import (
     ToolCall,
     ToolCallStarted,
     Usage,
+    WaitsFor,
 )
 from ..common.log_probs import TokenLogProb
 
@@ -73,6 +74,21 @@ class BatchAnswer(TypedDict):
 # ---- the events of a stream
 
 
+_For = TypedDict("_For", {"for": WaitsFor})
+
+
+class WaitingEvent(_For):
+    """The request waits for a slot, or for an agent that has its model.
+
+    `position` counts from 1. `seconds_left` is an estimate.
+    """
+
+    event: Literal["waiting"]
+    id: str
+    position: Count
+    seconds_left: float | None
+
+
 class TokenEvent(TypedDict):
     """A piece of text, always whole characters."""
 
@@ -124,7 +140,13 @@ class ErrorEvent(ErrorAnswer):
 
 NativeEvent = TypeAliasType(
     "NativeEvent",
-    TokenEvent | ToolCallStartedEvent | ToolCallEvent | WarningEvent | DoneEvent | ErrorEvent,
+    WaitingEvent
+    | TokenEvent
+    | ToolCallStartedEvent
+    | ToolCallEvent
+    | WarningEvent
+    | DoneEvent
+    | ErrorEvent,
 )
 
 

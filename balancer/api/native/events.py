@@ -23,6 +23,7 @@ from ....shared.inference import (
     TokenKind,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
 from ..common.accumulator import Accumulator
 from ..common.log_probs import entries
@@ -63,6 +64,9 @@ class EventWriter:
         match event:
             case Begun():
                 return b""  # the end counts the prompt
+            case Waiting(position=position, what=what, seconds_left=left):
+                values = {"position": position, "for": what, "seconds_left": left}
+                return self._event("waiting", values)
             case ToolCallStarted():
                 return self._event("tool_call_started", {"call": event})
             case ToolCall():

@@ -34,6 +34,7 @@ from ..transport.streaming import (
     send_events,
     send_stream,
 )
+from ..transport.waiting import events_after
 from .events import NDJSON_LINES, SERVER_SENT_EVENTS, EventWriter, Framing, answer_fields
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
@@ -44,7 +45,9 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = await parsed(request, parse_generate)
-        with runtime.open(wanted, caller=caller_of(request)) as stream:
+        with runtime.open(
+            wanted, caller=caller_of(request), tell_waiting=events_after(wanted.stream)
+        ) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:
                 return await _stream_one(request, stream)
@@ -52,7 +55,9 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
-        open_one = partial(runtime.open, caller=caller_of(request))
+        open_one = partial(
+            runtime.open, caller=caller_of(request), tell_waiting=events_after(batch.stream)
+        )
         streams = open_all(or_refusal(open_one), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:

@@ -45,6 +45,7 @@ from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, Held, body_too_la
 from ..transport.callers import caller_of
 from ..transport.connections import count_messages
 from ..transport.door_reports import report_refusal
+from ..transport.waiting import events_after
 from .calls import answer_batch, answer_generate, answer_query
 from .frame_writer import FrameWriter
 from .queries import CALLS, QueryCall
@@ -311,13 +312,17 @@ class _Session:
 
     def _generate(self, call: Call, wanted: GenerateRequest) -> None:
         self._check_room(1)
-        stream = self._runtime.open(wanted, caller=self._caller)
+        stream = self._runtime.open(
+            wanted, caller=self._caller, tell_waiting=events_after(wanted.stream)
+        )
         answer = partial(answer_generate, call.id, wanted, stream, self._frames)
         self._start(call.id, [stream], answer)
 
     def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
-        open_one = partial(self._runtime.open, caller=self._caller)
+        open_one = partial(
+            self._runtime.open, caller=self._caller, tell_waiting=events_after(batch.stream)
+        )
         streams = open_all(or_refusal(open_one), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._frames)
         self._start(call.id, streams, answer, batch.ids)

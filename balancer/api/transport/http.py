@@ -24,6 +24,9 @@ from .streaming import REQUEST_ID
 QUEUE_FULL_RETRY_AFTER = 1.0
 """Seconds a client is asked to wait when the queue was full and the error does not say more."""
 
+QUEUE_POSITION = "X-Queue-Position"
+"""The header with the place that a request would have had in the queue that was full."""
+
 request_id_key = web.RequestKey("request_id_key", str)
 """Request key for the id of an accepted request, so that an error response has it, too."""
 
@@ -50,6 +53,8 @@ def error_response(
     seconds = error.retry_after
     if seconds is None and isinstance(error, QueueFull):
         seconds = QUEUE_FULL_RETRY_AFTER
+    if isinstance(error, QueueFull) and error.position is not None:
+        response.headers[QUEUE_POSITION] = str(error.position)
     if seconds is not None:
         response.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(seconds)))
     if error.status == HTTPStatus.UNAUTHORIZED:

@@ -62,16 +62,27 @@ class Fleet(FleetViews):
     # ---- clients
 
     def request_arrived(
-        self, id: RequestId, request: GenerateRequest, now: float, *, caller: Caller = ANONYMOUS
+        self,
+        id: RequestId,
+        request: GenerateRequest,
+        now: float,
+        *,
+        caller: Caller = ANONYMOUS,
+        tell_waiting: float | None = None,
     ) -> list[Decision]:
-        """A client sent a request. Accepted, unless there is a `Refuse` among the decisions."""
+        """A client sent a request. Accepted, unless there is a `Refuse` among the decisions.
+
+        The client is told about waits that are longer than `tell_waiting` seconds.
+        """
         decisions = self._due(now)
         self._state.changes.advance()
         newcomer = self._admission.request(request, caller, now)
         if newcomer.error is not None:
             lifecycle = RequestLifecycle(id, newcomer.request, self.limits, now, caller=caller)
             return [*decisions, *refuse(lifecycle, newcomer.error, now)]
-        decisions += self._state.requests.admit(id, newcomer.request, caller, now)
+        decisions += self._state.requests.admit(
+            id, newcomer.request, caller, now, tell_waiting=tell_waiting
+        )
         if id in self:
             self._admission.admitted(id, caller, newcomer.demand, now)
         self._steering.waits(newcomer.request.model, now)
@@ -265,7 +276,8 @@ class Fleet(FleetViews):
         for agent in heard:
             decisions += self._membership.attend(agent, now)
         decisions += self._steering.due(now)
-        return [*decisions, *self._end_stranded(now)]
+        decisions += self._end_stranded(now)
+        return [*decisions, *state.requests.waiting_room.tell(now, self._seconds_to_load(now))]
 
     def _end_drained(self, now: float) -> list[Decision]:
         """When the time for draining is over, everything ends."""

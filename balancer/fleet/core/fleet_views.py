@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, islice
 
-from ....shared.inference import AgentId, RequestId
+from ....shared.inference import AgentId, RequestId, Waiting
 from ....shared.reports.model_info import Task
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
@@ -13,6 +13,7 @@ from ...control.model_status import ModelStatus
 from ..caller import Caller
 from ..limits import Limits
 from ..registry import Agent
+from ..requests.waiting_room import SecondsToLoad
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .admission import Admission
 from .state import FleetState
@@ -94,7 +95,7 @@ class FleetViews:
         return replace(
             view,
             status=view.status if is_loaded else status.status,
-            progress=None if is_loaded else status.progress,
+            progress=None if is_loaded else self._steering.progress(view.info.name),
             issues=status.issues,
         )
 
@@ -118,6 +119,17 @@ class FleetViews:
     def requests(self, now: float) -> Iterator[RequestView]:
         """Requests and then queries that have not ended, oldest first; each costs when it comes."""
         return chain(self._state.requests.views(now), self._state.dispatcher.views(now))
+
+    def waiting(self, id: RequestId, now: float) -> Waiting | None:
+        """What a request can expect that waits for an agent; `None` of any other."""
+        requests = self._state.requests
+        lifecycle = requests.get(id)
+        if lifecycle is None or lifecycle.link is not None:
+            return None
+        return requests.waiting_room.of(id, self._seconds_to_load(now))
+
+    def _seconds_to_load(self, now: float) -> SecondsToLoad:
+        return lambda model: self._steering.seconds_to_load(model, now)
 
     def agent(self, id: AgentId, now: float) -> AgentView | None:
         """One agent, if it is connected."""
@@ -150,7 +162,7 @@ class FleetViews:
         )
 
     def _agent_view(self, agent: Agent, now: float) -> AgentView:
-        return agent.view(self._state.num_running_on(agent), now)
+        return agent.view(self._state.num_busy_on(agent), now)
 
     def _request_view(self, id: RequestId, now: float) -> RequestView:
         if (lifecycle := self._state.requests.get(id)) is not None:

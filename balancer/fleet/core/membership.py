@@ -39,6 +39,7 @@ class Membership:
         agent = state.registry.joined(link, hello, now)
         agent.is_cordoned = self._steering.is_cordoned(hello.agent_id)
         self._steering.look_soon(now)
+        self._steering.reported(agent, now)
         state.models.agent_changed(link, agent.model, agent.loading, now)
         decisions.append(state.registry.send(link, self._welcome(hello), now))
         decisions += state.requests.agent_joined(agent, now)
@@ -50,6 +51,7 @@ class Membership:
         if is_news(agent, status):
             self._steering.look_soon(now)
         agent.changed(status)
+        self._steering.reported(agent, now)
         if not agent.is_retired:
             state.models.agent_changed(agent.link, agent.model, agent.loading, now)
         state.registry.touch(agent.link)
@@ -70,6 +72,7 @@ class Membership:
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link)
+        self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
         decisions = state.requests.agent_left(agent, now)

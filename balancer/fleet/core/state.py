@@ -47,8 +47,13 @@ class FleetState:
         return min((d for d in deadlines if d is not None), default=None)
 
     def num_running_on(self, agent: Agent) -> int:
-        """The requests that an agent has."""
+        """The requests that this process of an agent has."""
         return self.requests.dispatch.num_running_on(agent.link)
+
+    def num_busy_on(self, agent: Agent) -> int:
+        """The requests that an agent has, with those of processes that were taken over."""
+        links = self.registry.links_of(agent.hello.agent_id)
+        return sum(map(self.requests.dispatch.num_running_on, links))
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

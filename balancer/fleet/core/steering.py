@@ -18,9 +18,10 @@ from ...control.controller import Controller
 from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ...control.members import AgentReport
-from ...control.model_status import ModelStatus
+from ...control.model_status import ModelStatus, share_done
 from ..decisions import Decision
 from ..registry import Agent
+from .load_times import LoadTimes
 from .state import FleetState
 
 LOOK_PAUSE = 0.05
@@ -40,6 +41,7 @@ class Steering:
         self._drained_at: dict[AgentId, float] = {}
         """Of cordoned agents: when what they still run ends."""
         self._look_at: float | None = None
+        self._load_times = LoadTimes()
 
     @property
     def wish(self) -> DesiredState | None:
@@ -50,6 +52,51 @@ class Steering:
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""
         return self._controller.statuses
+
+    # ---- how far agents are
+
+    def reported(self, agent: Agent, now: float) -> None:
+        """An agent joined or says something else."""
+        self._load_times.reported(agent.link, agent.work, now)
+
+    def left(self, agent: Agent) -> None:
+        """An agent is gone."""
+        self._load_times.left(agent.link)
+
+    def progress(self, model: str) -> float | None:
+        """The share of loading a model that is done now; `None` where it does not load."""
+        status = self.statuses.get(model)
+        if status is None or status.status != "loading":
+            return None
+        shares = [share_done(agent.work) for agent in self._loading(status) if agent.work]
+        return max(shares, default=status.progress)
+
+    def seconds_to_load(self, model: str | None, now: float) -> float | None:
+        """Seconds until the first agent has loaded `model`, where that is known."""
+        status = self.statuses.get(self._first_model if model is None else model)
+        if status is None:
+            return None
+        loading = self._loading(status)
+        times = [self._load_times.seconds_left(each.link, each.work, now) for each in loading]
+        return min((time for time in times if time is not None), default=None)
+
+    def _loading(self, status: ModelStatus) -> list[Agent]:
+        """The agents that are here and about to serve a model."""
+        registry = self._state.registry
+        links = [link for id in status.agents if (link := registry.link_of(id)) is not None]
+        return [
+            agent
+            for agent in map(registry.__getitem__, links)
+            if agent.work is not None
+            and agent.work.assignment is not None
+            and agent.work.assignment.name == status.model.name
+        ]
+
+    @property
+    def _first_model(self) -> str:
+        """The model that is loaded for requests that name none."""
+        wish = self._controller.wish
+        return wish.models[0].name if wish is not None and wish.models else ""
 
     # ---- what makes a look necessary
 
@@ -149,8 +196,8 @@ class Steering:
 
     def _end_requests(self, id: AgentId, now: float) -> list[Decision]:
         error = ShuttingDown("the agent was drained before the request had ended")
-        link = self._state.registry.link_of(id)
-        return [] if link is None else self._state.requests.end_on(link, error, now)
+        links = self._state.registry.links_of(id)
+        return [each for link in links for each in self._state.requests.end_on(link, error, now)]
 
     # ---- looks
 
@@ -188,12 +235,10 @@ class Steering:
 
     def _demands(self) -> dict[str, Demand]:
         """What requests and queries wait for; any model stands for the first one."""
-        wish = self._controller.wish
-        first = wish.models[0].name if wish is not None and wish.models else None
         demands: dict[str, Demand] = {}
         for model, num_waiting, since in self._waiting():
-            name = first if model is None else model
-            if name is not None:
+            name = self._first_model if model is None else model
+            if name:
                 known = demands.get(name)
                 earliest = since if known is None else min(since, known.since)
                 num_known = 0 if known is None else known.num_waiting

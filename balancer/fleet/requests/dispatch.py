@@ -21,11 +21,12 @@ from ....shared.errors import QueueFull
 from ....shared.inference import RequestId
 from ..decisions import LinkId, Refuse
 from ..tally import Tally
-from .matching import Free, Waiting
+from .line import Line
+from .matching import Free
 from .routing import RoutingRequest
 
 RETRY_AFTER = 1.0
-"""Seconds after which a client that found the queue full may try again."""
+"""Seconds after which a client that found the queue full may try again, if no more is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,10 @@ class Dispatch:
         self._max_buffered = max_buffered
         self._agents: dict[LinkId, _Agent] = {}
         self._requests: dict[RequestId, _Request] = {}
-        self._waiting = Waiting()
+        self._waiting = Line()
         self._free = Free()
         self._able: Tally[str | None] = Tally()
+        """Slots of agents that take work, taken or not, by the model that these serve."""
         self._num_arrived = 0
         self._num_assigned = 0
         self.num_slots = 0
@@ -125,6 +127,18 @@ class Dispatch:
         """Whether a newcomer for `model` would start at once."""
         return self._free.first(model) is not None
 
+    def num_slots_for(self, model: str | None) -> int:
+        """The slots of agents that take requests for that model; 0 if none does."""
+        return self._able[model]
+
+    def model_of(self, id: RequestId) -> str | None:
+        """The model that a request is for."""
+        return self._requests[id].routing.model
+
+    def place_of(self, id: RequestId) -> int:
+        """The place of a waiting request, from 1: it is started after so many less one."""
+        return self._waiting.place(id, self._able)
+
     # ---- requests
 
     def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
@@ -132,7 +146,7 @@ class Dispatch:
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
         if not self.has_free_slot(routing.model) and self.num_waiting >= self._max_buffered:
-            return Refuse(id, self._queue_full())
+            return Refuse(id, self._queue_full(routing.model))
         self._num_arrived += 1
         self._requests[id] = _Request(routing, self._num_arrived)
         return self._place([id])
@@ -263,12 +277,18 @@ class Dispatch:
         self.num_slots += sign * agent.slots
         if agent.is_able:
             for key in agent.keys:
-                self._able.add(key, sign)
+                self._able.add(key, sign * agent.slots)
 
-    def _queue_full(self) -> QueueFull:
+    def _queue_full(self, model: str | None) -> QueueFull:
         if self._max_buffered == 0:
             return QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
-        return QueueFull.of(self.num_waiting, "request", "requests", retry_after=RETRY_AFTER)
+        return QueueFull.of(
+            self.num_waiting,
+            "request",
+            "requests",
+            retry_after=RETRY_AFTER,
+            position=self._waiting.next_place(model, self._able),
+        )
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

@@ -113,6 +113,10 @@ class RequestLifecycle(Lifecycle):
         """When `overdue` will return an error, unless something happens before."""
         return min(self._stage_deadline, self.expires_at)
 
+    def slot_seconds(self, now: float) -> float:
+        """How long the agent that it is with has had it."""
+        return now - self._assigned_at
+
     def view(self, agent: AgentId | None, now: float) -> RequestView:
         """As others see it; `agent` is the id of the one it is with."""
         return RequestView(

@@ -20,6 +20,7 @@ from ..view import RequestView
 from .dispatch import Assign, Dispatch
 from .request_lifecycle import RequestLifecycle, Told
 from .routing import routing_of
+from .waiting_room import WaitingRoom
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
@@ -34,6 +35,7 @@ class Requests:
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests)
+        self.waiting_room = WaitingRoom(self.dispatch)
         self._limits = limits
         self._registry = registry
         self._changes = changes
@@ -51,8 +53,9 @@ class Requests:
         return self._lifecycles.get(id)
 
     def next_deadline(self) -> float | None:
-        """Not later than the first request's deadline."""
-        return self._deadlines.next()
+        """Not later than the first request's deadline, or the next news for those who wait."""
+        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def views(self, now: float) -> Iterator[RequestView]:
         """All of them, oldest first."""
@@ -65,16 +68,24 @@ class Requests:
     # ---- what clients do
 
     def admit(
-        self, id: RequestId, request: GenerateRequest, caller: Caller, now: float
+        self,
+        id: RequestId,
+        request: GenerateRequest,
+        caller: Caller,
+        now: float,
+        *,
+        tell_waiting: float | None = None,
     ) -> list[Decision]:
         """Accept a newcomer, or refuse it when the queue is full."""
         lifecycle = RequestLifecycle(id, request, self._limits, now, caller=caller)
         assigned = self.dispatch.enqueue(id, routing_of(request, caller))
         if isinstance(assigned, Refuse):
+            assigned.error.retry_after = self.waiting_room.retry_after(request.model)
             return refuse(lifecycle, assigned.error, now)
         self._lifecycles[id] = lifecycle
         self._deadlines.arm(id)
         self._changes.request_changed(id)
+        self.waiting_room.admitted(id, tell_waiting, now)
         return self._start(assigned, now)
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
@@ -239,6 +250,7 @@ class Requests:
             lifecycle = self._lifecycles[assign.request]
             agent = self._registry[assign.link]
             lifecycle.assigned(assign.link, agent.name, now, model=agent.generates)
+            self.waiting_room.started(lifecycle.id)
             self._deadlines.arm(lifecycle.id)
             self._changes.request_changed(lifecycle.id)
             self._registry.touch(assign.link)
@@ -254,6 +266,7 @@ class Requests:
     def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
         self._touch_agent(lifecycle)
         lifecycle.came_back(now)
+        self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
         self._changes.request_changed(lifecycle.id)
 
@@ -274,11 +287,13 @@ class Requests:
         self._forget(lifecycle)
         if lifecycle.link is not None:
             self._registry[lifecycle.link].used_at = now
+            self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
         return [*last, *self._start(self.dispatch.ended(lifecycle.id), now)]
 
     def _forget(self, lifecycle: RequestLifecycle) -> None:
         del self._lifecycles[lifecycle.id]
         self._deadlines.disarm(lifecycle.id)
+        self.waiting_room.forget(lifecycle.id)
         self._changes.request_gone(lifecycle.id)
         self._touch_agent(lifecycle)
 
@@ -292,6 +307,7 @@ class Requests:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
+        self.waiting_room.check_integrity()
         self._deadlines.check_integrity()
         for id, lifecycle in self._lifecycles.items():
             lifecycle.check_integrity()

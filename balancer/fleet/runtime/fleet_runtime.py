@@ -120,8 +120,11 @@ class FleetRuntime:
         id: RequestId | None = None,
         *,
         caller: Caller,
+        tell_waiting: float | None = None,
     ) -> Stream:
-        """Accept `request`. Raises why it is refused, such as `QueueFull` or `RateLimited`.
+        """Accept `request`; its stream tells about waits longer than `tell_waiting` seconds.
+
+        Raises why it is refused, such as `QueueFull` or `RateLimited`.
 
         The APIs check before that agents can read it (`api/common/readable`). An `id` is
         one of `new_request_id`, for callers that have to know it even if the request is refused.
@@ -129,9 +132,10 @@ class FleetRuntime:
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
         caller = self._traced(caller)
-        self._accept(
-            stream.id, self._fleet.request_arrived(stream.id, request, self._clock(), caller=caller)
+        decisions = self._fleet.request_arrived(
+            stream.id, request, self._clock(), caller=caller, tell_waiting=tell_waiting
         )
+        self._accept(stream.id, decisions)
         return stream
 
     def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:

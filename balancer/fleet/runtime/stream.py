@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from types import TracebackType
 from typing import Self
 
-from ....shared.inference import Done, Event, Failed, RequestId, Token
+from ....shared.inference import Done, Event, Failed, RequestId, Token, Waiting
 
 MAX_PENDING = 32
 """Events that may wait for the reader before tokens are merged."""
@@ -69,10 +69,17 @@ class Stream:
         self._take = None
         self._has_ended = isinstance(event, Done | Failed)
         if not self._is_closed:
+            if isinstance(event, Waiting) and self._ends_waiting:
+                self._pending.pop()  # the reader is slow, and this is newer
             self._pending.append(event)
             if len(self._pending) >= self._merge_at:
                 self._merge()
         self._wake()
+
+    @property
+    def _ends_waiting(self) -> bool:
+        """Whether the last thing to be read is that the request waits."""
+        return bool(self._pending) and isinstance(self._pending[-1], Waiting)
 
     def close(self) -> None:
         """The reader is gone. Does nothing after the end or a second time."""

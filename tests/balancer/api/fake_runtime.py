@@ -98,6 +98,7 @@ class FakeFleetRuntime:
         self.questions: list[QueryRequest] = []
         self.inquiries: list[QueryHandle] = []
         self.withdrawn: list[RequestId] = []
+        self.tell_waiting: list[float | None] = []
         self.model_names = ["demo"]
         self.unloaded: set[str] = set()
         self.slots_total = 4
@@ -108,9 +109,15 @@ class FakeFleetRuntime:
         return NO_STANDING
 
     def open(
-        self, request: GenerateRequest, id: RequestId | None = None, *, caller: Caller = ANONYMOUS
+        self,
+        request: GenerateRequest,
+        id: RequestId | None = None,
+        *,
+        caller: Caller = ANONYMOUS,
+        tell_waiting: float | None = None,
     ) -> FakeStream:
         self.callers.append(caller)
+        self.tell_waiting.append(tell_waiting)
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:
             raise refusal

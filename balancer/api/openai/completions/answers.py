@@ -27,8 +27,10 @@ from .....shared.inference import (
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
 from ...common.accumulator import Accumulator
+from ...transport.waiting import comment
 from ..answer_types import (
     ChatCall,
     ChatChoice,
@@ -257,6 +259,8 @@ class ChunkWriter:
         match event:
             case Failed():
                 raise event.error
+            case Waiting():
+                return comment(event)
             case Begun() | Notice() | ToolCall():  # of a call, all has been said
                 return b""
             case ToolCallStarted():

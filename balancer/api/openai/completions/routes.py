@@ -7,7 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from .....shared.errors import RequestError
-from .....shared.inference import Done, Event, Failed
+from .....shared.inference import Done, Event, Failed, Waiting
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
@@ -16,6 +16,7 @@ from ...fields.reading import obeyed
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, Render, send_events, send_stream
+from ...transport.waiting import comments_after
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
 
@@ -53,7 +54,10 @@ async def _answer(
 async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
-    streams = open_all(partial(runtime.open, caller=caller_of(request)), wanted.requests)
+    open_one = partial(
+        runtime.open, caller=caller_of(request), tell_waiting=comments_after(wanted.stream)
+    )
+    streams = open_all(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:
         head = Head(
@@ -104,7 +108,8 @@ async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> Asy
     has_begun = False
     try:
         async for events in merged:
-            if chunk := b"".join(writer.render(number, event) for number, event in events):
+            told = _with_one_comment(events)
+            if chunk := b"".join(writer.render(number, event) for number, event in told):
                 yield chunk
                 has_begun = True
     except RequestError as error:
@@ -113,3 +118,9 @@ async def _chunks(merged: Merged, writer: ChunkWriter, names: FieldNames) -> Asy
         yield error_chunk(names.told(error))
         return
     yield writer.tail()
+
+
+def _with_one_comment(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    """Choices wait together: of what several are told about it, the first is enough."""
+    waiting = [each for each in events if isinstance(each[1], Waiting)]
+    return [each for each in events if each not in waiting[1:]] if waiting else events

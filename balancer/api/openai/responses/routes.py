@@ -11,7 +11,6 @@ from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
-from ...common.field_names import FieldNames
 from ...common.readable import check_copies
 from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
@@ -20,6 +19,7 @@ from ...transport.callers import caller_of
 from ...transport.door_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
+from ...transport.waiting import comments_after
 from .answer_types import CountedInput, DeletedResponse, Response
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -53,7 +53,7 @@ class _Handlers:
         with refusals_reported(request):
             previous = _previous(self._store, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
-        with self._opened(request, neutral, wanted.field_names) as stream:
+        with self._opened(request, neutral, wanted) as stream:
             request[request_id_key] = stream.id
             answer = _Answer(self._runtime, self._store, wanted, previous, stream)
             headers = {REQUEST_ID: stream.id}
@@ -65,11 +65,13 @@ class _Handlers:
             await read_to_end(stream, answer, wanted.field_names)
             return json_response(answer.response, headers=headers)
 
-    def _opened(self, request: web.Request, neutral: GenerateRequest, names: FieldNames) -> Stream:
+    def _opened(self, request: web.Request, neutral: GenerateRequest, wanted: Wanted) -> Stream:
         try:
-            return self._runtime.open(neutral, caller=caller_of(request))
+            return self._runtime.open(
+                neutral, caller=caller_of(request), tell_waiting=comments_after(wanted.stream)
+            )
         except RequestError as error:
-            raise names.told(error) from error
+            raise wanted.field_names.told(error) from error
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)

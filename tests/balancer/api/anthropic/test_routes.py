@@ -10,8 +10,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.api.anthropic.context_edits import CLEARED
 from arriero.balancer.api.anthropic.conversation.compaction import HEADING
 from arriero.balancer.api.app import inference_app
-from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull
-from arriero.shared.inference import Failed, Token
+from arriero.balancer.api.transport.waiting import COMMENTS_AFTER
+from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, QueueTimeout
+from arriero.shared.inference import Failed, Token, Waiting
 from arriero.shared.queries import Counted
 from tests.balancer.api.anthropic.strict import (
     checked_beta_event,
@@ -88,6 +89,18 @@ async def test_errors_before_the_first_event_are_statuses(
     runtime.script = lambda _request: [Failed(EngineFailed("broke"))]
     for stream in (False, True):
         assert (await refused(stream=stream))[:2] == (500, "api_error")
+
+
+async def test_one_that_waits_is_told_in_comments(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.script = lambda _request: [Waiting(1, "slot"), Failed(QueueTimeout("too long"))]
+    status, _, text = await ask(client, stream=True)
+    assert (status, runtime.tell_waiting) == (200, [COMMENTS_AFTER])
+    comment, _, rest = text.partition("\n\n")
+    assert comment == ": waiting position=1 for=slot"
+    assert [event["type"] for event in events(rest)][-1] == "error"
+    assert events(rest)[-1]["error"] == {"type": "timeout_error", "message": "too long"}
 
 
 async def test_errors_in_a_stream_are_events(client: TestClient, runtime: FakeFleetRuntime) -> None:

@@ -26,6 +26,7 @@ from arriero.shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
 from tests.balancer.api.fake_runtime import done
 
@@ -105,6 +106,19 @@ def test_what_is_known_beforehand_is_taken_beforehand() -> None:
 def test_an_error_that_comes_first_is_raised() -> None:
     with pytest.raises(EngineFailed):
         rendered(Failed(EngineFailed("broke")))
+
+
+def test_one_that_waits_is_told_in_comments() -> None:
+    comments = [b": waiting position=2 for=slot\n\n", b": waiting position=1 for=slot\n\n"]
+    waits = [Waiting(2, "slot"), Waiting(1, "slot")]
+    assert rendered(*waits, Begun(3, 0), Token("a")) == [
+        *comments,
+        framed("hello") + framed("word", text="a"),
+    ]
+    assert rendered(*waits, Failed(EngineFailed("broke"))) == [
+        *comments,
+        framed("hello") + framed("sorry", message="broke"),
+    ]
 
 
 def test_a_later_error_is_told() -> None:

@@ -5,7 +5,7 @@ from arriero.balancer.api.common.merge import open_all, or_refusal
 from arriero.balancer.api.native.calls import answer_batch, answer_generate
 from arriero.balancer.api.native.requests import Batch
 from arriero.shared.errors import AgentLost, QueueFull
-from arriero.shared.inference import Failed, GenerateRequest, Token
+from arriero.shared.inference import Failed, GenerateRequest, Token, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 
 
@@ -47,6 +47,16 @@ async def test_in_one_piece_nothing_goes_out_before() -> None:
     answer = await generate(FakeFleetRuntime(echo), emitted, stream=False)
     assert emitted.params == []
     assert answer["result"]["text"] == "you said: x"
+
+
+async def test_one_that_waits_is_told_in_notifications() -> None:
+    runtime = FakeFleetRuntime(lambda _: [Waiting(2, "model"), Failed(AgentLost("gone"))])
+    emitted = Emitted()
+    answer = await generate(runtime, emitted)
+    assert emitted.params == [
+        {"event": "waiting", "id": "r", "position": 2, "for": "model", "seconds_left": None}
+    ]
+    assert answer["error"]["data"]["code"] == "agent_lost"
 
 
 async def test_a_failure_is_the_answer() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.api.transport.waiting import EVENTS_AFTER
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import (
     AgentLost,
@@ -14,7 +15,7 @@ from arriero.shared.errors import (
     QueueTimeout,
     ShuttingDown,
 )
-from arriero.shared.inference import Begun, Failed, Notice, Token
+from arriero.shared.inference import Begun, Failed, Notice, Token, Waiting
 from arriero.shared.queries import Tokenize, Tokenized
 from tests.balancer.api.fake_runtime import TIMINGS, FakeFleetRuntime, done, echo
 
@@ -155,6 +156,46 @@ async def test_progress_that_shows_nothing_leaves_the_status_open(
     runtime.script = lambda _: [Begun(3, 0), silent, Failed(AgentLost("gone"))]
     response, _ = await post(client, "generate", {"prompt": "hi"})
     assert response.status == 502
+
+
+async def test_one_that_waits_is_told(runtime: FakeFleetRuntime, client: TestClient) -> None:
+    told = [Waiting(3, "slot"), Waiting(1, "model", 2.0)]
+    runtime.script = lambda _: [*told, Token("a"), done()]
+    response, body = await post(client, "generate", {"prompt": "x"})
+    assert response.status == 200
+    assert lines(body)[:2] == [
+        {"event": "waiting", "id": "req-0", "position": 3, "for": "slot", "seconds_left": None},
+        {"event": "waiting", "id": "req-0", "position": 1, "for": "model", "seconds_left": 2.0},
+    ]
+    assert [line["event"] for line in lines(body)[2:]] == ["token", "done"]
+
+
+async def test_an_error_after_a_wait_is_the_last_event(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.script = lambda _: [Waiting(1, "slot"), Failed(QueueTimeout("too long"))]
+    response, body = await post(client, "generate", {"prompt": "x"})
+    assert response.status == 200
+    assert lines(body)[-1]["error"]["code"] == "queue_timeout"
+
+
+@pytest.mark.parametrize(("stream", "after"), [(True, EVENTS_AFTER), (False, None)])
+async def test_only_streams_ask_to_be_told(
+    runtime: FakeFleetRuntime, client: TestClient, stream: bool, after: float | None
+) -> None:
+    runtime.script = echo
+    await post(client, "generate", {"prompt": "x", "stream": stream})
+    requests = [{"id": "a", "prompt": "x"}]
+    await post(client, "generate_batch", {"requests": requests, "stream": stream})
+    assert runtime.tell_waiting == [after, after]
+
+
+async def test_a_full_queue_says_what_place_there_would_have_been(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.refusals = [QueueFull("full", position=9), QueueFull("off")]
+    headers = [(await post(client, "generate", {"prompt": "x"}))[0].headers for _ in range(2)]
+    assert [each.get("X-Queue-Position") for each in headers] == ["9", None]
 
 
 async def test_an_error_after_a_token_is_the_last_event(

@@ -42,10 +42,14 @@ class Scene:
         self.fleet.check_integrity()
         return decisions
 
-    def open(self, *ids: str, model: str | None = None) -> list[Decision]:
+    def open(
+        self, *ids: str, model: str | None = None, tell_waiting: float | None = None
+    ) -> list[Decision]:
         decisions: list[Decision] = []
         for id in ids:
-            decisions += self.fleet.request_arrived(RequestId(id), request(model), self.now)
+            decisions += self.fleet.request_arrived(
+                RequestId(id), request(model), self.now, tell_waiting=tell_waiting
+            )
         return self._checked(decisions)
 
     def close(self, id: str) -> list[Decision]:

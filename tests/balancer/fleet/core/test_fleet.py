@@ -16,8 +16,8 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
-from arriero.shared.errors import Cancelled, PromptTooLong
-from arriero.shared.inference import Done, GenerateRequest, RequestId, Token
+from arriero.shared.errors import Cancelled, PromptTooLong, QueueFull
+from arriero.shared.inference import AgentId, Done, GenerateRequest, RequestId, Token, Waiting
 from arriero.shared.messages import PROTOCOL_VERSION, Goodbye, Reject, Welcome
 from tests.balancer.fleet.builders import (
     busy,
@@ -360,3 +360,53 @@ def test_goodbye_ends_everything_and_lets_nobody_in() -> None:
     rejection = sent(scene.join(B, hello("b")))
     assert rejection == [Reject(reason="the balancer is going down", retry=True)]
     assert scene.fleet.next_deadline() is None
+
+
+# ---- what those who wait are told
+
+
+def told_waiting(decisions: list[Decision]) -> dict[str, Waiting]:
+    return {id: event for id, event in delivered(decisions) if isinstance(event, Waiting)}
+
+
+def test_one_that_waits_is_told_its_place_and_when_it_will_start() -> None:
+    scene = with_agent(slots=1)
+    scene.open("0")
+    scene.open("1", "2", "3", tell_waiting=0.5)
+    before = scene.fleet.revision
+    assert told_waiting(scene.after(0.5)) == {
+        str(place): Waiting(place, "slot") for place in (1, 2, 3)
+    }
+    assert scene.fleet.revision == before, "nobody who watches the fleet hears of it"
+    scene.now += 3.5
+    assert told_waiting(scene.say(A, ended("0"))) == {}
+    assert told_waiting(scene.after(1.0)) == {
+        "2": Waiting(1, "slot", 4.0),
+        "3": Waiting(2, "slot", 8.0),
+    }
+
+
+def test_one_that_starts_at_once_hears_nothing() -> None:
+    scene = with_agent(slots=1)
+    scene.open("0", tell_waiting=0.5)
+    assert told_waiting(scene.after(1.0)) == {}
+
+
+def test_a_full_queue_says_when_to_try_again() -> None:
+    scene = with_agent(slots=1, limits=replace(NO_HEARTBEATS, max_buffered_requests=1))
+    scene.open("0", "1")
+    scene.now += 12.0
+    scene.say(A, ended("0"))
+    scene.open("2")
+    [refusal] = [each for each in scene.open("3") if isinstance(each, Refuse)]
+    assert isinstance(refusal.error, QueueFull)
+    assert (refusal.error.retry_after, refusal.error.position) == (12.0, 2)
+
+
+def test_one_that_comes_back_is_told_again() -> None:
+    scene = with_agent(slots=1)
+    scene.open("0", tell_waiting=0.5)
+    scene.say(A, busy("0"))
+    assert told_waiting(scene.fleet.tick(scene.now + 0.49)) == {}
+    scene.fleet.cordon(AgentId("a1"), None, scene.now)
+    assert told_waiting(scene.after(0.5)) == {"0": Waiting(1, "model")}

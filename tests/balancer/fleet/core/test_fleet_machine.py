@@ -38,6 +38,7 @@ from arriero.shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    Waiting,
 )
 from arriero.shared.messages import (
     Ask,
@@ -109,6 +110,8 @@ class Client:
     model: str | None
     opened_at: float
     todo: set[str] | None = None
+    tell_waiting: float | None = None
+    told_at: list[float] = field(default_factory=list)
     answer: list[Event] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     num_begun: int = 0
@@ -127,13 +130,19 @@ class Agent:
     model: str | None
     loading: str | None = None
     is_accepting: bool = True
+    is_retired: bool = False
     running: list[RequestId] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
 
     @property
     def known(self) -> str | None:
         """The model that it serves or is about to serve."""
-        return self.model or self.loading
+        return None if self.is_retired else self.model or self.loading
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether it has slots for new ones, free or not."""
+        return self.is_accepting and not self.is_retired and bool(self.model and self.slots)
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -204,6 +213,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     def take_on(self, agent: Agent, client: Client) -> None:
         assert agent.is_accepting, "work for one that takes none"
+        assert not agent.is_retired, "work for one that was taken over"
         assert agent.model is not None
         assert client.model in (None, agent.model)
         assert not (client.is_cancelled or client.is_closed or client.end)
@@ -247,6 +257,9 @@ class FleetMachine(RuleBasedStateMachine):
         match event:
             case Done() | Failed():
                 client.end = event
+            case Waiting(position=position):
+                assert position >= 1
+                self.told_about_waiting(id, client)
             case Token() | ToolCallStarted() | ToolCall():
                 client.answer.append(event)
             case Notice():
@@ -255,6 +268,27 @@ class FleetMachine(RuleBasedStateMachine):
             case Begun():
                 client.num_begun += 1
                 assert client.num_begun == 1, "told again"
+
+    def told_about_waiting(self, id: RequestId, client: Client) -> None:
+        """Only those who asked, who wait, and not too soon."""
+        assert client.tell_waiting is not None
+        assert not any(id in agent.running for agent in self.agents.values())
+        assert self.now >= client.opened_at + client.tell_waiting
+        assert all(self.now >= at + 1 for at in client.told_at)
+        client.told_at.append(self.now)
+
+    def place(self, id: RequestId) -> int:
+        """By counting: those who came earlier and whom the same agents could start."""
+        served = {agent.model for agent in self.agents.values() if agent.takes_requests}
+        model = self.clients[id].model
+        rivals = {None, model} if model is not None else {None, *served}
+        waiting = [
+            each.id
+            for each in self.fleet.view(self.now).requests
+            if each.state == "queued" and self.clients[each.id].todo is None
+        ]
+        ahead = [each for each in waiting if int(each[1:]) < int(id[1:])]
+        return 1 + sum(self.clients[each].model in rivals for each in ahead)
 
     def say(self, link: LinkId, message: FromAgent) -> None:
         self.follow(self.fleet.agent_said(link, message, self.now))
@@ -286,12 +320,15 @@ class FleetMachine(RuleBasedStateMachine):
 
     # ---- clients
 
-    @rule(model=WANTED)
-    def client_opens(self, model: str | None) -> None:
+    @rule(model=WANTED, tell_waiting=st.sampled_from([None, 0.0, 0.5, 2.0]))
+    def client_opens(self, model: str | None, tell_waiting: float | None = None) -> None:
         id = RequestId(f"r{len(self.clients)}")
-        self.clients[id] = Client(model, self.now)
+        self.clients[id] = Client(model, self.now, tell_waiting=tell_waiting)
         depth = self.fleet.totals().queue_depth
-        self.follow(self.fleet.request_arrived(id, request(model), self.now))
+        arrived = self.fleet.request_arrived(
+            id, request(model), self.now, tell_waiting=tell_waiting
+        )
+        self.follow(arrived)
         self.judge_refusal(id)
         now_depth = self.fleet.totals().queue_depth
         assert now_depth <= max(depth, self.limits.max_buffered_requests)
@@ -345,14 +382,38 @@ class FleetMachine(RuleBasedStateMachine):
 
     # ---- agents
 
-    @rule(id=AGENT_IDS, slots=SLOTS, model=MODELS, loading=MODELS)
-    def agent_joins(self, id: str, slots: int, model: str | None, loading: str | None) -> None:
+    @rule(id=AGENT_IDS, slots=SLOTS, model=MODELS, loading=MODELS, takes_over=st.booleans())
+    def agent_joins(
+        self,
+        id: str,
+        slots: int,
+        model: str | None,
+        loading: str | None,
+        takes_over: bool = False,
+    ) -> None:
+        """With `takes_over` it is a new process of one that is here, which finishes what it has."""
+        self.follow(self.fleet.tick(self.now))
+        if takes_over:
+            self.retire(id)
         self.num_links += 1
         link = LinkId(self.num_links)
         self.agents[link] = Agent(id, slots, model, loading)
-        greeting = replace(hello(id, slots=slots), model=model_of(model), loading=model_of(loading))
+        greeting = replace(
+            hello(id, slots=slots, takes_over=takes_over),
+            model=model_of(model),
+            loading=model_of(loading),
+        )
         self.follow(self.fleet.agent_joined(link, greeting, self.now))
-        assert [agent.id for agent in self.agents.values()].count(id) == 1
+        assert [agent.id for agent in self.current()].count(id) == 1
+
+    def retire(self, id: str) -> None:
+        for agent in self.current():
+            if agent.id == id:
+                self.gone_at[agent.known] = self.now
+                agent.is_retired = True
+
+    def current(self) -> list[Agent]:
+        return [agent for agent in self.agents.values() if not agent.is_retired]
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data(), slots=SLOTS, model=MODELS, is_accepting=st.booleans())
@@ -364,7 +425,9 @@ class FleetMachine(RuleBasedStateMachine):
         if link in self.agents:
             agent = self.agents[link]
             self.gone_at[agent.known] = self.now
-            agent.slots, agent.model, agent.is_accepting = slots, model, is_accepting
+            agent.is_accepting = is_accepting
+            if not agent.is_retired:
+                agent.slots, agent.model = slots, model
             said = replace(status(slots, accepting=is_accepting), model=model_of(model))
             self.say(link, said)
 
@@ -377,7 +440,8 @@ class FleetMachine(RuleBasedStateMachine):
             said = Statistics(num_running=num_running)
             assert self.fleet.agent_said(link, said, self.now) == []
             views = {each.id: each for each in self.fleet.view(self.now).agents}
-            assert views[AgentId(self.agents[link].id)].statistics == said
+            if not self.agents[link].is_retired:
+                assert views[AgentId(self.agents[link].id)].statistics == said
 
     @precondition(lambda self: any(agent.running for agent in self.agents.values()))
     @rule(data=st.data(), answer=st.sampled_from(ITEMS))
@@ -513,7 +577,7 @@ class FleetMachine(RuleBasedStateMachine):
     def the_views_tell_the_truth(self) -> None:
         view = self.fleet.view(self.now)
         assert {each.id for each in view.requests} == set(self.live())
-        assert {each.id for each in view.agents} == {each.id for each in self.agents.values()}
+        assert sorted(each.id for each in view.agents) == sorted(each.id for each in self.current())
         requests = [each for each in view.requests if self.clients[each.id].todo is None]
         on_agents = Counter(each.agent for each in view.requests if each.agent is not None)
         for agent in view.agents:
@@ -530,10 +594,23 @@ class FleetMachine(RuleBasedStateMachine):
 
     @invariant()
     def agents_run_what_the_balancer_thinks(self) -> None:
-        by_id = {agent.id: agent for agent in self.agents.values()}
+        running = {(a.id, id) for a in self.agents.values() for id in a.running}
         for each in self.fleet.view(self.now).requests:
-            assert each.agent is None or each.id in by_id[each.agent].running
-        assert sum(len(a.running) for a in by_id.values()) == self.fleet.totals().slots_busy
+            assert each.agent is None or (each.agent, each.id) in running
+        assert len(running) == self.fleet.totals().slots_busy
+
+    @invariant()
+    def places_are_what_counting_says(self) -> None:
+        served = {agent.model for agent in self.agents.values() if agent.takes_requests}
+        for each in self.fleet.view(self.now).requests:
+            waiting = self.fleet.waiting(each.id, self.now)
+            if each.state == "queued" and self.clients[each.id].todo is None:
+                assert waiting is not None
+                assert waiting.position == self.place(each.id)
+                is_served = bool(served) if each.model is None else each.model in served
+                assert waiting.what == ("slot" if is_served else "model")
+            else:
+                assert waiting is None
 
     @invariant()
     def deadlines_are_kept(self) -> None:

@@ -6,9 +6,11 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.view import FleetView
+from arriero.shared.inference import AgentId
 from arriero.shared.messages import Heartbeat
 from tests.balancer.fleet.builders import hello, model_info, piece
 from tests.balancer.fleet.core.scene import LIMITS, A, B, with_agent
+from tests.balancer.fleet.mirror import Mirror
 
 
 def test_the_revision_grows_with_what_can_be_seen() -> None:
@@ -74,3 +76,15 @@ def test_a_delta_is_what_changed_and_nothing_else() -> None:
     left = fleet.changes_since(delta.revision, 2.0)
     assert left is not None
     assert (left.agents, left.agents_left) == ((), ("a",))
+
+
+def test_an_old_process_that_leaves_takes_its_requests_from_its_agent() -> None:
+    scene = with_agent()
+    scene.open("r")
+    mirror = Mirror()
+    scene.join(B, hello("a1", slots=0, takes_over=True))
+    mirror.follow(scene.fleet, scene.now)
+    assert mirror.agents[AgentId("a1")].slots.busy == 1
+    scene.leave(A)
+    mirror.follow(scene.fleet, scene.now)
+    assert mirror.agents[AgentId("a1")].slots.busy == 0

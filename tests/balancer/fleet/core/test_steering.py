@@ -9,7 +9,7 @@ from arriero.balancer.control.desired_state import AgentChoice, DesiredState, Wi
 from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
 from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Refuse, Send
 from arriero.shared.errors import ModelNotFound, NotFound, RequestError, ShuttingDown
-from arriero.shared.inference import AgentId, Failed, RequestId
+from arriero.shared.inference import AgentId, Failed, RequestId, Waiting
 from arriero.shared.messages import Cancel, Start, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
 from tests.balancer.fleet.builders import ended, hello, piece, status, work
@@ -348,3 +348,56 @@ def test_takes_over_without_an_old_link_is_a_plain_hello() -> None:
     scene = Steered()
     scene.join(A, hello("a", takes_over=True))
     assert started(scene.open("r")) == [(A, "r")]
+
+
+# ---- how far a load is
+
+
+def test_the_progress_of_a_load_is_always_as_of_now() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.look()
+    loading = replace(work("loading", wished().assignment, revision=1), progress=0.0)
+    scene.tell(A, status(slots=0, model=None, work=loading))
+    scene.look()
+    scene.open("r", model="llama")
+    scene.now += 4.0
+    scene.tell(A, status(slots=0, model=None, work=replace(loading, progress=0.4)))
+    [model] = scene.fleet.models()
+    assert (model.status, model.progress) == ("loading", pytest.approx(0.7))
+    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model", 7.0)
+
+
+def test_a_request_for_any_model_waits_for_the_first_one() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.open("r")
+    scene.look()
+    download = Download(file="m", bytes=1, seconds_left=90.0)
+    fetching = replace(work("fetching", wished().assignment, revision=1), download=download)
+    scene.tell(A, status(slots=0, model=None, work=fetching))
+    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model", 90.0)
+    scene.leave(A)
+    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model")
+
+
+def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.open("r1")
+    scene.join(B, hello("a", takes_over=True))
+    scene.open("r2")
+
+    def num_busy() -> int:
+        view = scene.fleet.agent(AgentId("a"), scene.now)
+        assert view is not None
+        return view.slots.busy
+
+    assert num_busy() == 2
+    scene.fleet.cordon(AgentId("a"), 5.0, scene.now)
+    scene.say(B, ended("r2"))
+    assert (num_busy(), scene.state_of("a")) == (1, "draining")
+    scene.after(5.0)
+    assert (num_busy(), scene.state_of("a")) == (0, "drained")

@@ -147,6 +147,19 @@ class DispatchMachine(RuleBasedStateMachine):
             assert not any(a.has_slot_for(self.models[id]) for a in self.agents.values())
 
     @invariant()
+    def places_are_what_counting_says(self) -> None:
+        able = [a for a in self.agents.values() if a.is_accepting and a.slots and a.model]
+        served = {agent.model for agent in able}
+        for id in self.waiting:
+            model = self.models[id]
+            rivals = {None, *served} if model is None else {None, model}
+            ahead = self.waiting[: self.waiting.index(id)]
+            place = 1 + sum(self.models[each] in rivals for each in ahead)
+            assert self.dispatch.place_of(id) == place
+            slots = sum(agent.slots for agent in able if model in (None, agent.model))
+            assert self.dispatch.num_slots_for(model) == slots
+
+    @invariant()
     def counts_agree(self) -> None:
         dispatch = self.dispatch
         dispatch.check_integrity()

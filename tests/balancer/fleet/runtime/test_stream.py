@@ -17,6 +17,7 @@ from arriero.shared.inference import (
     Token,
     TokenKind,
     TokenLogProbs,
+    Waiting,
 )
 
 END = Failed(Cancelled("over"))
@@ -352,3 +353,14 @@ def test_nothing_is_lost_or_moved_by_pushing(steps: list[Event | str]) -> None:
         return taker.taken
 
     assert pieces(asyncio.run(scenario())) == pieces([*events, END])
+
+
+async def test_a_slow_reader_hears_the_latest_of_its_wait() -> None:
+    waits, _ = stream()
+    for position in range(3 * MAX_PENDING, 0, -1):
+        waits.put(Waiting(position, "slot"))
+    assert waits.num_pending == 1
+    waits.put(Token("a"))
+    waits.put(Waiting(9, "slot"))
+    waits.put(END)
+    assert await read(waits) == [Waiting(1, "slot"), Token("a"), Waiting(9, "slot"), END]

@@ -8,8 +8,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull
-from arriero.shared.inference import Failed, Token
+from arriero.balancer.api.transport.waiting import COMMENTS_AFTER
+from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull, QueueTimeout
+from arriero.shared.inference import Failed, Token, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -83,6 +84,36 @@ async def test_errors_before_the_first_event_are_statuses(
             "code": "context_length_exceeded",
         }
     }
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_choices_that_wait_are_told_in_comments(
+    runtime: FakeFleetRuntime, client: TestClient, n: int
+) -> None:
+    asked = asyncio.create_task(
+        client.post("/v1/chat/completions", json=CHAT | {"stream": True, "n": n})
+    )
+    for number, stream in enumerate(await runtime.opened(n)):
+        stream.say(Waiting(1 + number, "slot", 4.0))
+    response = await asked
+    assert response.status == 200
+    assert runtime.tell_waiting == [COMMENTS_AFTER] * n
+    comment = b": waiting position=1 for=slot seconds_left=4\n"
+    assert await response.content.readline() == comment
+    for stream in runtime.streams:
+        stream.say(Failed(QueueTimeout("waited too long")))
+    rest = await response.read()
+    assert b"waiting" not in rest
+    last = rest.strip().splitlines()[-1]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "queue_timeout"
+
+
+async def test_in_one_piece_nobody_asks_to_be_told(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.script = echo
+    await post(client, "chat/completions", CHAT)
+    assert runtime.tell_waiting == [None]
 
 
 async def test_an_error_in_a_stream_is_its_last_line(
@@ -191,6 +222,19 @@ async def test_the_official_client_streaming(
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == 2
+
+
+async def test_the_official_client_passes_over_comments(
+    runtime: FakeFleetRuntime, official: openai.AsyncOpenAI
+) -> None:
+    runtime.script = lambda asked: [Waiting(2, "slot"), Waiting(1, "slot"), *echo(asked)]
+    chat = await official.chat.completions.create(model="demo", stream=True, **CHAT)
+    said = [chunk.choices[0].delta.content or "" async for chunk in chat]
+    assert "".join(said) == "you said: Hi"
+    runtime.script = lambda _: [Waiting(1, "model"), Failed(QueueTimeout("waited too long"))]
+    chat = await official.chat.completions.create(model="demo", stream=True, **CHAT)
+    with pytest.raises(openai.APIError, match="waited too long"):
+        [chunk async for chunk in chat]
 
 
 async def test_the_official_client_sees_errors(
