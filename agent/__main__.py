@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
         # Late: --help and a wrong flag answer at once.
+        from .gpus import gpus
         from .host_facts import host_facts
         from .models.fetcher import Fetcher
         from .supervision.supervisor import main
@@ -31,7 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _require_certificates(settings)
         files = Fetcher(settings.models_dir, settings.models_limit)
         is_pinned = settings.model is not None
-        facts = host_facts(is_pinned=is_pinned, disk_free=None if is_pinned else await files.room())
+        facts = host_facts(
+            is_pinned=is_pinned,
+            disk_free=None if is_pinned else await files.room(),
+            devices=await gpus(),
+        )
         return await main(settings, shutdown, facts=facts, files=files)
 
     return lifecycle.run(settings.program, daemon)

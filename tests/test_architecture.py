@@ -413,6 +413,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.link": ("agent.generation.port", "agent.engine.statistics"),
     "agent.cpu_cores": (),
     "agent.host_facts": ("agent.cpu_cores",),
+    "agent.gpus": (),
     "agent.settings": ("agent.cpu_cores", "agent.chat.families"),
     "agent.supervision.supervisor_protocol": ("agent.settings",),
     "agent.daemon": (
@@ -421,8 +422,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("agent.engine.embedding.embedder", "agent.engine.worker"),
     ),
     "agent.models.port": (),
+    "agent.models.retry_pauses": (),
     "agent.models.folder": ("agent.models.port",),
-    "agent.models.download": ("agent.models.folder", "agent.models.port"),
+    "agent.models.download": (
+        *("agent.models.folder", "agent.models.port", "agent.models.retry_pauses"),
+    ),
     "agent.models.sources": (
         *("agent.models.download", "agent.models.folder", "agent.models.port"),
     ),
@@ -431,12 +435,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "agent.models.sources",
     ),
     "agent.supervision": (
-        *("agent.models", "agent.models.port", "agent.host_facts"),
+        *("agent.models", "agent.models.port", "agent.models.retry_pauses", "agent.host_facts"),
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
         *("agent.link", "agent.generation.port", "agent.engine.llama"),
+        *("agent.engine", "agent.engine.llama.cells"),
     ),
     "agent.__main__": (
-        *("agent.settings", "agent.host_facts", "agent.models"),
+        *("agent.settings", "agent.host_facts", "agent.gpus", "agent.models"),
         "agent.supervision",
     ),
     # ---- a balancer

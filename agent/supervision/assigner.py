@@ -29,7 +29,7 @@ from ...shared.models.assignments import (
     needs_reload,
 )
 from ...shared.reports.model_info import ModelInfo
-from ..models.retry_pauses import pause_after
+from ..models.retry_pauses import pause_after, spread
 from .decisions import (
     CancelFetch,
     ChangeEngine,
@@ -80,10 +80,14 @@ class _Engine:
 class Assigner:
     """`memory` in bytes is what all engines may use together; 0: unknown, so one at a time.
 
-    `slots` is the number where an assignment leaves it to the agent.
+    `slots` is the number where an assignment leaves it to the agent. `jitter` is this agent's own
+    number in [0, 1), by which its attempts come at other times than other agents'.
     """
 
-    def __init__(self, *, slots: int, memory: int, is_pinned: bool = False) -> None:
+    def __init__(
+        self, *, slots: int, memory: int, is_pinned: bool = False, jitter: float = 0.0
+    ) -> None:
+        self._jitter = jitter
         self._slots = slots
         self._memory = memory
         self._is_pinned = is_pinned
@@ -433,7 +437,7 @@ class Assigner:
         self._failure = issue
         if may_retry:
             self._pause = pause_after(issue.code, self._pause)
-            self._retry_at = now + self._pause
+            self._retry_at = now + spread(self._pause, self._jitter)
         if self._fallback is None or self._staying():
             return []
         self._load = self._fallback

@@ -11,7 +11,18 @@ def too_large(needed: int, memory: int) -> Issue:
     return Issue(
         code="too_large",
         message=f"the model needs about {_size(needed)} of memory; this host has {_size(memory)}",
-        hint="choose a smaller quantisation, fewer slots or a shorter context, or another host",
+        hint="choose a smaller quantisation, fewer slots, a shorter context or a smaller "
+        "--host-cache, or another host",
+    )
+
+
+def too_large_for_gpus(needed: int, memory: int) -> Issue:
+    """The GPUs have less memory than the layers need that are meant for them; both in bytes."""
+    return Issue(
+        code="too_large",
+        message=f"the model needs about {_size(needed)} on GPUs; this host's have {_size(memory)}",
+        hint="choose fewer layers on GPUs (--gpu-layers), a smaller quantisation, fewer slots or a "
+        "shorter context, or another host",
     )
 
 

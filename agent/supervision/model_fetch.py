@@ -2,36 +2,45 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assignment
+from ...shared.models.assignments import Assignment, Device
 from ...shared.reports.model_info import ModelInfo
+from ..engine.llama.cells.layout import choose_layout
+from ..engine.loaded_model import ModelError
 from ..models.gguf_header import HeaderError, read_header
 from ..models.memory_estimate import estimate
 from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
 from .assigned_settings import OptionsError, assigned_settings
 from .decisions import ModelFile
+from .load_failures import too_large_for_gpus
 
 logger = logging.getLogger(__name__)
 
 
 async def fetch_model(
-    files: ModelFiles, settings: AgentSettings, assignment: Assignment, *, on_progress: OnProgress
+    files: ModelFiles,
+    settings: AgentSettings,
+    assignment: Assignment,
+    *,
+    on_progress: OnProgress,
+    devices: Sequence[Device] = (),
 ) -> tuple[ModelFile, Lease] | Issue:
-    """The file, and the lease that keeps it; or why it cannot be served here."""
+    """The file, and the lease that keeps it; or why it cannot be served here, with these GPUs."""
     try:
         assigned_settings(settings, assignment, "")  # before anything is downloaded
         fetched = await files.fetch(
             assignment.source, sha256=assignment.sha256, on_progress=on_progress
         )
         try:
-            file = await asyncio.to_thread(_inspect, fetched, settings, assignment)
+            file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
         except BaseException:
             fetched.lease.release()
             raise
         return file, fetched.lease
-    except (OptionsError, FetchError) as error:
+    except (OptionsError, FetchError, _TooLarge) as error:
         return error.issue
     except HeaderError as error:
         return Issue(
@@ -48,8 +57,37 @@ async def fetch_model(
         )
 
 
-def _inspect(fetched: FetchedModel, settings: AgentSettings, assignment: Assignment) -> ModelFile:
-    """Raises `HeaderError` and `OSError`."""
+class _TooLarge(Exception):
+    """The part that is meant for GPUs does not fit on them."""
+
+    def __init__(self, needed: int, memory: int) -> None:
+        super().__init__(needed, memory)
+        self.issue = too_large_for_gpus(needed, memory)
+
+
+def _num_cells(wanted: AgentSettings) -> int:
+    """Of the KV cache, in the layout that the engine would choose."""
+    try:
+        layout = choose_layout(
+            wanted.kv_layout,
+            slots=wanted.slots,
+            context_size=wanted.context_size,
+            kv_cells=wanted.kv_cells,
+            can_share=True,
+            is_offloaded=False,
+        )
+    except ModelError as error:
+        raise OptionsError(str(error)) from error
+    return layout.num_cells
+
+
+def _inspect(
+    fetched: FetchedModel,
+    settings: AgentSettings,
+    assignment: Assignment,
+    devices: Sequence[Device],
+) -> ModelFile:
+    """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
     wanted = assigned_settings(settings, assignment, str(fetched.path))
     with fetched.path.open("rb") as file:
         header = read_header(file)
@@ -57,9 +95,15 @@ def _inspect(fetched: FetchedModel, settings: AgentSettings, assignment: Assignm
         header,
         file_bytes=fetched.bytes,
         slots=wanted.slots,
-        num_cells=wanted.kv_cells or wanted.slots * wanted.context_size,
+        num_cells=_num_cells(wanted),
         max_draft=wanted.speculate,
+        longest_input=wanted.context_size,
+        host_cache=wanted.host_cache,
     )
+    if devices and found is not None:
+        needed, memory = found.on_gpus(wanted.gpu_layers), sum(each.memory for each in devices)
+        if needed > memory:
+            raise _TooLarge(needed, memory)
     info = ModelInfo(
         name=assignment.name,
         architecture=header.architecture,

@@ -6,6 +6,7 @@ to the balancers itself (`standby`), without slots, and says why. The assigner d
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -108,7 +109,10 @@ class _Supervisor:
         self._make_restarts = make_restarts
         self._agent_id = AgentId(uuid4().hex)
         self._assigner = Assigner(
-            slots=settings.slots, memory=facts.memory, is_pinned=facts.is_pinned
+            slots=settings.slots,
+            memory=facts.memory + sum(each.memory for each in facts.devices),
+            is_pinned=facts.is_pinned,
+            jitter=random.random(),
         )
         self._standby = Standby(
             settings,
@@ -188,7 +192,7 @@ class _Supervisor:
         if quit.complaint is not None and not self._assigner.is_serving(id):
             logger.error("%s", quit.complaint)
         now = time.monotonic()
-        self._carry_out(self._assigner.ended(id, quit, reason, available_memory(), now))
+        self._carry_out(self._assigner.ended(id, quit, reason, self._available(), now))
 
     def _on_connected(self) -> None:
         if not self._facts.is_pinned:
@@ -261,6 +265,10 @@ class _Supervisor:
 
     # ---- files
 
+    def _available(self) -> int | None:
+        """The memory in bytes that is free; unknown where a part of it is on GPUs."""
+        return None if self._facts.devices else available_memory()
+
     async def _fetch(self, id: FetchId, assignment: Assignment) -> None:
         """Reports to the assigner, unless it is cancelled."""
         outcome = await fetch_model(
@@ -268,6 +276,7 @@ class _Supervisor:
             self._settings,
             assignment,
             on_progress=lambda download: self._progressed(id, download),
+            devices=self._facts.devices,
         )
         self._fetches.pop(id, None)
         now = time.monotonic()
@@ -277,7 +286,7 @@ class _Supervisor:
             return
         file, lease = outcome
         self._leases.append((file, lease))
-        self._carry_out(self._assigner.fetched(id, file, available_memory(), now))
+        self._carry_out(self._assigner.fetched(id, file, self._available(), now))
 
     def _progressed(self, id: FetchId, download: Download) -> None:
         self._assigner.progressed(id, download)

@@ -1,6 +1,7 @@
 """Downloads over HTTP that go on where they were cut, in this process or an earlier one."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,11 +47,13 @@ class Downloader:
         client: httpx2.Client,
         progress: Progress,
         sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._folder = folder
         self._client = client
         self._progress = progress
         self._sleep = sleep
+        self._jitter = jitter
 
     def download(self, remote: RemoteFile) -> None:
         """Leave `remote` whole and checked in its place. The caller holds its `fetch` lock.
@@ -82,7 +85,9 @@ class Downloader:
                 return self._attempt(remote, part)
             except Cut as cut:
                 part.flush()
-                pause = retries.next_pause(made_progress=part.size > before, asked=cut.wait)
+                pause = retries.next_pause(
+                    made_progress=part.size > before, jitter=self._jitter(), asked=cut.wait
+                )
                 if pause is None:
                     raise unreachable(remote, cut) from cut
                 logger.warning(

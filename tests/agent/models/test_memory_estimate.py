@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
+from arriero.agent.engine.llama.embedding import MAX_CHUNK, MAX_SEQUENCES
 from arriero.agent.models.gguf_header import GgufHeader, read_header
-from arriero.agent.models.memory_estimate import MICRO_BATCH, MemoryEstimate, estimate
+from arriero.agent.models.memory_estimate import (
+    EMBEDDING_CHUNK,
+    EMBEDDING_LOGITS,
+    EMBEDDING_SEQUENCES,
+    MICRO_BATCH,
+    MemoryEstimate,
+    estimate,
+)
 from tests.agent.models.gguf_files import header
 
 DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
@@ -63,7 +71,41 @@ def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
 
 
 def test_the_total_is_the_sum() -> None:
-    assert MemoryEstimate(weights=1, cache=2, compute=4, process=8).total == 15
+    parts = MemoryEstimate(weights=1, cache=2, compute=4, process=8, embeddings=16, host_cache=32)
+    assert parts.total == 63
+
+
+def test_the_host_cache_counts() -> None:
+    without, with_it = (
+        estimate(head(), file_bytes=0, slots=1, num_cells=256, host_cache=size)
+        for size in (0, 1000)
+    )
+    assert without is not None and with_it is not None
+    assert with_it.total - without.total == 1000
+
+
+def test_embedding_takes_cells_for_an_input_and_a_step() -> None:
+    found = estimate(head(), file_bytes=0, slots=1, num_cells=256, longest_input=1024)
+    assert found is not None
+    cells = 1024 + EMBEDDING_CHUNK
+    assert found.embeddings > cells * 2 * 128 * 2, "keys and values of every layer"
+    large = estimate(
+        head(vocab_size=10**6), file_bytes=0, slots=1, num_cells=256, longest_input=1024
+    )
+    assert large is not None
+    assert large.embeddings < EMBEDDING_LOGITS + found.embeddings, "with few rows of logits"
+
+
+def test_the_engine_embeds_as_is_estimated() -> None:
+    assert (EMBEDDING_CHUNK, EMBEDDING_SEQUENCES) == (MAX_CHUNK, MAX_SEQUENCES)
+
+
+def test_what_layers_on_gpus_take_there() -> None:
+    found = MemoryEstimate(weights=60, cache=20, compute=20, host_cache=7, num_layers=9)
+    assert found.on_gpus(-1) == 100
+    assert found.on_gpus(99) == 100
+    assert found.on_gpus(5) == 50
+    assert found.on_gpus(0) == 0
 
 
 @pytest.mark.parametrize(

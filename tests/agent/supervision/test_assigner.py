@@ -369,6 +369,13 @@ class TestFetchesThatFail:
         assert host.fetched(3) == [StartEngine(FIRST, A, HALF)]
         assert (host.phase, host.codes) == ("loading", [])
 
+    def test_come_again_at_other_times_than_other_agents(self) -> None:
+        host = Host()
+        host.assigner = Assigner(slots=4, memory=MEMORY, jitter=0.5)
+        host.assign(A)
+        host.assigner.fetch_failed(FetchId(1), MISSING, 1.0)
+        assert host.assigner.next_deadline() == 1.0 + 0.75 * SOON[0]
+
     def test_leave_alone_what_runs(self) -> None:
         host = Host()
         host.serve(A)

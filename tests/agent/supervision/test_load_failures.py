@@ -2,7 +2,12 @@ import signal
 
 import pytest
 
-from arriero.agent.supervision.load_failures import change_failed, load_failed, too_large
+from arriero.agent.supervision.load_failures import (
+    change_failed,
+    load_failed,
+    too_large,
+    too_large_for_gpus,
+)
 
 
 def test_too_large_for_the_host() -> None:
@@ -11,6 +16,13 @@ def test_too_large_for_the_host() -> None:
     assert "about 5.0 GiB of memory; this host has 1.0 GiB" in issue.message
     assert "smaller quantisation" in issue.hint
     assert "needs about 12 MiB" in too_large(12 * 2**20, 2**20).message
+
+
+def test_too_large_for_its_gpus() -> None:
+    issue = too_large_for_gpus(5 * 2**30, 2**30)
+    assert issue.code == "too_large"
+    assert "about 5.0 GiB on GPUs; this host's have 1.0 GiB" in issue.message
+    assert "--gpu-layers" in issue.hint
 
 
 @pytest.mark.parametrize(

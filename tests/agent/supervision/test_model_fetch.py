@@ -7,16 +7,28 @@ from arriero.agent.models.port import FetchedModel, OnProgress
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.model_fetch import fetch_model
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Download, EngineOptions
+from arriero.shared.models.assignments import Assignment, Device, Download, EngineOptions
 from tests.agent.supervision.fakes import FakeFiles
 
 SETTINGS = AgentSettings(name="box")
 A = Assignment(name="a", source="file:///a.gguf")
 
 
-async def fetch(files: FakeFiles, assignment: Assignment = A) -> object:
+async def fetch(
+    files: FakeFiles,
+    assignment: Assignment = A,
+    settings: AgentSettings = SETTINGS,
+    devices: tuple[Device, ...] = (),
+) -> object:
     seen: list[Download] = []
-    return await fetch_model(files, SETTINGS, assignment, on_progress=seen.append)
+    return await fetch_model(files, settings, assignment, on_progress=seen.append, devices=devices)
+
+
+async def needed(settings: AgentSettings) -> int:
+    outcome = await fetch(FakeFiles(), settings=settings)
+    assert isinstance(outcome, tuple)
+    assert outcome[0].needed is not None
+    return int(outcome[0].needed)
 
 
 async def test_the_file_and_its_lease() -> None:
@@ -40,6 +52,40 @@ async def test_more_slots_need_more() -> None:
         needs.append(outcome[0].needed)
     cells = 7 * SETTINGS.context_size
     assert needs[1] - needs[0] >= cells * 2 * 2, "at least a key and a value in f16"
+
+
+async def test_prefixes_in_host_memory_need_theirs() -> None:
+    without = await needed(AgentSettings(name="box", host_cache=0))
+    assert await needed(SETTINGS) == without + SETTINGS.host_cache
+
+
+async def test_streams_of_their_own_need_whole_blocks() -> None:
+    """2 of 300 tokens are 2 of 512 cells; 600 in one cache are 768."""
+    sizes = {"name": "box", "slots": 2, "context_size": 300}
+    one = await needed(AgentSettings.model_validate({**sizes, "kv_layout": "unified"}))
+    each = await needed(AgentSettings.model_validate({**sizes, "kv_layout": "streams"}))
+    assert each > one
+
+
+async def test_streams_with_too_few_cells() -> None:
+    settings = AgentSettings(name="box", slots=2, context_size=300, kv_cells=400)
+    outcome = await fetch(
+        FakeFiles(), settings=settings.model_copy(update={"kv_layout": "streams"})
+    )
+    assert isinstance(outcome, Issue)
+    assert outcome.code == "invalid_options" and "--kv-cells" in outcome.message
+
+
+async def test_what_does_not_fit_on_the_gpus() -> None:
+    files = FakeFiles()
+    outcome = await fetch(files, devices=(Device(name="small", memory=1000),))
+    assert isinstance(outcome, Issue)
+    assert outcome.code == "too_large" and "GPUs" in outcome.message
+    assert files.leases[A.source].is_released
+    none_there = AgentSettings(name="box", gpu_layers=0)
+    for settings, memory in ((none_there, 1000), (SETTINGS, 2**40)):
+        devices = (Device(name="gpu", memory=memory),)
+        assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), tuple)
 
 
 async def test_a_file_that_is_no_model() -> None:

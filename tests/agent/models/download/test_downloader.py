@@ -47,7 +47,9 @@ class Download:
         clock = iter(range(10**9))
         progress = Progress(lambda _file, here, _total: self.told.append(here), lambda: next(clock))
         with httpx2.Client() as client:
-            Downloader(self.folder, client, progress, self.pauses.append).download(remote)
+            sleep = self.pauses.append
+            downloader = Downloader(self.folder, client, progress, sleep, jitter=lambda: 0.0)
+            downloader.download(remote)
         return self.file.read_bytes()
 
     def fails(self, *, sha256: str | None = None, size: int | None = None) -> FetchError:
