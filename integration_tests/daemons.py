@@ -8,12 +8,13 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import aiohttp
 
@@ -158,8 +159,8 @@ class Fleet:
         self.balancer: Daemon
         self.http: aiohttp.ClientSession
 
-    async def open_client(self) -> None:
-        connector = aiohttp.TCPConnector(limit=0)
+    async def open_client(self, tls: ssl.SSLContext | Literal[True] = True) -> None:
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls)
         timeout = aiohttp.ClientTimeout(total=60)
         self.http = await self._stack.enter_async_context(
             aiohttp.ClientSession(connector=connector, timeout=timeout)
@@ -167,11 +168,15 @@ class Fleet:
 
     @property
     def inference(self) -> str:
-        return f"http://{self.balancer.ready['inference']}"
+        return f"{self._scheme}://{self.balancer.ready['inference']}"
 
     @property
     def management(self) -> str:
-        return f"http://{self.balancer.ready['management']}"
+        return f"{self._scheme}://{self.balancer.ready['management']}"
+
+    @property
+    def _scheme(self) -> str:
+        return self.balancer.ready.get("scheme", "http")
 
     async def start(
         self,
@@ -202,7 +207,7 @@ class Fleet:
     ) -> Daemon:
         """Starts an agent without waiting until it is ready."""
         defaults = {
-            "balancer": f"ws://{self.balancer.ready['management']}",
+            "balancer": self.management.replace("http", "ws", 1),
             "name": f"agent-{next(self._numbers)}",
             "model": MODEL,
             "slots": 4,
