@@ -37,7 +37,7 @@ from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .management.steering.keeper import DesiredStateKeeper
 from .persistence import Persistence
-from .ports import connections_of, serve
+from .ports import check_exposure, connections_of, serve
 from .settings import BalancerSettings
 from .store.port import Store, StoreAway
 from .tls.certificates import Certificates
@@ -55,6 +55,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(settings, until_the_end)
+        check_exposure(settings, has_keys=not parts.access.is_open)
         await restore(parts.keeper, parts.persistence.store)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in parts.work()]

@@ -1,6 +1,7 @@
-"""Listening on one port: its connections' limits, TLS, and what to say where that cannot be."""
+"""Listening: whether that is safe, connections' limits, TLS, and what to say where it cannot be."""
 
 import errno
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,9 +12,26 @@ from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
 from .api.transport.connections import Connections, ConnectionsRunner
 from .settings import BalancerSettings
+from .tls.exposure import Protection, remedies, why_not
+
+logger = logging.getLogger(__name__)
 
 LAST_WORDS = 1.0
 """Seconds that connections have to take the last of what was said to them, after the drain."""
+
+
+def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
+    """Raises `StartupError` where other hosts would reach what nothing protects."""
+    listening = {
+        "--inference-addr": settings.inference_addr,
+        "--management-addr": settings.management_addr,
+    }
+    protection = Protection(has_keys=has_keys, has_tls=settings.tls_cert is not None)
+    if (reason := why_not(listening, protection)) is None:
+        return
+    if not settings.insecure:
+        raise StartupError(f"{reason}. {remedies(protection)}")
+    logger.warning("%s: --insecure says that something else protects it", reason)
 
 
 def connections_of(

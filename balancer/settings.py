@@ -51,6 +51,11 @@ class BalancerSettings(DaemonSettings):
         description="certificates that sign agents': an agent then has to show one "
         "(--tls-cert of the agent) to join",
     )
+    insecure: bool = Field(
+        default=False,
+        description="listen where other hosts reach the ports, also without TLS and keys: for "
+        "networks where something else protects them",
+    )
     allowed_host: Annotated[
         tuple[Annotated[str, AfterValidator(checked_host)], ...], Shown("NAME", "none")
     ] = Field(

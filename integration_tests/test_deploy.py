@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from arriero.agent.settings import AgentSettings
+from arriero.balancer.ports import check_exposure
 from arriero.balancer.settings import BalancerSettings
+from arriero.shared.lifecycle import StartupError
 from arriero.shared.quantities import parse_duration
 from arriero.shared.settings.load import load
 from integration_tests.daemons import Fleet
@@ -59,6 +61,15 @@ class TestContainers:
         assert {f"!{each}" for each in copied} <= set(ignored)
         assert all((ROOT / each).exists() for each in copied)
 
+    def test_nothing_protects_a_container_unless_it_is_told_what(self) -> None:
+        variables = dict(re.findall(r"(ARRIERO_BALANCER_\w+)=(\S+)", self.text("Containerfile")))
+        environ = {name: variables[name] for name in variables if name.endswith("_ADDR")}
+        assert len(environ) == 2
+        with pytest.raises(StartupError, match="--insecure"):
+            check_exposure(load(BalancerSettings, [], environ), has_keys=False)
+        environ["ARRIERO_BALANCER_INSECURE"] = variables["ARRIERO_BALANCER_INSECURE"].strip(").")
+        check_exposure(load(BalancerSettings, [], environ), has_keys=False)
+
     def text(self, name: str) -> str:
         return (DEPLOY / "container" / name).read_text()
 
@@ -94,6 +105,8 @@ class TestSystemd:
         unit = (DEPLOY / "systemd" / f"arriero-{program}.service").read_text()
         [stop] = re.findall(r"^TimeoutStopSec=(.+)$", unit, re.MULTILINE)
         assert settings.drain_timeout < parse_duration(stop)
+        if program == "balancer":
+            check_exposure(settings, has_keys=False)
 
 
 class TestKubernetes:
@@ -117,6 +130,20 @@ class TestKubernetes:
             programs.add(program)
         assert programs == {"balancer", "agent"}
 
+    def test_what_is_mounted_is_what_the_arguments_name_and_protects_the_ports(self) -> None:
+        for pod, container in containers():
+            settings: Any = load(SETTINGS[container["name"]], container["args"], {})
+            folders = [Path(each["mountPath"]) for each in container["volumeMounts"]]
+            given = settings.model_dump(include={"tls_cert", "tls_key", "tls_ca", "admin_key_file"})
+            files = [file for file in given.values() if file is not None]
+            assert files
+            assert all(file.parent in folders for file in files)
+            mounted = {each["name"] for each in container["volumeMounts"]}
+            assert mounted == {each["name"] for each in pod["volumes"]}
+            if container["name"] == "balancer":
+                assert not settings.insecure
+                check_exposure(settings, has_keys=settings.admin_key_file is not None)
+
     def test_agents_dial_a_service_by_a_name_that_the_balancer_answers_to(self) -> None:
         [balancer] = [each["args"] for _, each in containers() if each["name"] == "balancer"]
         names = {each.removeprefix("--allowed-host=") for each in balancer if "allowed" in each}
@@ -131,7 +158,8 @@ class TestKubernetes:
             if container["name"] == "agent":
                 settings = load(AgentSettings, container["args"], {})
                 [url] = settings.balancer
-                assert url == f"ws://arriero-management:{ports['arriero-management']}"
+                assert url == f"wss://arriero-management:{ports['arriero-management']}"
+                assert settings.tls_ca is not None
 
     async def test_it_scales_what_is_there_by_metrics_that_are_there(self, fleet: Fleet) -> None:
         [scaled] = documents(DEPLOY / "kubernetes/agent-scaling.yaml")

@@ -207,6 +207,7 @@ PURE = (
     *(f"balancer.control.{name}" for name in ("members", "memory_needs", "model_status")),
     *(f"balancer.control.{name}" for name in ("agent_plan", "placement", "rollout")),
     "balancer.tls.expiry",
+    "balancer.tls.exposure",
     *(f"balancer.access.limits.{name}" for name in ("account", "limiter", "parse", "rules")),
     *(f"balancer.access.limits.{name}" for name in ("sliding_window", "token_estimate")),
     *(f"balancer.access.{name}" for name in ("identity", "access_key", "keyring", "key_spec")),
@@ -511,7 +512,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.persistence": (
         *("balancer.fleet", "balancer.history", "balancer.store", "balancer.store.records"),
     ),
-    "balancer.ports": ("balancer.settings", "balancer.api.transport"),
+    "balancer.ports": ("balancer.settings", "balancer.api.transport", "balancer.tls"),
     "balancer.tracing": ("balancer.fleet",),
     "balancer.admission": ("balancer.access", "balancer.persistence", "balancer.store"),
     "balancer.daemon": (

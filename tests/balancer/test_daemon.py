@@ -178,3 +178,10 @@ async def test_a_certificate_that_cannot_be_used_is_one_sentence(
     given = {"tls_cert": str(files.cert), "tls_key": str(files.key)}
     with pytest.raises(StartupError, match=r"^--tls-cert: .* expired on"):
         await Running(capsys, **given).addresses()
+
+
+async def test_it_does_not_start_where_anybody_could_use_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(StartupError, match=r"other hosts reach 0\.0\.0\.0:0"):
+        await Running(capsys, management_addr="0.0.0.0:0").addresses()

@@ -4,7 +4,7 @@ import aiohttp.web
 import pytest
 
 from arriero.balancer.api.transport.connections import Connections
-from arriero.balancer.ports import connections_of, serve
+from arriero.balancer.ports import check_exposure, connections_of, serve
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.quantities import Address
@@ -33,3 +33,32 @@ def test_limits_are_those_of_the_settings() -> None:
     assert connections.tls is None
     connections.num_open = 2
     assert connections.are_too_many
+
+
+OPEN = {"inference_addr": "0.0.0.0:0"}
+SECURED = OPEN | {"tls_cert": "a.pem", "tls_key": "a.key"}
+
+
+@pytest.mark.parametrize(
+    ("given", "has_keys", "missing"),
+    [
+        (OPEN, False, ["--inference-addr: other hosts reach", "keys bootstrap", "--tls-cert FILE"]),
+        (OPEN, True, ["--tls-cert FILE"]),
+        (SECURED, False, ["keys bootstrap"]),
+    ],
+)
+def test_a_port_is_not_opened_without_protection(
+    given: dict[str, str], has_keys: bool, missing: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(StartupError) as error:
+        check_exposure(BalancerSettings.model_validate(given), has_keys=has_keys)
+    assert all(each in str(error.value) for each in missing)
+    anyhow = BalancerSettings.model_validate(given | {"insecure": "true"})
+    check_exposure(anyhow, has_keys=has_keys)
+    assert "--insecure" in caplog.text
+
+
+def test_a_protected_port_or_one_of_this_host_is_opened(caplog: pytest.LogCaptureFixture) -> None:
+    check_exposure(BalancerSettings.model_validate(SECURED), has_keys=True)
+    check_exposure(BalancerSettings(), has_keys=False)
+    assert caplog.text == ""

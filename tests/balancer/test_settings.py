@@ -29,6 +29,7 @@ def test_defaults() -> None:
         "tls_cert": None,
         "tls_key": None,
         "agent_ca": None,
+        "insecure": False,
         "state": StoreUrl("memory"),
         "admin_key_file": None,
         "max_buffered_requests": 256,
