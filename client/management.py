@@ -97,6 +97,11 @@ class Management:
         `name` choose."""
         return await self._get("/api/v1/history", choice)
 
+    async def usage(self, **choice: str) -> Any:
+        """Requests, errors and tokens of callers; `since` and `until` (a day, or `7d`) and `by`
+        (`caller`, `model`, `day`, or several with commas) choose."""
+        return await self._get("/api/v1/usage", choice)
+
     async def events(self) -> AsyncGenerator[FleetEvent, None]:
         """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
         last_id: str | None = None

@@ -248,6 +248,7 @@ PURE = (
     "balancer.fleet.tally",
     "balancer.fleet.view",
     "balancer.management.history.history_query",
+    "balancer.management.history.usage_query",
     "balancer.history.chart",
     "balancer.history.documents",
     "balancer.history.endings",
@@ -255,6 +256,7 @@ PURE = (
     "balancer.history.recorder",
     "balancer.history.series",
     "balancer.history.sums",
+    "balancer.history.usage",
     "balancer.store.pending",
     "balancer.store.records",
     "balancer.store.url",
@@ -486,7 +488,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.api.limit_headers": (*RUNTIME, *LIMITS, "balancer.api.transport"),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
-    "balancer.management.history": ("balancer.history", "balancer.store.records"),
+    "balancer.management.history": (
+        *("balancer.history", "balancer.store.records", "balancer.store"),
+    ),
     "balancer.management.steering": (
         *(*API, *RUNTIME, "balancer.api.native", "balancer.control", "balancer.store.records"),
     ),

@@ -3,17 +3,27 @@
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable
 
 from ..fleet.view import FleetTotals
 from ..store.port import HistoryStore, StoreAway
-from ..store.records import MAX_ENDINGS, STEPS_KEPT, SavedStep, StepWidth
+from ..store.records import (
+    MAX_ENDINGS,
+    STEPS_KEPT,
+    SavedStep,
+    StepWidth,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
+)
 from ..store.writer import StoreWriter
 from .chart import By, Chart, chart
 from .documents import from_saved, to_saved
 from .endings import Endings
 from .recorder import HistoryRecorder
 from .series import Series, Step
+from .usage import UsageLedger, added_up
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +42,19 @@ class History:
         self.clock = clock or _steady_clock()
         self.endings = Endings()
         self.series = Series()
-        self.recorder = HistoryRecorder(self.endings, self.clock)
+        self.usage = UsageLedger(uuid.uuid4().hex)
+        self.recorder = HistoryRecorder(self.endings, self.usage, self.clock)
+        self._store: HistoryStore | None = None
         self._unwritten: list[tuple[Step, StepWidth]] = []
         self._closed_at = int(self.clock())
         self._charting = asyncio.Semaphore(1)
 
     async def restore(self, store: HistoryStore) -> None:
-        """Read back what a store kept. Without it if the store is away now."""
+        """Read back what a store kept. Without it if the store is away now.
+
+        From now on `used` reads from it as well.
+        """
+        self._store = store
         now = int(self.clock())
         try:
             seconds = await store.load_steps(1, now - STEPS_KEPT[1])
@@ -73,13 +89,25 @@ class History:
         """Hand over what came since the last call."""
         steps, self._unwritten = self._unwritten, []
         endings = self.endings.take_unwritten()
+        usage = self.usage.take_unwritten()
         if writer.keeps_history:
-            writer.append([to_saved(step, width) for step, width in steps], endings)
+            writer.append([to_saved(step, width) for step, width in steps], endings, usage)
 
     async def chart(self, since: int, step: int, by: By | None, name: str | None = None) -> Chart:
         """The steps from `since` on. On another thread, one at a time."""
         async with self._charting:
             return await asyncio.to_thread(chart, self.series.since(since), step, by, name)
+
+    async def used(self, query: UsageQuery) -> list[UsageSum]:
+        """What callers used, up to now, by every run of a balancer that the store knows.
+
+        Raises `StoreAway`.
+        """
+        parts: list[UsageRow | UsageSum] = []
+        if self._store is not None:
+            held_from = query.until + 1 if self.usage.held_from is None else self.usage.held_from
+            parts += await self._store.load_usage(query, self.usage.run, held_from)
+        return added_up([*parts, *self.usage.rows(query.since, query.until)], query)
 
 
 def _restored(

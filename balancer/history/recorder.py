@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..fleet.recorder import Ending, Origin, Recorder
 from ..fleet.view import FleetTotals
+from ..store.records import DAY
 from .endings import Endings, ended_request
 from .series import OTHERS, Levels, Step, bounded
 from .sums import Tally
+from .usage import UsageLedger
 
 MAX_TALLIES = 4096
 """Agents, and models, that are counted one by one during a step."""
@@ -18,8 +20,9 @@ _OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
 class HistoryRecorder:
     """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970."""
 
-    def __init__(self, endings: Endings, clock: Callable[[], float]) -> None:
+    def __init__(self, endings: Endings, usage: UsageLedger, clock: Callable[[], float]) -> None:
         self._endings = endings
+        self._usage = usage
         self._clock = clock
         self._begin()
 
@@ -64,7 +67,9 @@ class HistoryRecorder:
         model = "" if ending.code in _OF_NO_MODEL else ending.model
         for tally in self._of(ending.agent or "", model or ""):
             tally.ended(ending)
-        self._endings.add(ended_request(ending, self._clock()))
+        now = self._clock()
+        self._endings.add(ended_request(ending, now))
+        self._usage.ended(ending, int(now) // DAY)
 
     def _of(self, agent: str, model: str) -> Iterator[Tally]:
         yield self._fleet

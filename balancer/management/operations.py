@@ -2,7 +2,7 @@
 
 from pydantic_core import to_json
 
-from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown
+from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown, StoreUnavailable
 from ..api.native.operations import DOCUMENT, GENERATE, NATIVE_ERRORS
 from ..api.openapi.document import (
     Answer,
@@ -115,6 +115,18 @@ OPERATIONS = (
         ),
         answers={200: json_answer("Columns over times.", history_types.History)},
         errors=(InvalidRequest,),
+    ),
+    _operation(
+        "GET",
+        "/api/v1/usage",
+        "Usage",
+        "What callers used of models, by day: requests, errors, and tokens.",
+        parameters=(
+            *(parameter(name, "query") for name in ("since", "until")),
+            parameter("by", "query", {"type": "string", "default": "caller"}),
+        ),
+        answers={200: json_answer("Sums, in the order of their columns.", history_types.Usage)},
+        errors=(InvalidRequest, StoreUnavailable),
     ),
     _operation(
         "DELETE",

@@ -29,6 +29,7 @@ from .about import AboutPorts, about_routes, unknown_ports
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
+from .history.usage_routes import usage_routes
 from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
@@ -71,6 +72,7 @@ def management_app(
         [
             *history_routes(history, store_status),
             *about_routes(ports),
+            *usage_routes(history),
             *_fleet_routes(runtime, history),
             *_watching_routes(hub, metrics),
             *steering_routes(runtime, keeper),

@@ -1,8 +1,8 @@
 """What waits to be written to a store: in which order, for how long, and how much of it.
 
 Saves of the desired state go first, in their order. Batches of the history are joined into one.
-Invariants: at most `MAX_SAVES` saves wait, and `MAX_HISTORY` records besides the batch that is
-being tried; each save has one outcome.
+Invariants: at most `MAX_SAVES` saves wait, and `MAX_HISTORY` records and `MAX_USAGE` rows of
+usage besides the batch that is being tried; each save has one outcome.
 """
 
 from collections import deque
@@ -18,11 +18,15 @@ from .records import (
     SavedState,
     SavedStep,
     StoreStatus,
+    UsageRow,
 )
 
 MAX_SAVES = 16
 MAX_HISTORY = 20_000
 """Steps and ended requests that wait; the oldest are dropped first."""
+
+MAX_USAGE = 20_000
+"""Rows of usage that wait: those of two days at least."""
 
 SAVE_TIMEOUT = 10.0
 """Seconds for which a save is tried."""
@@ -38,9 +42,11 @@ class HistoryBatch:
 
     steps: tuple[SavedStep, ...] = ()
     endings: tuple[EndedRequest, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
+    """One of each day, caller and model."""
 
     def __len__(self) -> int:
-        return len(self.steps) + len(self.endings)
+        return len(self.steps) + len(self.endings) + len(self.usage)
 
 
 Write = Persist | HistoryBatch
@@ -74,9 +80,15 @@ class PendingWrites:
         self._retry_at = None
         return None
 
-    def append(self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]) -> None:
+    def append(
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
+    ) -> None:
         """Add records of the history. Where too many wait, the oldest are dropped and counted."""
-        self._history = self._joined(self._history, HistoryBatch(tuple(steps), tuple(endings)))
+        batch = HistoryBatch(tuple(steps), tuple(endings), tuple(usage))
+        self._history = self._joined(self._history, batch)
 
     def next_write(self) -> Write | None:
         """What to try next, if anything waits; not before `retry_at`."""
@@ -142,6 +154,12 @@ class PendingWrites:
         """Both, without the oldest that there is no room for; those are counted."""
         room = MAX_HISTORY // 2
         steps, endings = older.steps + newer.steps, older.endings + newer.endings
-        joined = HistoryBatch(steps[-room:], endings[-room:])
-        self._num_dropped += len(steps) + len(endings) - len(joined)
+        usage = _newest(older.usage + newer.usage)
+        joined = HistoryBatch(steps[-room:], endings[-room:], usage[-MAX_USAGE:])
+        self._num_dropped += len(steps) + len(endings) + len(usage) - len(joined)
         return joined
+
+
+def _newest(rows: Sequence[UsageRow]) -> tuple[UsageRow, ...]:
+    """The last of each day, caller and model."""
+    return tuple({(row.day, row.caller, row.model): row for row in rows}.values())

@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from .records import EndedRequest, Persist, SavedKey, SavedState, SavedStep, StepWidth
+from .records import (
+    EndedRequest,
+    Persist,
+    SavedKey,
+    SavedState,
+    SavedStep,
+    StepWidth,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
+)
 
 
 class StoreAway(Exception):
@@ -70,12 +80,24 @@ class HistoryStore(Protocol):
     """Keeps the history; as `Store` otherwise. In memory it would be there twice, so none does."""
 
     async def append_history(
-        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
     ) -> None:
-        """Write these and delete what is too old, all at once. What is there already stays."""
+        """Write these and delete what is too old, all at once.
+
+        Steps and endings that are there already stay; rows of usage are replaced.
+        """
 
     async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
         """The steps of one width from `since` on, oldest first; at most `STEPS_KEPT`."""
 
     async def load_endings(self, limit: int) -> list[EndedRequest]:
         """The latest ended requests, oldest first."""
+
+    async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
+        """Sums in the order of their columns, without what `run` counted from `held_from` on.
+
+        That is in memory. At most `query.limit`.
+        """

@@ -129,6 +129,65 @@ class SavedKey:
     rotated_at: float | None = None
 
 
+DAY = 86_400
+"""Seconds. Days begin at midnight, UTC, and are numbered from 1970 on."""
+
+USAGE_DAYS = 400
+"""Days whose usage is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageCounts:
+    """What was used. `requests` are all that ended or were refused, `errors` those with an error.
+
+    `cached_tokens` are some of `prompt_tokens`.
+    """
+
+    requests: int = 0
+    errors: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow(UsageCounts):
+    """What one caller used of one model on one day, as one run of a balancer counted it.
+
+    A later row of the same run takes the place of an earlier one, so it can be written twice.
+    """
+
+    run: str
+    day: int
+    caller: str
+    model: str
+
+
+UsageColumn = Literal["day", "caller", "model"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSum(UsageCounts):
+    """Usage added up; `None` in a column that it is not told apart by."""
+
+    day: int | None = None
+    caller: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageQuery:
+    """Usage of the days from `since` to `until`, both among them, added up by one column or more.
+
+    At most `limit` sums are wanted.
+    """
+
+    since: int
+    until: int
+    by: tuple[UsageColumn, ...]
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
     """How the store is, from the balancer's side.

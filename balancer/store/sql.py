@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
-from sqlalchemy import Insert, Table, delete, select, update
+from sqlalchemy import Insert, RowMapping, Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,9 +21,13 @@ from .records import (
     SavedState,
     SavedStep,
     StepWidth,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
 )
-from .tables import DESIRED_STATE, ENDED_REQUESTS, HISTORY_STEPS
+from .tables import DESIRED_STATE, ENDED_REQUESTS, HISTORY_STEPS, USAGE
 from .url import StoreUrl
+from .usage_statements import COUNTS, older_usage, replacing, usage_sums
 
 
 class SqlStore:
@@ -69,7 +73,10 @@ class SqlStore:
             await sql_keys.forget_key(connection, name, revision)
 
     async def append_history(
-        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
     ) -> None:
         async with self._transaction() as connection:
             await self._append(connection, HISTORY_STEPS, [asdict(each) for each in steps])
@@ -83,6 +90,9 @@ class SqlStore:
                 )
             if endings:
                 await connection.execute(_DELETE_OLD_ENDINGS)
+            if usage:
+                await connection.execute(self._replace_usage(), [_storable(row) for row in usage])
+                await connection.execute(older_usage(max(row.day for row in usage)))
 
     async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
         query = (
@@ -106,6 +116,11 @@ class SqlStore:
             rows = (await connection.execute(query)).mappings().all()
         return [EndedRequest(**row) for row in reversed(rows)]
 
+    async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
+        async with self._transaction() as connection:
+            rows = (await connection.execute(usage_sums(query, run, held_from))).mappings().all()
+        return [_usage_sum(row) for row in rows]
+
     async def close(self) -> None:
         await self._engine.dispose()
 
@@ -120,6 +135,11 @@ class SqlStore:
     ) -> None:
         if rows:
             await connection.execute(self._insert(table), rows)
+
+    def _replace_usage(self) -> Insert:
+        if self._url.kind == "sqlite":
+            return replacing(sqlite.insert(USAGE))
+        return replacing(postgresql.insert(USAGE))
 
     def _insert(self, table: Table) -> Insert:
         """Leaves the rows alone that are there."""
@@ -144,9 +164,15 @@ async def _saved(connection: AsyncConnection) -> SavedState | None:
     return SavedState(row.revision, row.document) if row.revision else None
 
 
-def _storable(ending: EndedRequest) -> Mapping[str, object]:
+def _storable(record: EndedRequest | UsageRow) -> Mapping[str, object]:
     """Its values, without characters that PostgreSQL's text cannot hold."""
-    return {name: _text(value) for name, value in asdict(ending).items()}
+    return {name: _text(value) for name, value in asdict(record).items()}
+
+
+def _usage_sum(row: RowMapping) -> UsageSum:
+    """PostgreSQL adds whole numbers up to decimals."""
+    values = dict(row)
+    return UsageSum(**values | {name: int(values[name]) for name in COUNTS})
 
 
 def _text(value: object) -> object:

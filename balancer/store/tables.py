@@ -70,3 +70,16 @@ ACCESS_KEYS = Table(
     Column("rotated_at", Double),
 )
 """The keys themselves are nowhere: `digest` is their SHA-256."""
+USAGE = Table(
+    "usage",
+    METADATA,
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("run", Text, primary_key=True),
+    Column("caller", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("errors", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .pending import PendingWrites, Write
 from .port import HistoryStore, RevisionConflict, Store, StoreAway
-from .records import EndedRequest, Persist, PersistOutcome, SavedStep, StoreStatus
+from .records import EndedRequest, Persist, PersistOutcome, SavedStep, StoreStatus, UsageRow
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +51,15 @@ class StoreWriter:
             self._untold.append(outcome)
         self._wake()
 
-    def append(self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]) -> None:
+    def append(
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
+    ) -> None:
         """Add to the history, where the store keeps one."""
-        if self._history is not None and (steps or endings):
-            self._pending.append(steps, endings)
+        if self._history is not None and (steps or endings or usage):
+            self._pending.append(steps, endings, usage)
             self._wake()
 
     async def run(self, told: Callable[[PersistOutcome], None]) -> None:
@@ -116,7 +121,7 @@ class StoreWriter:
         if isinstance(write, Persist):
             return [await self._save(write)]
         if self._history is not None:
-            await self._history.append_history(write.steps, write.endings)
+            await self._history.append_history(write.steps, write.endings, write.usage)
         self._pending.appended()
         return []
 

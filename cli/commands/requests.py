@@ -21,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("request", nargs="?", help="cancel: the request's id")
     parser.add_argument("--ended", action="store_true", help="list those that have ended")
     parser.add_argument("--model", help="list those of this model")
+    parser.add_argument("--caller", help="list those of this caller, with --ended")
     parser.add_argument("--limit", type=positive, default=50, help="list at most so many (50)")
     return parser
 
@@ -43,6 +44,10 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
             choice["state"] = "ended"
         if arguments.model:
             choice["model"] = arguments.model
+        if arguments.caller:
+            if not arguments.ended:
+                raise UsageError("--caller: needs --ended")
+            choice["caller"] = arguments.caller
         requests = await client.management.requests(**choice)
         if arguments.json:
             print_json(requests)
@@ -69,12 +74,13 @@ def _live(requests: list[dict[str, Any]]) -> Any:
 def _ended(requests: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    columns = ("id", "ended", "model", "agent", "prompt", "cached", "tokens", "took")
+    columns = ("id", "ended", "caller", "model", "agent", "prompt", "cached", "tokens", "took")
     table = Table(*columns, box=None, pad_edge=False)
     for each in requests:
         table.add_row(
             each["id"],
             each["code"],
+            each["caller"],
             each["model"] or "-",
             each["agent"] or "-",
             *(str(each[name]) for name in _COUNTS),

@@ -30,6 +30,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, 
     ),
     ("cancel", ("r",), {}, {}, ("DELETE", "/api/v1/requests/r", b"")),
     ("models", (), {}, {"models": []}, ("GET", "/api/v1/models", b"")),
+    ("usage", (), {"by": "day"}, {}, ("GET", "/api/v1/usage?by=day", b"")),
     ("history", (), {"step": 60}, {}, ("GET", "/api/v1/history?step=60", b"")),
     (
         "wish",

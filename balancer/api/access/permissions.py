@@ -85,6 +85,7 @@ MANAGEMENT: Table = {
     ("GET", "/api/v1/requests"): Needs.VIEW,
     ("GET", "/api/v1/events"): Needs.VIEW,
     ("GET", "/api/v1/history"): Needs.VIEW,
+    ("GET", "/api/v1/usage"): Needs.VIEW,
     ("GET", "/api/v1/models"): Needs.VIEW,
     ("GET", "/api/v1/desired-state"): Needs.VIEW,
     ("PUT", "/api/v1/desired-state"): Needs.ADMINISTER,

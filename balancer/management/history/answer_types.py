@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from ....shared.inference import Count
 from ...history.chart import By, Line
 from ...history.series import Levels
-from ...store.records import EndedRequest
+from ...store.records import EndedRequest, UsageColumn
 
 
 class History(TypedDict):
@@ -30,6 +30,40 @@ class EndedRequests(TypedDict):
 
     requests: list[EndedRequest]
     total: Count
+
+
+class UsageCounts(TypedDict):
+    """`requests` are all that ended or were refused, `errors` those with an error.
+
+    `cached_tokens` are some of `prompt_tokens`.
+    """
+
+    requests: Count
+    errors: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+
+
+class UsageEntry(UsageCounts):
+    """Usage of one day, caller and model, or of all where a column is missing.
+
+    An empty model: requests that named none that exists, and what was not told apart.
+    """
+
+    day: NotRequired[str]
+    caller: NotRequired[str]
+    model: NotRequired[str]
+
+
+class Usage(TypedDict):
+    """Usage of the days from `since` to `until` (UTC, both among them), added up by `by`."""
+
+    since: str
+    until: str
+    by: list[UsageColumn]
+    usage: list[UsageEntry]
+    total: UsageCounts
 
 
 class ManagementHealth(TypedDict):

@@ -10,6 +10,7 @@ from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.view import FleetTotals
 from arriero.balancer.history.endings import EndingFilter
 from arriero.balancer.history.history_task import History
+from arriero.balancer.store.records import UsageQuery
 from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -115,3 +116,31 @@ async def test_a_store_without_history_is_given_nothing() -> None:
     history.tick(TOTALS)
     history.write(writer)
     assert writer.status().num_pending == 0
+
+
+USED = UsageQuery(since=0, until=10, by=("caller",), limit=10)
+
+
+async def test_usage_goes_on_after_a_restart() -> None:
+    store, clock = FakeStore(), ManualClock(1000.0)
+    before = History(clock=clock)
+    await before.restore(store)
+    async with writing(store) as writer:
+        before.recorder.ended(ending("a"))
+        before.write(writer)
+        before.recorder.ended(ending("b"))
+        assert [each.requests for each in await before.used(USED)] == [2], "once, and up to now"
+        before.write(writer)
+    after = History(clock=clock)
+    await after.restore(store)
+    assert [each.requests for each in await after.used(USED)] == [2]
+    after.recorder.ended(ending("c"))
+    [used] = await after.used(USED)
+    assert (used.caller, used.requests, used.completion_tokens) == ("anonymous", 3, 21)
+
+
+async def test_without_a_store_usage_is_in_memory() -> None:
+    history = History(clock=ManualClock(1000.0))
+    assert await history.used(USED) == []
+    history.recorder.ended(ending("a"))
+    assert [each.requests for each in await history.used(USED)] == [1]

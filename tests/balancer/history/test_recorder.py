@@ -4,6 +4,8 @@ from arriero.balancer.fleet.recorder import NOWHERE, Origin, Recorder
 from arriero.balancer.history.endings import EndingFilter, Endings
 from arriero.balancer.history.recorder import HistoryRecorder, Recorders
 from arriero.balancer.history.series import MAX_NAMES, OTHERS, Levels
+from arriero.balancer.history.usage import UsageLedger
+from arriero.balancer.store.records import DAY
 from tests.balancer.fleet.recording import RecordingRecorder
 from tests.balancer.history.builders import TOTALS, ending
 
@@ -12,7 +14,7 @@ HERE = Origin("ana", "tiny")
 
 def recorder() -> tuple[HistoryRecorder, Endings]:
     endings = Endings()
-    return HistoryRecorder(endings, lambda: 1234.5), endings
+    return HistoryRecorder(endings, UsageLedger("run"), lambda: 1234.5), endings
 
 
 def test_a_step_holds_what_happened_in_it() -> None:
@@ -68,3 +70,10 @@ def test_all_recorders_are_told() -> None:
     for each in (one, two):
         assert (each.first_tokens, each.gaps, each.counts) == ([0.5], [0.1], [3])
         assert [ended.request_id for ended in each.endings] == ["r"]
+
+
+def test_usage_counts_by_the_day_of_the_end() -> None:
+    ledger = UsageLedger("run")
+    history = HistoryRecorder(Endings(), ledger, lambda: 5 * DAY + 86_399.5)
+    history.ended(ending())
+    assert [row.day for row in ledger.take_unwritten()] == [5]

@@ -3,9 +3,19 @@
 import asyncio
 from collections.abc import Sequence
 
+from arriero.balancer.history.usage import added_up
 from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
-from arriero.balancer.store.records import EndedRequest, Persist, SavedState, SavedStep, StepWidth
+from arriero.balancer.store.records import (
+    EndedRequest,
+    Persist,
+    SavedState,
+    SavedStep,
+    StepWidth,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
+)
 
 
 class FakeStore:
@@ -20,6 +30,7 @@ class FakeStore:
         self.num_calls = 0
         self.steps: list[SavedStep] = []
         self.endings: list[EndedRequest] = []
+        self.usage: dict[tuple[str, int, str, str], UsageRow] = {}
 
     def goes_away(self) -> None:
         self.problem = StoreAway("connection refused")
@@ -37,11 +48,22 @@ class FakeStore:
         await self.memory.save_desired_state(persist)
 
     async def append_history(
-        self, steps: Sequence[SavedStep], endings: Sequence[EndedRequest]
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
     ) -> None:
         await self._answer()
         self.steps += steps
         self.endings += endings
+        self.usage |= {(row.run, row.day, row.caller, row.model): row for row in usage}
+
+    async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
+        await self._answer()
+        rows = self.usage.values()
+        days = range(query.since, query.until + 1)
+        wanted = [row for row in rows if row.run != run or row.day < held_from]
+        return added_up([row for row in wanted if row.day in days], query)
 
     async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
         await self._answer()

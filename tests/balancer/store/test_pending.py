@@ -13,6 +13,7 @@ from arriero.balancer.store.records import (
     SavedState,
     SavedStep,
     StoreStatus,
+    UsageRow,
 )
 
 
@@ -117,3 +118,27 @@ def test_what_can_never_be_written_is_given_up_alone() -> None:
     assert isinstance(batch, HistoryBatch)
     assert writes.broke(batch, "a fault") == []
     assert writes.status() == StoreStatus(num_dropped=2)
+
+
+def usage(day: int, requests: int = 1, caller: str = "alice") -> UsageRow:
+    return UsageRow(run="run", day=day, caller=caller, model="tiny", requests=requests)
+
+
+def test_of_usage_the_newest_is_written() -> None:
+    writes = PendingWrites()
+    writes.append([], [], [usage(1), usage(1, caller="bob")])
+    assert len(writes) == 2
+    writes.next_write()
+    writes.append([], [], [usage(1, requests=2)])
+    writes.is_away("gone", 0)
+    assert writes.next_write() == HistoryBatch(usage=(usage(1, 2), usage(1, caller="bob")))
+    writes.appended()
+    assert writes.next_write() is None
+
+
+def test_usage_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "MAX_USAGE", 2)
+    writes = PendingWrites()
+    writes.append([], [], [usage(day) for day in (1, 2, 3)])
+    assert writes.next_write() == HistoryBatch(usage=(usage(2), usage(3)))
+    assert writes.status().num_dropped == 1

@@ -9,12 +9,17 @@ from sqlalchemy.exc import IntegrityError
 from arriero.balancer.store import sql
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
+    USAGE_DAYS,
     EndedRequest,
     Persist,
     Persisted,
     PersistOutcome,
     SavedState,
     SavedStep,
+    UsageColumn,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
 )
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
@@ -95,6 +100,70 @@ async def test_a_batch_is_written_whole_or_not_at_all(store: SqlStore) -> None:
         await store.append_history([step(1)], [ending("r"), broken])
     assert await store.load_steps(1, 0) == []
     assert await store.load_endings(1) == []
+
+
+async def test_usage_is_added_up_over_runs(opened_sql: OpenSql) -> None:
+    rows = [usage(1, "alice"), usage(2, "alice"), usage(2, "bob", run="other")]
+    await (await opened_sql()).append_history([], [], rows)
+    store = await opened_sql()
+    alice, bob = await store.load_usage(by("caller"), "", 0)
+    assert alice == UsageSum(
+        caller="alice",
+        requests=2,
+        errors=4,
+        prompt_tokens=2**41,
+        cached_tokens=6,
+        completion_tokens=8,
+    )
+    assert (bob.caller, bob.requests) == ("bob", 1)
+    sums = await store.load_usage(by("day", "model"), "", 0)
+    assert [(each.day, each.model, each.requests) for each in sums] == [
+        (1, "tiny", 1),
+        (2, "tiny", 2),
+    ]
+    assert [each.day for each in await store.load_usage(by("day", limit=1), "", 0)] == [1]
+    assert await store.load_usage(replace(by("day"), since=3), "", 0) == []
+
+
+async def test_usage_that_a_run_holds_itself_is_left_out(store: SqlStore) -> None:
+    rows = [usage(1, "alice"), usage(2, "alice"), usage(2, "alice", run="other")]
+    await store.append_history([], [], rows)
+    [found] = await store.load_usage(by("caller"), "run", 2)
+    assert found.requests == 2, "the other's, and its own of the day before"
+
+
+async def test_usage_written_again_takes_the_place_of_the_former(store: SqlStore) -> None:
+    """As after a connection that broke before the confirmation came."""
+    for requests in (1, 1, 5):
+        await store.append_history([], [], [replace(usage(1, "alice"), requests=requests)])
+    [found] = await store.load_usage(by("caller"), "", 0)
+    assert found.requests == 5
+
+
+async def test_old_usage_is_deleted(store: SqlStore) -> None:
+    await store.append_history([], [], [usage(1, "alice"), usage(2, "alice")])
+    await store.append_history([], [], [usage(USAGE_DAYS + 1, "alice")])
+    wanted = replace(by("day"), until=USAGE_DAYS + 1)
+    found = await store.load_usage(wanted, "", 0)
+    assert [each.day for each in found] == [2, USAGE_DAYS + 1]
+
+
+def usage(day: int, caller: str, run: str = "run") -> UsageRow:
+    return UsageRow(
+        run=run,
+        day=day,
+        caller=caller,
+        model="tiny",
+        requests=1,
+        errors=2,
+        prompt_tokens=2**40,
+        cached_tokens=3,
+        completion_tokens=4,
+    )
+
+
+def by(*columns: UsageColumn, limit: int = 100) -> UsageQuery:
+    return UsageQuery(since=0, until=10, by=columns, limit=limit)
 
 
 async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> None:

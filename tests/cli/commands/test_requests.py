@@ -17,6 +17,7 @@ LIVE: dict[str, Any] = {
 ENDED: dict[str, Any] = {
     "id": "r2",
     "code": "stop",
+    "caller": "alice",
     "model": "m",
     "agent": "box",
     "prompt_tokens": 9,
@@ -39,11 +40,14 @@ def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
 
 
 def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(says({"requests": [ENDED]}))
+    balancer.will(says({"requests": [ENDED]}), says({"requests": []}))
     assert main(["--ended"]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
-    assert row == ["r2", "stop", "m", "box", "9", "4", "3", "2.0", "s"]
+    assert row == ["r2", "stop", "alice", "m", "box", "9", "4", "3", "2.0", "s"]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended"
+    assert main(["--ended", "--caller", "alice"]) == 0
+    assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended&caller=alice"
+    assert main(["--caller", "alice"]) == 2
 
 
 def test_cancel(balancer: FakeServer) -> None:
