@@ -39,6 +39,7 @@ from .generation.preparer import Preparer
 from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
 from .generation.text_queries import TextQueries
+from .link.agent_key import AgentKey
 from .link.connection import Connection
 from .link.outbound import dial as dial_balancer
 from .link.queries import Queries
@@ -275,7 +276,7 @@ class _Agent:
                 on_connected=self._ready,
                 on_change=self._slots_changed,
                 on_order=self._pass_on,
-                dial=partial(dial_balancer, tls=settings.tls),
+                dial=partial(dial_balancer, tls=settings.tls, key=AgentKey(settings.key_file)),
             )
 
         return [connect(url) for url in settings.balancer]

@@ -87,6 +87,7 @@ class AgentSettings(DaemonSettings):
     """An agent's settings. Times in seconds, sizes in tokens."""
 
     program: ClassVar[str] = "agent"
+    secrets: ClassVar[tuple[str, ...]] = ("ARRIERO_AGENT_KEY",)
     summary: ClassVar[str] = (
         "Serves a model on this host: dials balancers, and decodes their requests in one "
         "continuous batch."
@@ -110,6 +111,12 @@ class AgentSettings(DaemonSettings):
     )
     tls_key: Annotated[Path | None, Shown("FILE")] = Field(
         default=None, description="private key of the certificate, in PEM form and not encrypted"
+    )
+    key_file: Annotated[Path | None, Shown("FILE", "ARRIERO_AGENT_KEY")] = Field(
+        default=None,
+        description="a file with the access key (of the role agent) to show to balancers; it is "
+        "read for each dial. Without it, the key itself may stand in the variable "
+        "ARRIERO_AGENT_KEY",
     )
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"

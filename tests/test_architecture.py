@@ -455,8 +455,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.control": (),
     "balancer.fleet.requests": ("balancer.fleet",),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
-    "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.control"),
-    "balancer.fleet.runtime": (*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
+    "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.access.identity", "balancer.control"),
+    "balancer.fleet.runtime": (
+        *(*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
+        "balancer.access.identity",
+    ),
     "balancer.api.transport": ("balancer.fleet", "balancer.tls", "balancer.access.identity"),
     "balancer.api.access": (
         *("balancer.api.transport", "balancer.access", "balancer.access.identity"),

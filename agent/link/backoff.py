@@ -6,6 +6,8 @@ once.
 
 FIRST_CEILING = 0.1
 LAST_CEILING = 5.0
+REFUSED_CEILING = 60.0
+"""Of a key that the balancer does not take: a person has to do something first."""
 
 
 class Backoff:
@@ -19,6 +21,11 @@ class Backoff:
         pause = self._ceiling * jitter
         self._ceiling = min(self._ceiling * 2, LAST_CEILING)
         return pause
+
+    def refused(self, jitter: float) -> float:
+        """The pause after a refused key: between half of `REFUSED_CEILING` and all of it."""
+        self._ceiling = LAST_CEILING
+        return REFUSED_CEILING * (1 + jitter) / 2
 
     def reset(self) -> None:
         """An attempt succeeded."""

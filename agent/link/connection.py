@@ -23,6 +23,7 @@ from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
 from ..generation.port import Generation, Queries, Ticket
+from .agent_key import VARIABLE
 from .backoff import Backoff
 from .decisions import (
     AnswerQuery,
@@ -38,6 +39,7 @@ from .decisions import (
     StartGeneration,
     WithdrawQuery,
 )
+from .dialling import KeyRefused
 from .outbound import Outbound, dial
 from .session import Session
 
@@ -98,14 +100,23 @@ class Connection:
         """
         self._task = asyncio.current_task()
         while not self._is_stopping:
-            try:
-                await self._serve(await self._dial(self._url + PATH))
-            except (OSError, WebSocketException) as error:
-                self._report_away("cannot reach the balancer", str(error) or type(error).__name__)
+            pause = await self._connect()
             if self._final_word is not None:
                 raise StartupError(f"balancer {self._url} refuses this agent: {self._final_word}")
             if not self._is_stopping:
-                await asyncio.sleep(self._backoff.next_pause(self._jitter()))
+                await asyncio.sleep(pause)
+
+    async def _connect(self) -> float:
+        """Dial, and serve what answers; how long to pause before the next dial, in seconds."""
+        try:
+            await self._serve(await self._dial(self._url + PATH))
+        except KeyRefused as error:
+            pause = self._backoff.refused(self._jitter())
+            self._report_refused(str(error), pause)
+            return pause
+        except (OSError, WebSocketException) as error:
+            self._report_away("cannot reach the balancer", str(error) or type(error).__name__)
+        return self._backoff.next_pause(self._jitter())
 
     async def _serve(self, outbound: Outbound) -> None:
         self._outbound = outbound
@@ -234,6 +245,17 @@ class Connection:
             delay = max(0.0, deadline - self._clock())
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
             self._timer_at = deadline
+
+    def _report_refused(self, reason: str, pause: float) -> None:
+        """Each time, since it is rare: the log may be looked at long after it began."""
+        logger.warning(
+            "the balancer at %s refuses this agent: %s; its key (of the role agent) comes from "
+            "--key-file or %s; trying again in %.0f s",
+            self._url,
+            " ".join(reason.split()),
+            VARIABLE,
+            pause,
+        )
 
     def _report_away(self, what: str, reason: str) -> None:
         if self._is_away_known or self._is_stopping or self._final_word is not None:

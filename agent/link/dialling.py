@@ -19,6 +19,10 @@ class DialFailed(OSError):
     """The balancer cannot be reached, and why; for people."""
 
 
+class KeyRefused(DialFailed):
+    """The balancer does not take the agent's key; dialling again soon does not help."""
+
+
 async def context_for(url: str, files: ClientFiles) -> ssl.SSLContext | None:
     """The context for `url`, from the files as they are now; none for `ws://`.
 
@@ -44,7 +48,9 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
     except ssl.SSLError as error:
         raise DialFailed(f"TLS failed: {error.reason or error}") from error
     except InvalidStatus as error:
-        raise DialFailed(_answer(error)) from error
+        code, answer = _answer(error)
+        kind = KeyRefused if code in ("unauthorized", "forbidden") else DialFailed
+        raise kind(answer) from error
     except InvalidMessage as error:
         if files.pair is None:
             raise
@@ -54,11 +60,12 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
         ) from error
 
 
-def _answer(refusal: InvalidStatus) -> str:
-    """The message of an error that the balancer answered."""
+def _answer(refusal: InvalidStatus) -> tuple[str, str]:
+    """The code of an error that the balancer answered, and what it says."""
     response = refusal.response
+    told = f"it answers with status {response.status_code}"
     try:
-        message = json.loads(response.body or b"")["error"]["message"]
+        error = json.loads(response.body or b"")["error"]
+        return str(error["code"]), f"{told}: {str(error['message'])[:LONGEST_REASON]}"
     except (ValueError, KeyError, TypeError):
-        return f"it answers with status {response.status_code}"
-    return f"it answers with status {response.status_code}: {str(message)[:LONGEST_REASON]}"
+        return "", told

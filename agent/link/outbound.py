@@ -7,7 +7,7 @@ long.
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -17,6 +17,7 @@ from ...shared.framing.unsent import limit_unsent
 from ...shared.inference import RequestId
 from ...shared.messages import FromAgent
 from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles
+from .agent_key import NO_KEY, AgentKey
 from .dialling import context_for, dialling_explained
 from .outgoing import AgentCodec
 
@@ -29,17 +30,25 @@ _MAX_CLOSE_REASON = 123
 
 
 async def dial(
-    url: str, *, tls: ClientFiles = NOTHING_GIVEN, close_grace: float = CLOSE_GRACE
+    url: str,
+    *,
+    tls: ClientFiles = NOTHING_GIVEN,
+    key: AgentKey = NO_KEY,
+    close_grace: float = CLOSE_GRACE,
 ) -> "Outbound":
     """Raises `OSError` or `WebSocketException` when nobody suitable answers."""
+    headers = await asyncio.to_thread(key.headers)
     with dialling_explained(tls):
-        return await _dial(url, await context_for(url, tls), close_grace)
+        return await _dial(url, await context_for(url, tls), headers, close_grace)
 
 
-async def _dial(url: str, context: ssl.SSLContext | None, close_grace: float) -> "Outbound":
+async def _dial(
+    url: str, context: ssl.SSLContext | None, headers: Mapping[str, str], close_grace: float
+) -> "Outbound":
     socket = await connect(
         url,
         ssl=context,
+        additional_headers=headers,
         compression=None,
         max_size=MAX_FRAME_BYTES,
         ping_interval=None,  # the session has its own heartbeats

@@ -19,6 +19,7 @@ from ...shared.models.assignments import Assign, HostFacts, Reload, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..generation.port import Listener, Ticket
+from ..link.agent_key import AgentKey
 from ..link.connection import Connection
 from ..link.outbound import dial
 from ..link.queries import Queries
@@ -43,7 +44,7 @@ class Standby:
     ) -> None:
         """`on_connected`: a balancer let the agent in. `on_order`: what it wants of it."""
         self._balancers = settings.balancer
-        self._dial = partial(dial, tls=settings.tls)
+        self._dial = partial(dial, tls=settings.tls, key=AgentKey(settings.key_file))
         self._hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=agent_id,

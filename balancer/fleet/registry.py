@@ -14,6 +14,7 @@ from ...shared.messages import FromBalancer, Hello, Issue, Status
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
+from ..access.identity import Identity
 from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
@@ -31,8 +32,9 @@ BUSY_PAUSE = 0.5
 class Agent:
     """One connected agent. Times are the core's seconds; `rested_at` is set while it rests.
 
-    An operator may cordon it: then it gets no new work. It is retired when another process of the
-    same agent has taken over: it finishes what it has. A request started or ended at `used_at`.
+    `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
+    work. It is retired when another process of the same agent has taken over: it finishes what it
+    has. A request started or ended at `used_at`.
     """
 
     link: LinkId
@@ -50,6 +52,7 @@ class Agent:
     work: Work | None = None
     is_cordoned: bool = False
     is_retired: bool = False
+    holder: Identity | None = None
 
     @property
     def takes_work(self) -> bool:

@@ -19,6 +19,7 @@ from itertools import islice
 from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
+from ..api.access.admission import Admission
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import Snapshot
 from .event_history import MAX_DELTAS, EventHistory
@@ -56,6 +57,7 @@ class Reader:
         self._num_bytes_seen = hub.history.num_bytes_ever
         self._has_news = asyncio.Event()
         self._has_news.set()
+        self._has_ended = False
 
     @property
     def num_bytes_behind(self) -> int:
@@ -63,17 +65,22 @@ class Reader:
         history = self._hub.history
         return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
+    def end(self, _reason: object = None) -> None:
+        """Nothing more is to be told to it."""
+        self._has_ended = True
+        self._has_news.set()
+
     def notify(self) -> None:
         """There is something to take, or nothing will come any more."""
         self._has_news.set()
 
     async def take(self) -> list[bytes]:
-        """Waits for events and returns all that are new; empty when the hub has closed."""
+        """Waits for events and returns all that are new; empty when nothing more comes."""
         frames: list[bytes] = []
         while not frames:
             await self._has_news.wait()
             self._has_news.clear()
-            if self._hub.is_closed:
+            if self._hub.is_closed or self._has_ended:
                 return []
             frames = self._news()
         return frames
@@ -229,10 +236,13 @@ class EventHub:
             reader.notify()
 
 
-async def stream_events(hub: EventHub, request: web.Request) -> web.StreamResponse:
-    """Answer `request` with events until it goes away or the hub closes."""
+async def stream_events(
+    hub: EventHub, request: web.Request, admission: Admission
+) -> web.StreamResponse:
+    """Answer `request` with events until it goes away, its key is no more, or the hub closes."""
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
-    with hub.subscribe(last_event_id) as reader:
+    holder = admission.holder(request)
+    with hub.subscribe(last_event_id) as reader, admission.lease(holder, reader.end):
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
         await _write(response, [*await reader.take(), _RETRY])

@@ -11,6 +11,7 @@ from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
 from ..access.access import Access
 from ..access.key_keeper import KeyKeeper
+from ..api.access.admission import Admission
 from ..api.access.guard import ACCESS, guard
 from ..api.access.permissions import MANAGEMENT
 from ..api.native import routes
@@ -74,9 +75,13 @@ def management_app(
             *about_routes(ports),
             *usage_routes(history),
             *_fleet_routes(runtime, history),
-            *_watching_routes(hub, metrics),
+            *_watching_routes(hub, metrics, Admission(access)),
             *steering_routes(runtime, keeper),
-            *agent_socket.routes(runtime, needs_certificate=agents_show_certificates),
+            *agent_socket.routes(
+                runtime,
+                needs_certificate=agents_show_certificates,
+                admission=Admission(access),
+            ),
             *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),
@@ -124,9 +129,9 @@ def _fleet_routes(
     ]
 
 
-def _watching_routes(hub: EventHub, metrics: Metrics) -> list[web.RouteDef]:
+def _watching_routes(hub: EventHub, metrics: Metrics, admission: Admission) -> list[web.RouteDef]:
     async def events(request: web.Request) -> web.StreamResponse:
-        return await stream_events(hub, request)
+        return await stream_events(hub, request, admission)
 
     return [web.get("/api/v1/events", events, allow_head=False), metrics_route(metrics)]
 

@@ -34,6 +34,8 @@ class Settings(BaseModel):
 
     program: ClassVar[str]
     summary: ClassVar[str]
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """Variables that are no settings: what they hold must not be on a command line or in a log."""
 
 
 class DaemonSettings(Settings):

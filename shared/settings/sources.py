@@ -73,7 +73,8 @@ def from_environment(cls: type[Settings], environ: Mapping[str, str]) -> dict[st
 def _is_ours(cls: type[Settings], variable: str) -> bool:
     prefix = prefix_of(cls)
     rest = variable.removeprefix(prefix)
-    return variable.startswith(prefix) and not _SERVICE_LINK.fullmatch(rest)
+    is_secret = variable in cls.secrets
+    return variable.startswith(prefix) and not is_secret and not _SERVICE_LINK.fullmatch(rest)
 
 
 def _nearest_variable(cls: type[Settings], variable: str) -> str:

@@ -29,6 +29,7 @@ def test_defaults() -> None:
         "tls_key": None,
         "name": socket.gethostname(),
         "label": (),
+        "key_file": None,
         "slots": 4,
         "model": None,
         "chat_template": None,
@@ -189,3 +190,8 @@ class TestTls:
     def test_halves(self, argv: list[str], problem: str) -> None:
         with pytest.raises(SettingsError, match=problem):
             load(AgentSettings, argv, {})
+
+
+def test_the_key_may_stand_in_a_variable_that_is_no_setting() -> None:
+    assert load(AgentSettings, [], {"ARRIERO_AGENT_KEY": "ark_x"}).key_file is None
+    assert "unknown flag --key" in refused("--key", "ark_x")

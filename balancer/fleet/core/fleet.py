@@ -29,6 +29,7 @@ from ....shared.errors import NotFound, RequestError, ShuttingDown
 from ....shared.inference import AgentId, GenerateRequest, RequestId
 from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
 from ....shared.reports.statistics import Statistics
+from ...access.identity import Identity
 from ...control.desired_state import DesiredState
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, LinkId
@@ -142,10 +143,15 @@ class Fleet(FleetViews):
 
     # ---- agents
 
-    def agent_joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
-        """An agent dialled and said hello. It is welcomed, or rejected and disconnected."""
+    def agent_joined(
+        self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
+    ) -> list[Decision]:
+        """An agent dialled and said hello, with the key of `holder` where keys are needed.
+
+        It is welcomed, or rejected and disconnected.
+        """
         decisions = self._due(now)
-        decisions += self._membership.joined(link, hello, now)
+        decisions += self._membership.joined(link, hello, now, holder)
         return [*decisions, *self._end_stranded(now)]
 
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:

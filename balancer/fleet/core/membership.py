@@ -3,7 +3,7 @@
 A link is in the registry, in dispatch and in the query dispatcher, or in none of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ....shared.messages import (
     OLDEST_PROTOCOL,
@@ -15,7 +15,9 @@ from ....shared.messages import (
     Status,
     Welcome,
 )
+from ....shared.reports.model_info import ModelInfo
 from ....shared.reports.statistics import Statistics
+from ...access.identity import Identity
 from ..decisions import Decision, Disconnect, LinkId, Send
 from ..registry import Agent
 from .state import FleetState
@@ -29,14 +31,17 @@ class Membership:
         self._state = state
         self._steering = steering
 
-    def joined(self, link: LinkId, hello: Hello, now: float) -> list[Decision]:
+    def joined(
+        self, link: LinkId, hello: Hello, now: float, holder: Identity | None
+    ) -> list[Decision]:
         """Welcome an agent, in place of its old link if there is one; or reject it."""
-        if (rejection := self._rejection(hello)) is not None:
+        if (rejection := self._rejection(hello, holder)) is not None:
             return [Send(link, rejection), Disconnect(link, rejection.reason)]
         state = self._state
         state.changes.advance()
         decisions = self._replace_old_link(hello, now)
         agent = state.registry.joined(link, hello, now)
+        agent.holder = holder
         agent.is_cordoned = self._steering.is_cordoned(hello.agent_id)
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
@@ -48,6 +53,8 @@ class Membership:
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
         """It has other slots or another model, or takes work again, or no longer."""
         state = self._state
+        if (excess := _excess(agent.holder, {}, status.model)) is not None:
+            return self.dismiss(agent, excess, now)
         if is_news(agent, status):
             self._steering.look_soon(now)
         agent.changed(status)
@@ -142,7 +149,7 @@ class Membership:
         decisions = state.requests.agent_changed(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
-    def _rejection(self, hello: Hello) -> Reject | None:
+    def _rejection(self, hello: Hello, holder: Identity | None) -> Reject | None:
         if self._state.is_closed:
             return Reject(reason="the balancer is going down", retry=True)
         if not OLDEST_PROTOCOL <= hello.protocol <= PROTOCOL_VERSION:
@@ -151,6 +158,8 @@ class Membership:
                 f"the agent {hello.protocol}"
             )
             return Reject(reason=f"{spoken}: install the same version on both", retry=False)
+        if (excess := _excess(holder, hello.labels, hello.model)) is not None:
+            return Reject(reason=excess, retry=False)
         return None
 
     def _welcome(self, hello: Hello) -> Welcome:
@@ -161,3 +170,12 @@ class Membership:
             heartbeat_interval=limits.heartbeat_interval,
             heartbeat_timeout=limits.heartbeat_timeout,
         )
+
+
+def _excess(
+    holder: Identity | None, labels: Mapping[str, str], model: ModelInfo | None
+) -> str | None:
+    """Why an agent with this key may not be as it says it is."""
+    if holder is None:
+        return None
+    return holder.excess(labels, [] if model is None else [model.name])

@@ -6,6 +6,9 @@ lost; nobody else notices.
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from pydantic import ValidationError
@@ -15,6 +18,8 @@ from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
 from ....shared.messages import FromAgent, Hello, decode_from_agent
 from ....shared.validation import invalid
+from ...access.identity import Identity
+from ..decisions import LinkId
 from .fleet_runtime import FleetRuntime
 from .outbox import Outbox
 
@@ -30,18 +35,47 @@ class _Junk(Exception):
     """A frame breaks the protocol."""
 
 
-def routes(runtime: FleetRuntime, *, needs_certificate: bool = False) -> list[web.RouteDef]:
+class Admission(Protocol):
+    """Whose key an agent came with: `api.access.admission`."""
+
+    def holder(self, request: web.Request) -> Identity | None:
+        """Who holds the key of `request`; `None` where no key is needed."""
+
+    def lease(
+        self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
+    ) -> AbstractContextManager[None]:
+        """Inside, `on_end` is called if `holder` may no longer be here."""
+
+
+class Anybody:
+    """Lets everybody in, for ever."""
+
+    def holder(self, request: web.Request) -> Identity | None:
+        return None
+
+    def lease(
+        self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def routes(
+    runtime: FleetRuntime, *, needs_certificate: bool = False, admission: Admission | None = None
+) -> list[web.RouteDef]:
     """The one route, to be mounted on the management port.
 
     `needs_certificate`: agents show one in the TLS handshake, which has checked it.
     """
-    return [web.get(PATH, _AgentSocket(runtime, needs_certificate).handle)]
+    return [web.get(PATH, _AgentSocket(runtime, needs_certificate, admission or Anybody()).handle)]
 
 
 class _AgentSocket:
-    def __init__(self, runtime: FleetRuntime, needs_certificate: bool) -> None:
+    def __init__(
+        self, runtime: FleetRuntime, needs_certificate: bool, admission: Admission
+    ) -> None:
         self._runtime = runtime
         self._needs_certificate = needs_certificate
+        self._admission = admission
         self._patience = runtime.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
@@ -64,7 +98,8 @@ class _AgentSocket:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(outbox.run())
             try:
-                await self._converse(socket, outbox, request.remote)
+                holder = self._admission.holder(request)
+                await self._converse(socket, outbox, request.remote, holder)
             except _Junk as error:
                 logger.warning(
                     "invalid message from an agent: %s", error, extra=context(peer=request.remote)
@@ -75,24 +110,44 @@ class _AgentSocket:
         return socket
 
     async def _converse(
-        self, socket: web.WebSocketResponse, outbox: Outbox, remote: str | None
+        self,
+        socket: web.WebSocketResponse,
+        outbox: Outbox,
+        remote: str | None,
+        holder: Identity | None,
     ) -> None:
         hello = await self._hello(socket)
         if hello is None:
             return
-        link = self._runtime.agent_joined(outbox, hello)
-        about = context(agent=hello.name, id=hello.agent_id, peer=remote, slots=hello.slots)
+        link = self._runtime.agent_joined(outbox, hello, holder)
+        about = context(
+            agent=hello.name,
+            id=hello.agent_id,
+            peer=remote,
+            slots=hello.slots,
+            key=None if holder is None else holder.name,
+        )
         logger.info("agent connected", extra=about)
+
+        def dismiss(error: Unauthorized) -> None:
+            """At once: what it still sends is not looked at."""
+            self._runtime.agent_left(link)
+            outbox.disconnect(error.message, WSCloseCode.POLICY_VIOLATION)
+
         try:
-            async for frame in socket:
-                if (text := _whole(frame, outbox.assembler)) is None:
-                    self._runtime.agent_heard(link)
-                else:
-                    self._runtime.agent_said(link, _decoded(text))
+            with self._admission.lease(holder, dismiss):
+                await self._listen(socket, outbox, link)
         finally:
             self._runtime.agent_left(link)
             reason = outbox.reason or "closed by the agent"
             logger.info("agent disconnected: %s", reason, extra=about)
+
+    async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> None:
+        async for frame in socket:
+            if (text := _whole(frame, outbox.assembler)) is None:
+                self._runtime.agent_heard(link)
+            else:
+                self._runtime.agent_said(link, _decoded(text))
 
     async def _hello(self, socket: web.WebSocketResponse) -> Hello | None:
         try:

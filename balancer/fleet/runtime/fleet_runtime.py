@@ -20,6 +20,7 @@ from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.model_info import Task
 from ....shared.tracing.tracer import NO_TRACER, Tracer
+from ...access.identity import Identity
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
@@ -193,11 +194,14 @@ class FleetRuntime:
 
     # ---- agents
 
-    def agent_joined(self, peer: Peer, hello: Hello) -> LinkId:
-        """An agent said hello. It is answered through `peer`, also if it is not let in."""
+    def agent_joined(self, peer: Peer, hello: Hello, holder: Identity | None = None) -> LinkId:
+        """An agent said hello. It is answered through `peer`, also if it is not let in.
+
+        `holder` is that of the key that it came with.
+        """
         link = LinkId(next(self._links))
         self._peers[link] = peer
-        self._carry_out(self._fleet.agent_joined(link, hello, self._clock()))
+        self._carry_out(self._fleet.agent_joined(link, hello, self._clock(), holder))
         return link
 
     def agent_said(self, link: LinkId, message: FromAgent) -> None:

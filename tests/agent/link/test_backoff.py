@@ -18,3 +18,9 @@ def test_a_success_starts_over() -> None:
         backoff.next_pause(1.0)
     backoff.reset()
     assert backoff.next_pause(1.0) == 0.1
+
+
+def test_after_a_refused_key_it_waits_for_long() -> None:
+    backoff = Backoff()
+    assert [backoff.refused(jitter) for jitter in (0.0, 1.0)] == [30.0, 60.0]
+    assert backoff.next_pause(1.0) == 5.0

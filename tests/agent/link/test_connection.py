@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.generation.local_generation import LocalGeneration
@@ -14,6 +17,7 @@ from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
 from arriero.agent.generation.query_executor import QueryExecutor
 from arriero.agent.generation.text_queries import TextQueries
+from arriero.agent.link.agent_key import NO_KEY, AgentKey
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.outbound import Outbound, dial
 from arriero.agent.link.slots import Slots
@@ -83,6 +87,7 @@ class House:
         self.welcomes: asyncio.Queue[str] = Expected()
         self.dials: asyncio.Queue[str] = Expected()
         self.orders: asyncio.Queue[Assign | Reload] = Expected()
+        self.key = NO_KEY
 
     def connection(self, url: str) -> Connection:
         session = make_session(
@@ -104,7 +109,7 @@ class House:
 
     async def dial(self, url: str) -> Outbound:
         self.dials.put_nowait(url)
-        return await dial(url)
+        return await dial(url, key=self.key)
 
     async def several_dials(self) -> None:
         for _ in range(4):
@@ -434,3 +439,37 @@ async def test_what_cannot_be_sent_ends_its_request_alone(
         house.worker.say(sequence, "on", is_last=True)
         assert isinstance((await peer.output()).items[-1], Ended)
     assert "surrogates not allowed" in caplog.text
+
+
+# ---- access keys
+
+
+async def test_a_refused_key_is_told_and_tried_again_much_later(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: asyncio.Queue[str | None] = Expected()
+    lines: asyncio.Queue[str] = Expected()
+    heard = logging.Handler(logging.WARNING)
+    monkeypatch.setattr(heard, "emit", lambda record: lines.put_nowait(record.getMessage()))
+    logging.getLogger(LOGGER).addHandler(heard)
+    body = b'{"error": {"code": "unauthorized", "message": "the key was revoked"}}'
+
+    def refuse(socket: ServerConnection, request: Request) -> Response:
+        refusals.put_nowait(request.headers.get("Authorization"))
+        return Response(401, "Unauthorized", Headers(), body)
+
+    async with serve(_never, "127.0.0.1", 0, process_request=refuse) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        house.key = AgentKey(None, {"ARRIERO_AGENT_KEY": "ark_secret"})
+        async with house.running(url):
+            assert await refusals.get() == "Bearer ark_secret"
+            line = await lines.get()
+            assert refusals.empty()
+    logging.getLogger(LOGGER).removeHandler(heard)
+    assert "the key was revoked; its key (of the role agent) comes from --key-file" in line
+    assert "trying again in 30 s" in line
+    assert "ark_secret" not in caplog.text
+
+
+async def _never(socket: ServerConnection) -> None:
+    raise AssertionError("nobody is let in")

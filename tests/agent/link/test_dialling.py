@@ -9,7 +9,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.http11 import Response
 
-from arriero.agent.link.dialling import DialFailed, context_for, dialling_explained
+from arriero.agent.link.dialling import DialFailed, KeyRefused, context_for, dialling_explained
 from arriero.shared.tls.contexts import ClientFiles
 from arriero.shared.tls.key_pair import KeyPair, TlsFileError
 from tests.authority import Authority
@@ -45,7 +45,10 @@ PAIR = KeyPair(Path("a.pem"), Path("a.key"))
         (TlsFileError("--tls-ca: cannot read x"), "--tls-ca: cannot read x"),
         (ssl.SSLCertVerificationError("no"), "its certificate is not trusted: "),
         (ssl.SSLError("no"), "TLS failed: WRONG_VERSION_NUMBER"),
-        (answer(401, b'{"error": {"message": "no key"}}'), "it answers with status 401: no key"),
+        (
+            answer(403, b'{"error": {"code": "forbidden_host", "message": "no"}}'),
+            "it answers with status 403: no",
+        ),
         (answer(502, b"<html>"), "it answers with status 502"),
         (answer(500, b'{"error": "x"}'), "it answers with status 500"),
         (InvalidMessage("cut"), "it closed the connection; its --agent-ca has to know who"),
@@ -66,3 +69,14 @@ def test_others_pass(tmp_path: Path) -> None:
         raise InvalidMessage("cut")
     with pytest.raises(ConnectionRefusedError), dialling_explained():
         raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize("code", ["unauthorized", "forbidden"])
+def test_a_refused_key_is_told_apart(code: str) -> None:
+    body = b'{"error": {"code": "%s", "message": "no such key"}}' % code.encode()
+    told = "it answers with status 401: no such key"
+    with pytest.raises(KeyRefused, match=told), dialling_explained():
+        raise answer(401, body)
+    with pytest.raises(DialFailed) as error, dialling_explained():
+        raise answer(403, b'{"error": {"code": "forbidden_host", "message": "no"}}')
+    assert not isinstance(error.value, KeyRefused)
