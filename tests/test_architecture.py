@@ -468,7 +468,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.conversation_store": (),
     "balancer.api.fields": ("balancer.api.common", "balancer.api.transport"),
-    "balancer.api.native": (*API, *RUNTIME),
+    "balancer.api.native": (*API, *RUNTIME, "balancer.api.access", "balancer.access.identity"),
     "balancer.api.anthropic.conversation": (),
     "balancer.api.anthropic": (
         *("balancer.api.anthropic.conversation", *API, *RUNTIME, *FOR_CLIENTS),

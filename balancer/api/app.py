@@ -9,6 +9,7 @@ from aiohttp import web
 from ...shared.errors import RequestError
 from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from .access.admission import Admission
 from .access.guard import ACCESS, guard
 from .access.permissions import INFERENCE
 from .anthropic import routes as anthropic_routes
@@ -51,12 +52,12 @@ def inference_app(
     `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
     should have been drained before.
     """
-    socket = NativeSocket(runtime)
+    access = Access() if access is None else access
+    socket = NativeSocket(runtime, Admission(access))
 
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    access = Access() if access is None else access
     app = web.Application(
         middlewares=[*middlewares(_error_answer, hosts), guard(access, INFERENCE)]
     )

@@ -9,6 +9,7 @@ from ....shared.errors import Unauthorized
 from ...access.access import Access
 from ...access.identity import Identity
 from ..transport.callers import identity_key
+from .permissions import Needs, check_role
 
 
 class Admission:
@@ -20,6 +21,21 @@ class Admission:
     def holder(self, request: web.Request) -> Identity | None:
         """Who holds the key of `request`; `None` where no key is needed."""
         return request.get(identity_key)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nobody may come in without one."""
+        return not self._access.is_open
+
+    async def identify(self, key: str) -> Identity | None:
+        """Who holds `key`, which came over an open socket of whoever calls models.
+
+        `None` where no key is needed. Raises `Unauthorized`, or `Forbidden` for another role.
+        """
+        holder = await self._access.admitted([key])
+        if holder is not None:
+            check_role(holder, Needs.CALL)
+        return holder
 
     def lease(
         self, holder: Identity | None, on_end: Callable[[Unauthorized], None]

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from ....shared.errors import Forbidden, Unauthorized
+from ....shared.errors import Unauthorized
 from ...access.access import Access
 from ...access.identity import Identity
 from ..transport.callers import identity_key
 from ..transport.door_reports import door_of, refusals_reported
 from ..transport.http import Handler
 from .credentials import is_upgrade, keys_in, refuse_key_in_url
-from .permissions import Needs, Table, may, needs_of
+from .permissions import Needs, Table, check_role, needs_of
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ def guard(access: Access, table: Table, identify: Identify | None = None) -> Mid
                 return
             raise
         if holder is not None:
-            _check_role(request, holder, needs)
+            if request.match_info.http_exception is None:
+                check_role(holder, needs)
             request[identity_key] = holder
 
     return admit
@@ -78,11 +79,3 @@ def _may_come_later(request: web.Request, needs: Needs | None) -> bool:
     """Whether the key may come in the first message, since browsers send no headers."""
     is_keyless = not keys_in(request.headers)
     return needs is Needs.FIRST_FRAME and is_keyless and is_upgrade(request.headers)
-
-
-def _check_role(request: web.Request, holder: Identity, needs: Needs | None) -> None:
-    if request.match_info.http_exception is not None:
-        return
-    if needs is None or not may(holder.role, needs):
-        wanted = "nobody may use this" if needs is None else f"this needs {needs.value}"
-        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {wanted}")

@@ -6,7 +6,8 @@ A route without a row is refused to everybody; a test fails for it.
 from collections.abc import Mapping
 from enum import Enum
 
-from ...access.identity import Role
+from ....shared.errors import Forbidden
+from ...access.identity import Identity, Role
 
 
 class Needs(Enum):
@@ -105,6 +106,13 @@ MANAGEMENT: Table = {
 def needs_of(table: Table, method: str, path: str) -> Needs | None:
     """What the route needs; `None` where it has no row."""
     return table.get(("GET" if method == "HEAD" else method, path))
+
+
+def check_role(holder: Identity, needs: Needs | None) -> None:
+    """Raises `Forbidden` where the holder's role does not open what needs this."""
+    if needs is None or not may(holder.role, needs):
+        wanted = "nobody may use this" if needs is None else f"this needs {needs.value}"
+        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {wanted}")
 
 
 def may(role: Role, needs: Needs) -> bool:

@@ -6,9 +6,12 @@
 | `generate_batch` | as the body over HTTP | `{"results": […]}`, in order, with the entries' ids |
 | `embed`, `tokenize`, … | as the body over HTTP | as over HTTP, without `id` |
 | `cancel` | `{"id": …}` (a call's) or `{"all": true}` | `{"cancelled": number of requests}` |
+| `authenticate` | `{"key": "ark_…"}` | `{"authenticated": true, "name": …, "role": …}` |
 | `ping` | none | `{"pong": true}`, also while streams run |
 
 Beside a call's `id`, `item` names one request of its batch to `cancel`.
+
+`authenticate` is for who cannot send a key in a header, as browsers: it then is the first call.
 
 Streamed calls send `event` notifications before their result; `params.id` is the call's id, and in
 a batch `params.item` the entry's. `cancel` and `ping` may come without an id and are then not
@@ -28,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from ....shared.errors import (
     InternalError,
@@ -36,13 +39,13 @@ from ....shared.errors import (
     Overloaded,
     RateLimited,
     RequestError,
+    Unauthorized,
 )
 from ....shared.inference import GenerateRequest, RequestId
-from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ..access.admission import Admission
 from ..common.merge import open_all, or_refusal
 from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, Held, body_too_large
-from ..transport.callers import caller_of
 from ..transport.connections import count_messages
 from ..transport.door_reports import report_refusal
 from ..transport.waiting import events_after
@@ -62,6 +65,7 @@ from .rpc import (
     result,
     rpc_error,
 )
+from .socket_key import AUTHENTICATE_TIMEOUT, SocketKey
 
 MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 MAX_LIVE_REQUESTS = 1024
@@ -73,7 +77,10 @@ HEARTBEAT_SECONDS = 30.0
 FLUSH_SECONDS = 2.0
 """How long a socket may take to read its last frames when the balancer shuts down."""
 
-_METHODS = frozenset({"generate", "generate_batch", "cancel", "ping", *CALLS})
+MAX_CLOSE_REASON = 123
+"""Bytes of a reason in a close frame (RFC 6455, 5.5)."""
+
+_METHODS = frozenset({"authenticate", "generate", "generate_batch", "cancel", "ping", *CALLS})
 _MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
 
 Answer = Callable[[], Awaitable[bytes]]
@@ -86,8 +93,9 @@ _log = logging.getLogger(__name__)
 class NativeSocket:
     """The WebSocket endpoint; it tracks its open sockets, to close them at shutdown."""
 
-    def __init__(self, runtime: FleetRuntime) -> None:
+    def __init__(self, runtime: FleetRuntime, admission: Admission) -> None:
         self._runtime = runtime
+        self._admission = admission
         self._sessions: set[_Session] = set()
 
     def routes(self) -> list[web.AbstractRouteDef]:
@@ -118,7 +126,7 @@ class NativeSocket:
                 tasks,
                 bodies,
                 held,
-                caller=caller_of(request),
+                key=SocketKey(request, self._admission),
                 refused=partial(report_refusal, request),
             )
             session.counts_parts = count_messages(request, session.count)
@@ -178,11 +186,11 @@ class _Session:
         bodies: Bodies,
         held: Held,
         *,
-        caller: Caller,
+        key: SocketKey,
         refused: Callable[[RequestError], None],
     ) -> None:
         self._runtime = runtime
-        self._caller = caller
+        self._key = key
         self._refused = refused
         self._socket = socket
         self._bodies = bodies
@@ -208,23 +216,46 @@ class _Session:
         """Serves the socket until either side closes it."""
         async with self._tasks:
             closer = self._tasks.create_task(self._close_when_overloaded())
+            self._key.begin(self._dismiss)
             try:
-                await self._read()
+                if await self._has_key():
+                    await self._read()
             finally:
+                self._key.end()
                 self._frames.stop()
                 if not self._is_overloaded.is_set():
                     closer.cancel()
                 for call in self._live.values():
                     call.close()
 
-    async def retire(self) -> None:
+    async def _has_key(self) -> bool:
+        """Whether who is on the other side may call; otherwise the socket has been closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
+                while self._key.is_awaited and self._key.error is None:
+                    if not await self._read_one(await self._socket.receive()):
+                        return False
+        if not self._key.is_awaited:
+            return True
+        reason = self._key.error or "no key came in time"
+        await self.retire(WSCloseCode.POLICY_VIOLATION, str(reason))
+        return False
+
+    def _dismiss(self, error: Unauthorized) -> None:
+        """Its key is no more. The core has ended its requests; what they end with is told."""
+        self._tasks.create_task(self.retire(WSCloseCode.POLICY_VIOLATION, error.message))
+
+    async def retire(
+        self, code: int = WSCloseCode.GOING_AWAY, reason: str = "shutting down"
+    ) -> None:
         """Sends the remaining frames of calls that have ended, then closes the socket."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 if tasks := [call.task for call in self._live.values()]:
                     await asyncio.wait(tasks)
                 await self._frames.drained()
-        await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")
+        whole = reason.encode()[:MAX_CLOSE_REASON].decode(errors="ignore")
+        await self._socket.close(code=code, message=whole.encode())
 
     async def _send(self, frame: bytes) -> None:
         await self._frames.drained()
@@ -237,15 +268,21 @@ class _Session:
 
     async def _read(self) -> None:
         async for message in self._socket:
-            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            if not await self._read_one(message):
                 return
-            num_bytes = len(message.data)
-            if not self.counts_parts and not self.count(num_bytes):
-                continue
-            answer = await self._take(message.data)
-            self._held.give_back(num_bytes)
-            if answer is not None:
-                await self._send(answer)
+
+    async def _read_one(self, message: WSMessage) -> bool:
+        """Takes a message; whether another may come."""
+        if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return False
+        num_bytes = len(message.data)
+        if not self.counts_parts and not self.count(num_bytes):
+            return True
+        answer = await self._take(message.data)
+        self._held.give_back(num_bytes)
+        if answer is not None:
+            await self._send(answer)
+        return True
 
     async def _take(self, frame: bytes) -> bytes | None:
         """An immediate answer; `None` if the answer comes later or none is wanted."""
@@ -253,8 +290,12 @@ class _Session:
             self._refused(body_too_large())
             return request_error(None, body_too_large())
         try:
+            self._key.check_size(len(frame))
             call = await self._bodies.off_loop(len(frame), partial(parse_frame, frame))
             self._check(call)
+        except Unauthorized as error:
+            self._refused(error)
+            return request_error(None, error)
         except RpcError as error:
             self._refused(InvalidRequest(error.message))
             return rpc_error(error)
@@ -276,6 +317,9 @@ class _Session:
             raise RpcError(INVALID_REQUEST, f"the id {call.id!r} belongs to a call that still runs")
 
     async def _begin(self, call: Call, num_bytes: int) -> bytes | None:
+        if call.method == "authenticate":
+            return result(call.id, await self._authenticate(call))
+        self._key.check()
         match call.method:
             case "ping":
                 return result(call.id, {"pong": True})
@@ -288,6 +332,13 @@ class _Session:
             case name:
                 self._ask(call, await self._parsed(CALLS[name], call, num_bytes))
         return None
+
+    async def _authenticate(self, call: Call) -> dict[str, object]:
+        try:
+            return await self._key.show(call.params)
+        except RequestError as error:
+            self._refused(error)
+            raise
 
     def _cancel(self, call: Call) -> int:
         """How many requests were cancelled."""
@@ -307,13 +358,13 @@ class _Session:
 
     def _ask(self, call: Call, asking: QueryCall) -> None:
         self._check_room(1)
-        handle = self._runtime.ask(asking.query_request, caller=self._caller)
+        handle = self._runtime.ask(asking.query_request, caller=self._key.caller)
         self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
 
     def _generate(self, call: Call, wanted: GenerateRequest) -> None:
         self._check_room(1)
         stream = self._runtime.open(
-            wanted, caller=self._caller, tell_waiting=events_after(wanted.stream)
+            wanted, caller=self._key.caller, tell_waiting=events_after(wanted.stream)
         )
         answer = partial(answer_generate, call.id, wanted, stream, self._frames)
         self._start(call.id, [stream], answer)
@@ -321,7 +372,7 @@ class _Session:
     def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
         open_one = partial(
-            self._runtime.open, caller=self._caller, tell_waiting=events_after(batch.stream)
+            self._runtime.open, caller=self._key.caller, tell_waiting=events_after(batch.stream)
         )
         streams = open_all(or_refusal(open_one), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._frames)
