@@ -27,11 +27,13 @@ from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.embedding.embedder import Embedder
 from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel, ModelError
-from .engine.prompt_store.model_identity import origin_of
+from .engine.prompt_store.model_identity import identity_of, origin_of
 from .engine.prompt_store.prompt_store import PromptStore
+from .engine.prompt_store.stored_prompt import ModelIdentity
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
+from .generation.fingerprint import fingerprint
 from .generation.local_generation import LocalGeneration
 from .generation.port import Ticket
 from .generation.preparation import Preparation
@@ -131,6 +133,7 @@ class _Agent:
         self._assignment = channel.begin.assignment
         self._told = Tell()
         self._is_ready = False
+        self._identity: ModelIdentity | None = None
         self._preparer: Preparer | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
@@ -162,6 +165,9 @@ class _Agent:
             raise StartupError(str(error)) from error
         try:
             store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
+            self._identity = await self._loop.run_in_executor(
+                None, _identity, self._settings, model
+            )
             preparer = await self._make_preparer(model, store, self._assignment)
             self._channel.report(Loaded(model=_named(model.info, self._assignment)))
             dial = await self._dial_order()
@@ -320,10 +326,17 @@ class _Agent:
         return Status(
             slots=self._slots.total,
             accepting=True,
-            model=_named(model.info, self._assignment),
+            model=replace(
+                _named(model.info, self._assignment), fingerprint=self._fingerprint(model, preparer)
+            ),
             issues=issues + self._told.issues,
             work=self._told.work,
         )
+
+    def _fingerprint(self, model: LoadedModel, preparer: Preparer) -> str | None:
+        if self._identity is None or not _generates(model):
+            return None
+        return fingerprint(self._identity, model.vocab, preparer.traits)
 
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
@@ -385,6 +398,15 @@ class _Served:
 
     def use(self, preparer: Preparer) -> None:
         self.preparer = self.preparation.preparer = self.queries.preparer = preparer
+
+
+def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
+    """Of the model file; `None` where that cannot be read any more."""
+    try:
+        return identity_of(model.info, settings.model) if settings.model is not None else None
+    except OSError as error:
+        logger.warning("answers cannot move to or from this agent: %s", error)
+        return None
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:

@@ -26,8 +26,9 @@ class Continuation:
     """Go on after `packed_tokens`: the answer's token ids as little-endian 32-bit numbers.
 
     Delivered were `num_characters` of text, reasoning and arguments together; of the echoed prompt
-    `num_prompt_characters`; the log-probabilities of `num_log_probs` of the answer's tokens; the
-    beginning of `num_calls_started` calls and the end of `num_calls`.
+    `num_prompt_characters`, with the log-probabilities of `num_prompt_log_probs` tokens; the
+    log-probabilities of `num_log_probs` of the answer's tokens; the beginning of
+    `num_calls_started` calls and the end of `num_calls`.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
@@ -35,6 +36,7 @@ class Continuation:
     packed_tokens: Annotated[bytes, Field(max_length=MAX_BYTES)] = b""
     num_characters: Count = 0
     num_prompt_characters: Count = 0
+    num_prompt_log_probs: Count = 0
     num_log_probs: Count = 0
     num_calls_started: Count = 0
     num_calls: Count = 0

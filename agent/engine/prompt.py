@@ -160,6 +160,10 @@ class History(Positions):
         """`token` was generated."""
         self.keys.append(self._salt | token)
 
+    def extend(self, tokens: Iterable[int]) -> None:
+        """`tokens` were generated."""
+        self.keys.extend(tokens if not self._salt else (self._salt | token for token in tokens))
+
     def discard(self, start: int, count: int) -> None:
         """Remove `count` positions from `start` on. Raises `ValueError` where that cuts media."""
         end = start + count

@@ -38,6 +38,10 @@ class NewSequence:
     `save_as` a successful end carries the computed state; not available with a `shift`. With
     `scores_prompt` the prompt's tokens get log-probabilities like the answer's, so all of them are
     computed; not available with a `shift` either.
+
+    `said` was generated before, by another engine: the sequence goes on after it, as one does that
+    was preempted. The next tokens are those of `forced`, whatever is likely: what is wanted of them
+    are their log-probabilities.
     """
 
     id: SequenceId
@@ -51,14 +55,17 @@ class NewSequence:
     save_as: str | None = None
     constraint: Constraint | None = None
     scores_prompt: bool = False
+    said: tuple[int, ...] = ()
+    forced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
-    `prefill_tokens` of the prompt were computed in steps that only read prompts, in
-    `prefill_seconds`; where streams generated besides, nobody can tell what took how long.
+    `prefill_tokens` of the prompt, and of what was said before, were computed in steps that only
+    read prompts, in `prefill_seconds`; where streams generated besides, nobody can tell what took
+    how long. `completion_tokens` were generated here.
     """
 
     prompt_tokens: int

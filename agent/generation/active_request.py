@@ -7,7 +7,7 @@ request after it finds what was saved.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...shared.errors import InternalError, RequestError, to_wire
 from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
@@ -17,6 +17,7 @@ from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .answer import Answer, noticed
 from .port import Listener, Ticket
 from .prepared import Prepared
+from .resumption import Resume, Resumed
 
 _NOT_SAVED = Notice(
     "prompt_cache",
@@ -31,6 +32,7 @@ class Prepare:
 
     id: SequenceId
     request: GenerateRequest
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,33 @@ class ActiveRequest:
 
     def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
         """It can run. `piece`: a token's bytes."""
+        self._answer = Answer(self.name, prepared, piece)
+        return Change(self._notices(prepared), (Run(self._sequence(prepared)),))
+
+    def resumed(self, resumed: Resumed) -> Change:
+        """It can go on where another agent stopped."""
+        self._answer = resumed.answer
+        notices = self._notices(resumed.prepared)
+        if resumed.answer.is_over:
+            return self._over_already(notices, resumed.items)
+        sequence = self._sequence(resumed.prepared)
+        if resumed.said or resumed.forced:  # all of an echoed prompt came before
+            sequence = replace(
+                sequence, said=resumed.said, forced=resumed.forced, scores_prompt=False
+            )
+        return Change((*notices, *resumed.items), (Run(sequence),))
+
+    def _over_already(self, notices: tuple[Item, ...], items: tuple[Item, ...]) -> Change:
+        self.is_over = True
+        not_saved = () if self.key is None else (noticed(self.name, _NOT_SAVED),)
+        return Change((*notices, *items[:-1], *not_saved, items[-1]))
+
+    def _notices(self, prepared: Prepared) -> tuple[Item, ...]:
+        return tuple(noticed(self.name, each) for each in prepared.notices)
+
+    def _sequence(self, prepared: Prepared) -> NewSequence:
         request = self.request
-        answer = Answer(self.name, prepared, piece)
-        sequence = NewSequence(
+        return NewSequence(
             id=self.id,
             prompt=prepared.prompt,
             max_tokens=prepared.max_tokens,
@@ -156,9 +182,6 @@ class ActiveRequest:
             constraint=prepared.constraint,
             scores_prompt=prepared.echo is not None,
         )
-        notices = tuple(noticed(self.name, each) for each in prepared.notices)
-        self._answer = answer
-        return Change(notices, (Run(sequence),))
 
     def stepped(self, output: SequenceOutput) -> Change:
         """The engine made a step with it; ignored before it runs and while it saves."""

@@ -12,6 +12,7 @@ logged with its traceback.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ...shared.continuation import Continuation
 from ...shared.errors import InvalidRequest, RequestError, to_wire
 from ...shared.inference import GenerateRequest, Notice, RequestId
 from ...shared.messages import Item, Refused
@@ -19,7 +20,8 @@ from ..engine.prompt_store.writers import Writers
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import ActiveRequest, Change, Decision, Prepare, Tell, saves_as
 from .port import Listener, Ticket
-from .prepared import Outcome
+from .prepared import Prepared
+from .resumption import Outcome, Resume, Resumed
 
 
 class ActiveRequests:
@@ -37,15 +39,20 @@ class ActiveRequests:
     # ---- what the listeners want
 
     def start(
-        self, ticket: Ticket, name: RequestId, request: GenerateRequest, listener: Listener
+        self,
+        ticket: Ticket,
+        name: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        continuation: Continuation | None = None,
     ) -> list[Decision]:
-        """A new request, which its balancer calls `name`."""
+        """A new request, which its balancer calls `name`; see `port.Generation`."""
         key = saves_as(request)
         if key is not None and not self._writers.claim(key):
             return [Tell(listener, (_key_is_taken(name, key),), (ticket,))]
         id = SequenceId(ticket)
         self._active[id] = ActiveRequest(id, name, request, listener)
-        return [Prepare(id, request)]
+        return [Prepare(id, request, Resume(name, continuation) if continuation else None)]
 
     def cancel(self, ticket: Ticket) -> list[Decision]:
         """End a request with what it has; one that is complete ends when it is saved."""
@@ -75,10 +82,13 @@ class ActiveRequests:
             active.is_over = True
             refused = Refused(id=active.name, error=to_wire(outcome))
             return self._settled(active, Change((refused,)))
-        change = self._guarded(
-            active, lambda: active.prepared(outcome, self._piece), is_in_engine=False
-        )
+        change = self._guarded(active, lambda: self._ready(active, outcome), is_in_engine=False)
         return self._settled(active, change)
+
+    def _ready(self, active: ActiveRequest, outcome: Prepared | Resumed) -> Change:
+        if isinstance(outcome, Resumed):
+            return active.resumed(outcome)
+        return active.prepared(outcome, self._piece)
 
     def stepped(self, outputs: Sequence[SequenceOutput]) -> list[Decision]:
         """The engine made a step; one `Tell` a listener, whatever is in it."""

@@ -3,7 +3,7 @@
 Invariant: `take` and `cancel` give at most one end, and after it they are not called again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...shared.errors import RequestError, to_wire
 from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
@@ -11,7 +11,9 @@ from ...shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
 from ..chat.output.attribution import Attribution, with_bytes
 from ..chat.output.echo import EchoWriter
 from ..chat.output.transcript import Transcript
+from ..engine.sampling.log_probs import LEAST, LogProbs
 from ..engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
+from .delivered import Delivered, MiscountError
 from .prepared import Prepared, Reading
 from .utterance import Utterance
 
@@ -19,22 +21,73 @@ from .utterance import Utterance
 class Answer:
     """The answer to the request `id`. `piece` gives a token's bytes."""
 
-    def __init__(self, id: RequestId, prepared: Prepared, piece: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        id: RequestId,
+        prepared: Prepared,
+        piece: Callable[[int], bytes],
+        *,
+        delivered: Delivered | None = None,
+    ) -> None:
+        """What was `delivered` by another agent is left out."""
         self._id = id
+        self._delivered = delivered or Delivered()
         self._num_prompt_tokens = len(prepared.prompt)
         self._stats: SequenceStats | None = None
         piece = _showing(piece, prepared.reading)
         self._transcript = Transcript(piece, prepared.stop)
         is_explained = prepared.sampling.top_log_probs is not None
         self._attribution = Attribution(piece) if is_explained else None
-        self._echo = _echo_writer(prepared, piece)
+        # After a token all of the prompt was sent.
+        self._echo = None if self._delivered.tokens else _echo_writer(prepared, piece)
+        self._explains_end = prepared.echo is not None
         self._piece = piece
         self._utterance = Utterance(id, prepared.reading, self._attribution)
         self._has_begun = False
         self.is_over = False
 
+    def replay(self, tokens: Sequence[int]) -> list[Item]:
+        """What is new of `tokens`, which another agent generated.
+
+        Their log-probabilities are not known. Raises `MiscountError` where they fit neither what
+        was delivered nor the answer.
+        """
+        gain = self._transcript.push(tokens)
+        if len(gain.tokens) < len(tokens):
+            raise MiscountError(f"it ends before its token {self._transcript.num_tokens + 1}")
+        if self._attribution is not None:
+            self._attribution.push(gain.ends, [LogProbs(token, LEAST) for token in tokens])
+        items = self._utterance.take(gain)
+        if self._transcript.is_stopped:
+            items += [*self._utterance.flush(), self._ended("stop", None)]
+        return self._delivered.beyond(items)
+
+    @property
+    def is_past_delivered(self) -> bool:
+        """Whether all that was delivered of the answer has come again."""
+        return self._delivered.is_answer_past
+
+    def would_be_past_delivered(self) -> bool:
+        """Whether it would have if the answer ended here. To be asked last: it ends it.
+
+        The end itself can be missing while a save is written.
+        """
+        if not self.is_over:
+            self._delivered.beyond([*self._flush(), *self._utterance.rest()])
+        num_of_end = 1 if self._explains_end else 0
+        self._delivered.log_probs = max(0, self._delivered.log_probs - num_of_end)
+        return self._delivered.is_answer_past
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether no token so far has log-probabilities that are still to be sent."""
+        return self._attribution is None or self._attribution.is_settled
+
     def take(self, output: SequenceOutput) -> list[Item]:
-        """The items of one step."""
+        """The new items of one step."""
+        return self._delivered.beyond(self._taken(output))
+
+    def _taken(self, output: SequenceOutput) -> list[Item]:
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         if self._echo is not None:
@@ -60,8 +113,7 @@ class Answer:
         if isinstance(end.reason, RequestError):
             self.is_over = True
             return [Refused(id=self._id, error=to_wire(end.reason))]
-        items = self._utterance.take(self._transcript.flush())
-        items += self._utterance.flush()
+        items = self._flush()
         if self._transcript.is_stopped:
             return [*items, self._ended("stop", end)]
         return [
@@ -70,6 +122,10 @@ class Answer:
             *self._end_token(output),
             self._ended(end.reason, end),
         ]
+
+    def _flush(self) -> list[Item]:
+        """What was held back; the answer is over."""
+        return [*self._utterance.take(self._transcript.flush()), *self._utterance.flush()]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
         """The length of the prompt, once the engine has told how much of it was cached."""
@@ -97,7 +153,7 @@ class Answer:
         Programs that score texts generate one token and read the last value.
         """
         explained = output.log_probs[len(output.tokens) :]
-        if self._echo is None or not explained:
+        if not self._explains_end or not explained:
             return []
         told = tuple(with_bytes(each, self._piece) for each in explained)
         return [Piece(id=self._id, text="", log_probs=told)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, assert_never
 
+from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, Notice, RequestId
 from ...shared.log import context
@@ -19,8 +20,8 @@ from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare
 from .active_requests import ActiveRequests
 from .port import Listener, Ticket
 from .preparation import Preparation
-from .prepared import Outcome, Prepared
 from .prompt_saver import PromptSaver
+from .resumption import Outcome, Resumed
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +55,15 @@ class LocalGeneration:
         self._requests = ActiveRequests(piece)
 
     def start(
-        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener
+        self,
+        ticket: Ticket,
+        id: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        continuation: Continuation | None = None,
     ) -> None:
         """See `port.Generation`."""
-        self._carry_out(self._requests.start(ticket, id, request, listener))
+        self._carry_out(self._requests.start(ticket, id, request, listener, continuation))
 
     def cancel(self, ticket: Ticket) -> None:
         """See `port.Generation`."""
@@ -81,7 +87,9 @@ class LocalGeneration:
         self._saver.close()
 
     def _prepared(self, id: SequenceId, outcome: Outcome) -> None:
-        if not isinstance(outcome, Prepared):
+        if isinstance(outcome, RequestError) or (
+            isinstance(outcome, Resumed) and outcome.answer.is_over
+        ):
             self._worker.forget(id)
         self._carry_out(self._requests.prepared(id, outcome))
 
@@ -107,8 +115,8 @@ class LocalGeneration:
 
     def _pass_on(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
         match decision:
-            case Prepare(id, request):
-                self._preparation.prepare(id, request, partial(self._prepared, id))
+            case Prepare(id, request, resume):
+                self._preparation.prepare(id, request, partial(self._prepared, id), resume)
                 self._worker.expect(id)
             case Abandon(id):
                 self._worker.forget(id)

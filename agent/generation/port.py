@@ -11,6 +11,7 @@ not, since every balancer has its own and may use one again.
 from collections.abc import Callable
 from typing import NewType, Protocol
 
+from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import Item
@@ -38,9 +39,18 @@ class Generation(Protocol):
     """
 
     def start(
-        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener, /
+        self,
+        ticket: Ticket,
+        id: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        continuation: Continuation | None = None,
+        /,
     ) -> None:
-        """Answer `request`; its items carry the balancer's `id`."""
+        """Answer `request`; its items carry the balancer's `id`.
+
+        With a `continuation` another agent began the answer: give only what comes after that.
+        """
 
     def cancel(self, ticket: Ticket, /) -> None:
         """End it early with what was generated. A complete answer ends as it would have."""

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.sequence import SequenceId
-from .prepared import Outcome
 from .preparer import Preparer
+from .resumption import Outcome, Resume
 from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
 
 logger = logging.getLogger(__name__)
@@ -46,12 +46,16 @@ class Preparation:
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
     def prepare(
-        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+        self,
+        id: SequenceId,
+        request: GenerateRequest,
+        reply: Callable[[Outcome], None],
+        resume: Resume | None = None,
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
-        length = text_length(request)
+        length = text_length(request) + (resume.work if resume else 0)
         lane = next(lane for lane in self._lanes if length <= lane.most)
-        future = lane.threads.submit(_outcome, self.preparer, request)
+        future = lane.threads.submit(_outcome, self.preparer, request, resume)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -78,9 +82,10 @@ class Preparation:
             reply(future.result())
 
 
-def _outcome(preparer: Preparer, request: GenerateRequest) -> Outcome:
+def _outcome(preparer: Preparer, request: GenerateRequest, resume: Resume | None) -> Outcome:
     try:
-        return preparer.prepare(request)
+        prepared = preparer.prepare(request)
+        return prepared if resume is None else preparer.resume(prepared, resume)
     except RequestError as error:
         return error
     except Exception:  # the boundary of preparation: everything is logged and the client answered

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...shared.errors import RequestError
 from ...shared.inference import Notice
 from ..chat.calls.tools import Tools
 from ..chat.families.family import Family
@@ -54,7 +53,3 @@ class Prepared:
     reading: Reading | None = None
     constraint: Constraint | None = None
     echo: Echo | None = None
-
-
-Outcome = Prepared | RequestError
-"""A preparation succeeds or fails."""

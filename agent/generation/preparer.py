@@ -29,6 +29,7 @@ from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift
 from .prepared import Echo, Prepared, Reading
+from .resumption import Resume, Resumed, resumed
 from .sampling_resolver import SamplingDefaults, SamplingResolver
 
 MIN_KEPT = 4
@@ -59,11 +60,13 @@ class Preparer:
         self._context_size = context_size
         self._store = store
         self._draw_seed = draw_seed
-        self._defaults = SamplingDefaults(defaults or SamplingChoices())
+        self._defaults = SamplingDefaults(given := defaults or SamplingChoices())
         self._resolver = SamplingResolver(model.vocab)
         self._templates = ChatTemplates(model, template, clock=clock)
         self._source = self._templates.text
         self._family = family_of(self._source) if family == "auto" else family_named(family)
+        self.traits = (self._source, self._family.name, repr(given), context_size)
+        """What the answer to a request depends on, besides the model."""
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
@@ -116,6 +119,10 @@ class Preparer:
             constraint=held.constraint if held else None,
             echo=_echo(request),
         )
+
+    def resume(self, prepared: Prepared, resume: Resume) -> Resumed:
+        """`prepared` after what another agent gave. Raises `EngineFailed` if that does not fit."""
+        return resumed(prepared, resume, self._vocab, self._context_size)
 
     def num_tokens(self, request: GenerateRequest) -> int:
         """The length of its prompt, even if it does not fit. Raises as `prepare` does."""

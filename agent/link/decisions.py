@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.messages import Heartbeat, Hello, Output, Reply, Status
@@ -30,6 +31,7 @@ class StartGeneration:
     ticket: Ticket
     id: RequestId
     request: GenerateRequest
+    continuation: Continuation | None = None
 
 
 @dataclass(frozen=True, slots=True)

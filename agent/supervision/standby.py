@@ -12,6 +12,7 @@ from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
+from ...shared.continuation import Continuation
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId, GenerateRequest, RequestId
 from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
@@ -115,7 +116,12 @@ class _NoGeneration:
     """Without slots a session accepts no request, so nothing is ever started."""
 
     def start(
-        self, ticket: Ticket, id: RequestId, request: GenerateRequest, listener: Listener
+        self,
+        ticket: Ticket,
+        id: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        continuation: Continuation | None = None,
     ) -> NoReturn:
         raise RuntimeError(f"request {id} came to an agent without slots")
 

@@ -278,6 +278,8 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
     agent = Agent(model=model, balancer=(balancer.url,), cache_dir=folder, drain_timeout=0.01)
     async with agent.running():
         peer = await balancer.peer()
+        status = await peer.next()
+        assert isinstance(status, Status) and status.model and status.model.fingerprint
         request = GenerateRequest(prompt="x", stop=("!",), cache_key="k", save_cache=True)
         await peer.say(Start(id=RequestId("r"), request=request))
         sequence = await agent.worker.added.get()

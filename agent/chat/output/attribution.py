@@ -39,6 +39,11 @@ class Attribution:
             told = with_bytes(each, self._piece)
             self._waiting.append(_Waiting(told, start, max(end, start + 1)))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no token waits for its text to be sent or dropped."""
+        return not self._waiting
+
     def leave(self, num_characters: int, *, is_shown: bool) -> tuple[TokenLogProbs, ...]:
         """The next `num_characters` are sent or dropped; the log-probabilities to send."""
         self._num_left += num_characters

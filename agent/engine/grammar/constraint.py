@@ -90,6 +90,20 @@ class Constraint:
             self._first = look(matcher, vocab_size)
             self._try()
 
+    def after(self, tokens: Sequence[int]) -> "Constraint":
+        """The rest of the grammar once `tokens` were said.
+
+        Raises `ConstraintError` if they are no beginning of what it allows. Takes time with each.
+        """
+        with panics_told():
+            matcher = self.matcher()
+            num_taken = matcher.try_consume_tokens([*tokens])
+        check(matcher)
+        if num_taken < len(tokens):
+            raise ConstraintError(f"it does not allow token {num_taken + 1} of the answer")
+        end = self._end.ids.tolist()
+        return Constraint(matcher, self._vocab_size, end, warnings=self.warnings)
+
     def begin(self, submit: Submit) -> "Course":
         """The state of a new sequence, at the beginning."""
         return Course(self._walk(), self._first, self._end, submit)

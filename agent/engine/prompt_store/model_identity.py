@@ -34,15 +34,20 @@ CACHE = "f16 keys, f16 values"
 the device; the state itself records that, and llama.cpp refuses one with another layout."""
 
 
+def identity_of(model: ModelInfo, path: Path) -> ModelIdentity:
+    """What tells `model`, loaded from `path`, from others. Raises `OSError`."""
+    return ModelIdentity(
+        architecture=model.architecture,
+        parameters=model.parameters,
+        size_bytes=model.size_bytes,
+        digest=file_digest(path),
+    )
+
+
 def origin_of(model: ModelInfo, path: Path) -> Origin:
     """The origin of what `model`, loaded from `path`, computes. Raises `OSError`."""
     return Origin(
-        model=ModelIdentity(
-            architecture=model.architecture,
-            parameters=model.parameters,
-            size_bytes=model.size_bytes,
-            digest=file_digest(path),
-        ),
+        model=identity_of(model, path),
         engine=f"{ENGINE} {version(ENGINE)}",
         cache=CACHE,
     )

@@ -7,12 +7,22 @@ import numpy as np
 
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
+_MOST_SKIPPED = 2**16
+"""At a time: bounds the memory."""
+
 
 class Mt19937:
     """Draws of one generator. `seed` is below 2**32."""
 
     def __init__(self, seed: int) -> None:
         self._source = np.random.RandomState(seed)
+
+    def skip(self, num_draws: int) -> None:
+        """Go on as after so many times `draw`."""
+        while num_draws > 0:
+            some = min(num_draws, _MOST_SKIPPED)
+            self._source.bytes(8 * some)
+            num_draws -= some
 
     def draw(self) -> float:
         """Evenly between 0 and 1, in double precision."""

@@ -7,6 +7,7 @@ there. As in llama-server the penalties' history begins with the prompt, so a to
 repeats is penalised in the answer.
 """
 
+from collections import deque
 from math import isfinite, isnan
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from .log_probs import LogProbs, RawRow, log_probs_of
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
 from .penalties import Penalties
+from .resumed_chance import num_draws
 from .sampling import Sampling
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
@@ -62,11 +64,13 @@ class Sampler:
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
-        self._num_chosen = 0
+        self._num_chosen = len(sequence.said)
+        self._forced = deque(sequence.forced)
         self._early = _ends(sequence.sampling, vocab)
         self._histories = _histories(sequence)
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)
+        self._rng.skip(num_draws(sequence.sampling, len(sequence.said)))
         # XTC has a generator of its own, from the same seed.
         self._xtc_chance = Mt19937(sequence.sampling.seed) if sequence.sampling.has_xtc else None
         has_mirostat = sequence.sampling.mirostat > 0
@@ -109,6 +113,8 @@ class Sampler:
         if self._course is not None:
             self._course.restrict(row)
         token = self._pick(row)
+        if self._forced:
+            token = self._forced.popleft()
         self._num_chosen += 1
         if self._course is not None:
             self._course.accept(token)
@@ -179,10 +185,11 @@ class _History(Protocol):
 def _histories(sequence: NewSequence) -> tuple[_History, ...]:
     sampling = sequence.sampling
     histories: list[_History] = []
+    tokens = sequence.prompt.tokens + sequence.said
     if sampling.mirostat == 0 and sampling.has_penalties:
-        histories.append(Penalties(sampling, sequence.prompt.tokens))
+        histories.append(Penalties(sampling, tokens))
     if sampling.mirostat == 0 and sampling.dry is not None:
-        histories.append(DryPenalty(sampling.dry, sequence.prompt.tokens))
+        histories.append(DryPenalty(sampling.dry, tokens))
     return tuple(histories)
 
 

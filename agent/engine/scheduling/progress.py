@@ -29,6 +29,7 @@ class Progress:
         "_decode_seconds",
         "_most_generated",
         "_num_prefilled",
+        "_num_said",
         "_num_scored",
         "_pieces",
         "_prefill_seconds",
@@ -59,6 +60,9 @@ class Progress:
         self.window = window
         prompt = sequence.prompt if window is None else window.fit(sequence.prompt)
         self.history = History(prompt)
+        self.history.extend(sequence.said)
+        if window is not None:
+            self.history.discard(window.num_kept, window.num_gone(len(self.history)))
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
@@ -67,7 +71,7 @@ class Progress:
         self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
-        self.num_generated = 0
+        self.num_generated = self._num_said = len(sequence.said)
         self.last_token_at = 0.0
         self._prompt_length = len(sequence.prompt)
         # Nothing comes before the first token, so nothing says how likely it was.
@@ -124,7 +128,8 @@ class Progress:
     @property
     def is_generating(self) -> bool:
         """Whether a step needs exactly its last token; otherwise it is reading."""
-        return self.num_generated > 0 and self.num_computed + 1 == len(self.history.keys)
+        has_begun = self.num_generated > self._num_said
+        return has_begun and self.num_computed + 1 == len(self.history.keys)
 
     @property
     def is_saving(self) -> bool:
@@ -168,8 +173,8 @@ class Progress:
         if self._was_started:
             return 0
         self._was_started = True
-        self.num_cached = num_shared
-        return num_shared
+        self.num_cached = min(num_shared, self._prompt_length)
+        return self.num_cached
 
     def begin_anew(self) -> int:
         """The prefix that it was to begin with is lost: it begins again from nothing.
@@ -188,7 +193,7 @@ class Progress:
         how fast prompts are read.
         """
         self._advance(count)
-        if pure_seconds is not None and not self.num_generated:
+        if pure_seconds is not None and self.num_generated == self._num_said:
             self._num_prefilled += count
             self._prefill_seconds = (self._prefill_seconds or 0.0) + pure_seconds
 
@@ -249,7 +254,7 @@ class Progress:
         return SequenceStats(
             prompt_tokens=self._prompt_length,
             cached_tokens=self.num_cached,
-            completion_tokens=self.num_generated,
+            completion_tokens=self.num_generated - self._num_said,
             prefill_tokens=self._num_prefilled,
             prefill_seconds=self._prefill_seconds,
             decode_seconds=self._decode_seconds,

@@ -1,6 +1,6 @@
 """Refuses sequences that can never run, with the error for their clients."""
 
-from ....shared.errors import InvalidRequest, PromptTooLong, RequestError
+from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
 from ..sequence import NewSequence
 
 
@@ -14,4 +14,9 @@ def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
         return InvalidRequest("the prompt has no tokens: give at least one")
     if num_tokens >= ceiling and sequence.shift is None:
         return PromptTooLong.of(num_tokens, ceiling - 1)  # one is for the answer
+    if num_tokens + len(sequence.said) > ceiling and sequence.shift is None:
+        return EngineFailed(
+            f"the answer cannot go on here: with {num_tokens} tokens of prompt and "
+            f"{len(sequence.said)} of answer it is longer than this context of {ceiling}"
+        )
     return None

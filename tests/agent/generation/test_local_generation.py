@@ -10,9 +10,9 @@ from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.local_generation import LocalGeneration
 from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.preparation import Preparation
-from arriero.agent.generation.prepared import Outcome
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
+from arriero.agent.generation.resumption import Outcome, Resume
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice
 from arriero.shared.messages import Ended, Item, Piece, Refused
@@ -146,7 +146,11 @@ async def test_an_answer_that_breaks_ends_alone_and_is_logged(
 
 class NoThreads(Preparation):
     def prepare(
-        self, id: SequenceId, request: GenerateRequest, reply: Callable[[Outcome], None]
+        self,
+        id: SequenceId,
+        request: GenerateRequest,
+        reply: Callable[[Outcome], None],
+        resume: Resume | None = None,
     ) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -7,8 +7,9 @@ import pytest
 
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
-from arriero.agent.generation.prepared import Outcome, Prepared
+from arriero.agent.generation.prepared import Prepared
 from arriero.agent.generation.preparer import Preparer
+from arriero.agent.generation.resumption import Outcome
 from arriero.agent.generation.text_length import LONG_TEXT, VERY_LONG_TEXT
 from arriero.shared.errors import InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -228,3 +229,38 @@ def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_us
 def test_what_is_not_a_panic_is_nobody_elses_business() -> None:
     with pytest.raises(KeyboardInterrupt), panics_told():
         raise KeyboardInterrupt
+
+
+def test_a_course_may_begin_where_another_would_be_after_some_tokens() -> None:
+    constraint = constraint_of("ab(c|d)e+")
+    tokens = [
+        *chain.from_iterable(
+            demo_vocab().tokenize(each, add_special=False, parse_special=False) for each in "abceee"
+        )
+    ]
+    for cut in range(len(tokens)):
+        whole, rest = constraint.begin(at_once), constraint.after(tokens[:cut]).begin(at_once)
+        for token in tokens[:cut]:
+            whole.accept(token)
+        for token in tokens[cut:]:
+            one, other = row(), row()
+            whole.restrict(one)
+            rest.restrict(other)
+            assert np.array_equal(one, other)
+            whole.accept(token)
+            rest.accept(token)
+
+
+def test_a_course_may_begin_at_its_end() -> None:
+    constraint = constraint_of("a")
+    [a] = demo_vocab().tokenize("a", add_special=False, parse_special=False)
+    logits = row()
+    constraint.after([a]).begin(at_once).restrict(logits)
+    assert {*np.flatnonzero(np.isfinite(logits))} == demo_vocab().end_tokens
+
+
+def test_tokens_that_a_grammar_does_not_allow() -> None:
+    [a] = demo_vocab().tokenize("a", add_special=False, parse_special=False)
+    for tokens in ([a, a], [a, *demo_vocab().end_tokens, a]):
+        with pytest.raises(ConstraintError, match=r"does not allow token \d of the answer"):
+            constraint_of("a").after(tokens)

@@ -23,3 +23,12 @@ def test_draws_are_below_one() -> None:
     rng = Mt19937(3)
     assert all(0 <= rng.draw_single() < 1 for _ in range(1000))
     assert all(0 <= rng.draw() < 1 for _ in range(1000))
+
+
+def test_skipped_draws_are_not_drawn_again() -> None:
+    drawn, skipped = Mt19937(9), Mt19937(9)
+    for _ in range(70_000):
+        drawn.draw()
+    skipped.skip(70_000)
+    skipped.skip(0)
+    assert skipped.draw() == drawn.draw()

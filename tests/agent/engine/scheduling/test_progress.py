@@ -15,6 +15,7 @@ def make(
     max_tokens: int | None = None,
     priority: int = 0,
     scores_prompt: bool = False,
+    said: tuple[int, ...] = (),
 ) -> Progress:
     sequence = NewSequence(
         id=SequenceId(1),
@@ -23,6 +24,7 @@ def make(
         sampling=Sampling(seed=0),
         priority=priority,
         scores_prompt=scores_prompt,
+        said=said,
     )
     return Progress(sequence, arrival=7, ceiling=20)
 
@@ -201,3 +203,20 @@ def test_what_is_explained_is_computed_and_what_was_explained_is_not_again() -> 
 
 def test_a_prompt_of_one_token_needs_no_explaining() -> None:
     assert not make(length=1, scores_prompt=True).is_scoring
+
+
+def test_what_was_said_elsewhere_is_read_like_a_prompt() -> None:
+    one = make(length=3, max_tokens=4, said=(70, 71))
+    assert one.start(4) == 3, "no more of the prompt is cached than it has"
+    assert not one.is_generating, "its first token comes from reading"
+    assert one.next_tokens(9) == (71,)
+    one.read(1, 0.5)
+    one.extend(72, 1.0)
+    assert one.is_generating
+    assert one.num_left == 1
+    stats = one.stats()
+    assert (stats.cached_tokens, stats.completion_tokens, stats.prefill_tokens) == (3, 1, 1)
+
+
+def test_an_answer_may_have_all_its_tokens_already() -> None:
+    assert make(max_tokens=2, said=(70, 71)).is_full

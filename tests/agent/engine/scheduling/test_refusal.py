@@ -6,16 +6,17 @@ from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.refusal import refusal
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
-from arriero.shared.errors import InvalidRequest, PromptTooLong
+from arriero.shared.errors import EngineFailed, InvalidRequest, PromptTooLong
 
 
-def make(length: int, shift: ContextShift | None = None) -> NewSequence:
+def make(length: int, shift: ContextShift | None = None, *, num_said: int = 0) -> NewSequence:
     return NewSequence(
         id=SequenceId(1),
         prompt=Prompt((5,) * length),
         max_tokens=None,
         sampling=Sampling(seed=0),
         shift=shift,
+        said=(6,) * num_said,
     )
 
 
@@ -40,3 +41,11 @@ def test_a_prompt_leaves_room_for_an_answer() -> None:
 
 def test_a_prompt_that_may_be_shifted_is_never_too_long() -> None:
     assert refusal(make(100, ContextShift(1, 1)), 8) is None
+
+
+def test_an_answer_that_goes_on_has_to_fit_as_well() -> None:
+    assert refusal(make(5, num_said=3), 8) is None
+    assert refusal(make(5, ContextShift(1, 1), num_said=4), 8) is None
+    error = refusal(make(5, num_said=4), 8)
+    assert isinstance(error, EngineFailed)
+    assert "longer than this context of 8" in error.message

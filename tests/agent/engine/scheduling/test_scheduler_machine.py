@@ -100,7 +100,7 @@ class Lives(RuleBasedStateMachine):
         max_tokens=st.none() | st.integers(0, 12),
         priority=st.integers(-1, 1),
         kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"])
-        | st.sampled_from(["scored", "scored prefill"]),
+        | st.sampled_from(["scored", "scored prefill", "resumed", "resumed shift"]),
     )
     def add(
         self,
@@ -123,7 +123,9 @@ class Lives(RuleBasedStateMachine):
     def follow_up(self, data: st.DataObject, more: int) -> None:
         """A further turn: an ended sequence's tokens, and more."""
         number = data.draw(st.sampled_from(sorted(self.ends)))
-        prompt = (*self.sequences[number].prompt.tokens, *self.tokens[number], *range(1, more + 1))
+        before = self.sequences[number]
+        answer = (*before.said, *self.tokens[number])
+        prompt = (*before.prompt.tokens, *answer, *range(1, more + 1))
         self.give(prompt[: self.context_size - 1], None, 0, "plain")
 
     def give(
@@ -138,7 +140,7 @@ class Lives(RuleBasedStateMachine):
         )
         stored = prompt[:-2] or prompt
         match kind:
-            case "shift":
+            case "shift" | "resumed shift":
                 most = 60 if max_tokens is None else max_tokens
                 sequence = replace(sequence, shift=ContextShift(3, 4), max_tokens=most)
             case "prefill" if len(prompt) < self.context_size:
@@ -154,8 +156,22 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, scores_prompt=True, prefill_only=True)
             case "save":
                 sequence = replace(sequence, save_as="key")
+        if kind.startswith("resumed"):
+            sequence = replace(sequence, said=self.beginning(sequence), save_as=None)
         self.sequences[sequence.id] = sequence
         self.scheduler.add(sequence)
+
+    def beginning(self, sequence: NewSequence) -> tuple[int, ...]:
+        """What another engine said before: half of the answer."""
+        if len(sequence.prompt) >= self.context_size and sequence.shift is None:
+            return ()
+        alone, _ = run_alone(sequence, self.context_size, self.following)
+        return alone[: len(alone) // 2]
+
+    def rest(self, sequence: NewSequence) -> tuple[tuple[int, ...], str]:
+        """What is left to say for this engine, and how it ends."""
+        alone, reason = run_alone(sequence, self.context_size, self.following)
+        return alone[len(sequence.said) :], reason
 
     @precondition(lambda self: self.sequences)
     @rule(data=st.data())
@@ -264,7 +280,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def prefixes_of_the_run_alone_tokens(self) -> None:
         for number, tokens in self.tokens.items():
-            alone, _ = run_alone(self.sequences[number], self.context_size, self.following)
+            alone, _ = self.rest(self.sequences[number])
             assert tuple(tokens) == alone[: len(tokens)]
 
     def teardown(self) -> None:
@@ -285,7 +301,7 @@ class Lives(RuleBasedStateMachine):
             elif number in self.finished:
                 assert reason in ("stop", "length")
             else:
-                expected = run_alone(sequence, self.context_size, self.following)
+                expected = self.rest(sequence)
                 if sequence.max_tokens != 0 or sequence.prefill_only:
                     self.check_scores(sequence)
                 assert (tuple(self.tokens[number]), reason) == expected

@@ -1,0 +1,33 @@
+"""Tells which agents can go on with each other's answers: those of the same fingerprint.
+
+It is made of what the same request and the same tokens must mean on both: the model file, its
+vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
+context at whose end an answer ends, and this protocol. How fast or with which layout an agent
+computes makes no difference.
+"""
+
+from dataclasses import astuple
+from hashlib import blake2b
+
+from ...shared.messages import PROTOCOL_VERSION
+from ..engine.loaded_model import Vocab
+from ..engine.prompt_store.stored_prompt import ModelIdentity
+
+_DIGEST_BYTES = 16
+
+
+def fingerprint(model: ModelIdentity, vocab: Vocab, traits: tuple[str | int, ...]) -> str:
+    """The fingerprint of an agent that prepares and reads answers by these `traits`."""
+    parts = (
+        PROTOCOL_VERSION,
+        *astuple(model),
+        vocab.size,
+        *sorted(vocab.end_tokens),
+        vocab.bos_text,
+        vocab.eos_text,
+        *traits,
+    )
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(b"%d %b" % (len(text := str(part).encode(errors="replace")), text))
+    return digest.hexdigest()

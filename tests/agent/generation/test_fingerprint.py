@@ -1,0 +1,41 @@
+from dataclasses import replace
+
+from arriero.agent.chat.templates.chat_templates import TemplateSource
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
+from arriero.agent.generation.fingerprint import fingerprint
+from arriero.agent.generation.preparer import Preparer
+from arriero.shared.reports.model_info import MAX_FINGERPRINT
+from arriero.shared.sampling import SamplingChoices
+from tests.agent.fakes import ByteVocab, byte_model
+
+MODEL = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
+VOCAB = ByteVocab()
+
+
+class OtherEnd(ByteVocab):
+    end_tokens = frozenset({255})
+
+
+def of(preparer: Preparer, model: ModelIdentity = MODEL) -> str:
+    return fingerprint(model, VOCAB, preparer.traits)
+
+
+def test_agents_alike_can_go_on_with_each_others_answers() -> None:
+    one, other = Preparer(byte_model(), 16), Preparer(byte_model(), 16)
+    assert of(one) == of(other)
+    assert len(of(one)) <= MAX_FINGERPRINT
+
+
+def test_whatever_changes_the_meaning_of_tokens_or_their_end_tells_them_apart() -> None:
+    plain = Preparer(byte_model(), 16)
+    others = [
+        of(Preparer(byte_model("{{ messages }}"), 16)),
+        of(Preparer(byte_model(), 16, template=TemplateSource("{{ bos_token }}"))),
+        of(Preparer(byte_model(), 16, family="qwen")),
+        of(Preparer(byte_model(), 17)),
+        of(Preparer(byte_model(), 16, defaults=SamplingChoices(temperature=0.5))),
+        of(plain, replace(MODEL, digest="e")),
+        fingerprint(MODEL, OtherEnd(), plain.traits),
+        fingerprint(MODEL, VOCAB, (*plain.traits[:-1], "1", "6")),
+    ]
+    assert len({of(plain), *others}) == 1 + len(others)

@@ -1,0 +1,257 @@
+"""Whatever was delivered before an agent was lost, the rest follows, and nothing comes twice."""
+
+from itertools import chain, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.chat.output.transcript import Stops
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import ContextShift
+from arriero.agent.generation.answer import Answer
+from arriero.agent.generation.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.resumption import RESUMED_ANEW, Resume
+from arriero.shared.continuation import Continuation
+from arriero.shared.errors import EngineFailed
+from arriero.shared.messages import Ended, Item, Piece
+from tests.agent.chat.recorded import RECORDED
+from tests.agent.generation.moving import (
+    Engine,
+    Pieces,
+    R,
+    Told,
+    answer_of,
+    counted,
+    moved,
+    resume,
+    steps_of,
+)
+
+TOOLS = Tools(
+    [
+        {"type": "function", "function": {"name": "get_weather"}},
+        {"type": "function", "function": {"name": "now", "parameters": {"required": ["zone"]}}},
+    ]
+)
+TEXTS = (
+    "The quick brown fox",
+    "Grüße, 世界! 👩‍👩‍👧 naïve",
+    "a\n\n  b STOP c",
+    "no stop here: STO PST",
+    "",
+)
+STOPS = ((), ("STOP",), ("world", " c", "quick b"))
+
+
+def prepared(
+    *,
+    stop: tuple[str, ...] = (),
+    reading: Reading | None = None,
+    explains: bool = False,
+    echo: Echo | None = None,
+    max_tokens: int | None = None,
+    shift: ContextShift | None = None,
+    **sampling: float,
+) -> Prepared:
+    return Prepared(
+        prompt=Prompt((0, 1, 2)),
+        sampling=Sampling(seed=1, top_log_probs=1 if explains else None, **sampling),
+        max_tokens=max_tokens,
+        stop=Stops(stop),
+        reading=reading,
+        echo=echo,
+        shift=shift,
+    )
+
+
+@st.composite
+def spelled(draw: st.DrawFn, text: str) -> list[bytes]:
+    """`text` cut into tokens, some of which are parts of characters, and some of no text."""
+    raw = text.encode()
+    if not raw:
+        return [b""] * 3
+    cuts = draw(st.sets(st.integers(0, len(raw)), max_size=len(raw)))
+    if draw(st.booleans()):
+        cuts = set(range(len(raw)))
+    pieces = [raw[start:end] for start, end in pairwise(sorted({0, *cuts, len(raw)}))]
+    for place in draw(st.lists(st.integers(0, len(pieces)), max_size=2)):
+        pieces.insert(place, b"")
+    return [*pieces, *[b""] * (3 - len(pieces))]
+
+
+def readings() -> st.SearchStrategy[tuple[Reading | None, str]]:
+    """An answer's text, and how it is read."""
+
+    def recorded(name: str, has_tools: bool) -> tuple[Reading | None, str]:
+        family, text, is_thinking, _ = RECORDED[name]
+        tools = TOOLS if has_tools else None
+        reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=tools)
+        return reading, text
+
+    plain = st.sampled_from(TEXTS).map(lambda text: (None, text))
+    return plain | st.builds(recorded, st.sampled_from(sorted(RECORDED)), st.booleans())
+
+
+GROUPS = st.lists(st.integers(1, 5), max_size=12)
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject) -> None:
+    reading, text = data.draw(readings())
+    vocab = Pieces(data.draw(spelled(text)))
+    one = prepared(
+        stop=data.draw(st.sampled_from(STOPS)) if reading is None else (),
+        reading=reading,
+        explains=(explains := data.draw(st.booleans())),
+        echo=data.draw(st.sampled_from([None, Echo(None), Echo("abc")])) if explains else None,
+    )
+    (end,) = vocab.end_tokens
+    tokens = tuple(range(end))
+    first = Engine(one, tokens, data.draw(GROUPS), data.draw(st.sampled_from([end, None])))
+    steps = steps_of(Answer(R, one, vocab.piece), first.outputs(scores_prompt=one.echo is not None))
+    cut = data.draw(st.integers(0, len(steps) - 1), label="steps delivered")
+    delivered = list(chain(*steps[:cut]))
+    second = Engine(one, tokens, data.draw(GROUPS), first.end)
+    rest = moved(one, vocab, delivered, second)
+    assert Told.by([*delivered, *chain(*rest)]) == Told.by(chain(*steps))
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_it_may_move_again_and_again(data: st.DataObject) -> None:
+    reading, text = data.draw(readings())
+    vocab = Pieces(data.draw(spelled(text)))
+    one = prepared(reading=reading, explains=data.draw(st.booleans()))
+    (end,) = vocab.end_tokens
+    engine = Engine(one, tuple(range(end)), data.draw(GROUPS), end)
+    whole = steps_of(Answer(R, one, vocab.piece), engine.outputs(scores_prompt=False))
+    delivered: list[Item] = []
+    rest = whole
+    for _ in range(3):
+        delivered += chain(*rest[: data.draw(st.integers(0, len(rest) - 1))])
+        rest = moved(one, vocab, delivered, engine)
+    assert Told.by([*delivered, *chain(*rest)]) == Told.by(chain(*whole))
+
+
+class TestWhatIsLeft:
+    def test_text_that_was_held_back_comes_at_once(self) -> None:
+        vocab = Pieces([b"a", b"bc", b"d"])
+        going_on = resume(prepared(), Continuation.after((0, 1), num_characters=2), vocab)
+        assert going_on.items == (Piece(id=R, text="c"),)
+        assert (going_on.said, going_on.forced) == ((0, 1), ())
+
+    def test_tokens_without_their_values_are_generated_again(self) -> None:
+        vocab = Pieces([b"a", b"ST", b"x"])
+        one = prepared(stop=("STOP",), explains=True)
+        delivered = Continuation.after((0, 1), num_characters=1, num_log_probs=1)
+        going_on = resume(one, delivered, vocab)
+        assert (going_on.said, going_on.forced) == ((0,), (1,))
+        assert going_on.items == ()
+
+    def test_an_answer_that_ended_with_its_last_token_is_over(self) -> None:
+        vocab = Pieces([b"a", b"STOP", b"x"])
+        going_on = resume(prepared(stop=("STOP",)), Continuation.after((0, 1)), vocab)
+        assert going_on.answer.is_over
+        piece, end = going_on.items
+        assert piece == Piece(id=R, text="a")
+        assert isinstance(end, Ended) and end.stop_string == "STOP"
+        assert end.usage.completion_tokens == 2
+
+    def test_nothing_was_delivered(self) -> None:
+        going_on = resume(prepared(), Continuation(), Pieces([b"a", b"b", b"c"]))
+        assert (going_on.items, going_on.said, going_on.forced) == ((), (), ())
+
+    @pytest.mark.parametrize(
+        ("sampling", "is_anew"),
+        [
+            ({}, False),
+            ({"xtc_probability": 0.5}, True),
+            ({"mirostat": 2}, True),
+            ({"mirostat": 2, "temperature": 0.0}, False),
+        ],
+    )
+    def test_a_client_is_told_where_chance_starts_anew(
+        self, sampling: dict[str, float], is_anew: bool
+    ) -> None:
+        delivered = Continuation.after((0,), num_characters=1)
+        going_on = resume(prepared(**sampling), delivered, Pieces([b"a", b"b", b"c"]))
+        assert (RESUMED_ANEW in going_on.prepared.notices) == is_anew
+        fresh = resume(prepared(**sampling), Continuation(), Pieces([b"a", b"b", b"c"]))
+        assert fresh.prepared.notices == ()
+
+    def test_the_longer_the_longer_it_takes(self) -> None:
+        short, long = (Continuation.after(range(count)) for count in (1, 9))
+        assert Resume(R, short).work < Resume(R, long).work
+
+
+class TestWhatDoesNotFit:
+    @pytest.mark.parametrize(
+        ("continuation", "told"),
+        [
+            (Continuation(packed_tokens=b"abc"), "32 bits"),
+            (Continuation.after((4,)), "there is no token 4; ids go up to 3"),
+            (Continuation.after((2**32 - 1,)), "there is no token"),
+            (Continuation.after((3,)), "the token 3 would have ended it"),
+            (Continuation.after((0,) * 8), "8 tokens are more than `max_tokens`"),
+            (Continuation.after((0,), num_characters=2), "more of it was delivered"),
+            (Continuation.after((0,), num_log_probs=1), "more of it was delivered"),
+            (Continuation(num_characters=1), "more of it was delivered"),
+            (Continuation.after((0,), num_calls=1), "no beginning of the answer"),
+            (Continuation.after((0,), num_calls_started=1), "no beginning of the answer"),
+            (Continuation.after((1, 0), num_characters=1), "it ends before its token 2"),
+        ],
+    )
+    def test_is_one_error(self, continuation: Continuation, told: str) -> None:
+        vocab = Pieces([b"a", b"STOP", b"c"])
+        with pytest.raises(EngineFailed, match="cannot go on at this agent") as caught:
+            resume(prepared(stop=("STOP",), max_tokens=7), continuation, vocab)
+        assert told in caught.value.message
+
+    def test_more_than_the_context(self) -> None:
+        vocab = Pieces([b"a", b"b", b"c"])
+        with pytest.raises(EngineFailed, match="longer than the context"):
+            resume(prepared(), Continuation.after((0,) * 4094), vocab)
+        shifted = prepared(shift=ContextShift(1, 2))
+        resume(shifted, Continuation.after((0,) * 4094), vocab)
+
+    @settings(max_examples=300)
+    @given(st.data())
+    def test_any_counts_are_taken_or_refused(self, data: st.DataObject) -> None:
+        reading, text = data.draw(readings())
+        vocab = Pieces(data.draw(spelled(text)))
+        count = st.integers(0, 60)
+        wrong = Continuation(
+            packed_tokens=data.draw(
+                st.binary(max_size=9)
+                | st.lists(st.integers(0, vocab.size), max_size=40).map(
+                    lambda ids: Continuation.after(ids).packed_tokens
+                )
+            ),
+            num_characters=data.draw(count),
+            num_log_probs=data.draw(count),
+            num_calls_started=data.draw(st.integers(0, 2)),
+            num_calls=data.draw(st.integers(0, 2)),
+        )
+        one = prepared(reading=reading, explains=data.draw(st.booleans()))
+        try:
+            going_on = resume(one, wrong, vocab)
+        except EngineFailed:
+            return
+        assert (*going_on.said, *going_on.forced) == wrong.tokens
+
+
+def test_the_balancers_counts_of_a_whole_answer_fit_it() -> None:
+    family, text, is_thinking, _ = RECORDED["qwen2.5"]
+    reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=TOOLS)
+    vocab = Pieces([bytes([byte]) for byte in text.encode()])
+    one = prepared(reading=reading)
+    (end,) = vocab.end_tokens
+    engine = Engine(one, tuple(range(end)), (), None)
+    whole = answer_of(Answer(R, one, vocab.piece), engine.outputs(scores_prompt=False))
+    assert counted(whole).num_calls == 2
+    assert Told.by(whole).notices, "a call that does not match its schema is told of"
