@@ -14,10 +14,10 @@ from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
 from ...shared.messages import Ended, Item, Refused
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .answer import Answer, noticed
+from .answers.answer import Answer, noticed
+from .answers.prepared import Prepared
+from .answers.resumption import Resume, Resumed
 from .port import Listener, Ticket
-from .prepared import Prepared
-from .resumption import Resume, Resumed
 
 _NOT_SAVED = Notice(
     "prompt_cache",

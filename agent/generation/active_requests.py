@@ -19,9 +19,9 @@ from ...shared.messages import Item, Refused
 from ..engine.prompt_store.writers import Writers
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import ActiveRequest, Change, Decision, Prepare, Tell, saves_as
+from .answers.prepared import Prepared
+from .answers.resumption import Outcome, Resume, Resumed
 from .port import Listener, Ticket
-from .prepared import Prepared
-from .resumption import Outcome, Resume, Resumed
 
 
 class ActiveRequests:

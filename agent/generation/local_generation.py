@@ -18,10 +18,10 @@ from ...shared.log import context
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare, Run, Save, Tell
 from .active_requests import ActiveRequests
+from .answers.resumption import Outcome, Resumed
 from .port import Listener, Ticket
 from .preparation import Preparation
 from .prompt_saver import PromptSaver
-from .resumption import Outcome, Resumed
 
 logger = logging.getLogger(__name__)
 

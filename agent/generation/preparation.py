@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest
 from ..engine.sequence import SequenceId
+from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
-from .resumption import Outcome, Resume
 from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
 
 logger = logging.getLogger(__name__)

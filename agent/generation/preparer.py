@@ -28,8 +28,8 @@ from ..engine.prompt import Prompt
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift
-from .prepared import Echo, Prepared, Reading
-from .resumption import Resume, Resumed, resumed
+from .answers.prepared import Echo, Prepared, Reading
+from .answers.resumption import Resume, Resumed, resumed
 from .sampling_resolver import SamplingDefaults, SamplingResolver
 
 MIN_KEPT = 4

@@ -15,8 +15,8 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
+from arriero.agent.generation.answers.prepared import Prepared
 from arriero.agent.generation.port import Ticket
-from arriero.agent.generation.prepared import Prepared
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, PromptRead
 from tests.agent.stored import whole

@@ -23,8 +23,8 @@ from arriero.agent.generation.active_request import (
     Tell,
 )
 from arriero.agent.generation.active_requests import ActiveRequests
+from arriero.agent.generation.answers.prepared import Prepared
 from arriero.agent.generation.port import Ticket
-from arriero.agent.generation.prepared import Prepared
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused

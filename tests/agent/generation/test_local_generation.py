@@ -7,12 +7,12 @@ import pytest
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.generation.answers.resumption import Outcome, Resume
 from arriero.agent.generation.local_generation import LocalGeneration
 from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
-from arriero.agent.generation.resumption import Outcome, Resume
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice
 from arriero.shared.messages import Ended, Item, Piece, Refused

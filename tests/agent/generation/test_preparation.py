@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.generation.answers.prepared import Prepared
+from arriero.agent.generation.answers.resumption import Outcome
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
-from arriero.agent.generation.prepared import Prepared
 from arriero.agent.generation.preparer import Preparer
-from arriero.agent.generation.resumption import Outcome
 from arriero.agent.generation.text_length import LONG_TEXT, VERY_LONG_TEXT
 from arriero.shared.errors import InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest

@@ -14,7 +14,7 @@ from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
-from arriero.agent.generation.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
 from arriero.agent.generation.preparer import MIN_KEPT, Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar

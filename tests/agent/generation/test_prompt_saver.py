@@ -9,11 +9,11 @@ import pytest
 from arriero.agent.engine.prompt_store.prompt_store import Ignored, PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.generation.answers.prepared import Prepared
+from arriero.agent.generation.answers.resumption import Outcome
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
-from arriero.agent.generation.prepared import Prepared
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
-from arriero.agent.generation.resumption import Outcome
 from arriero.shared.inference import GenerateRequest, Notice
 from tests.agent.fakes import WAIT, byte_model, soon
 from tests.agent.generation.outputs import SAVED, a_store

@@ -1,6 +1,6 @@
 import pytest
 
-from arriero.agent.generation.delivered import Delivered, MiscountError
+from arriero.agent.generation.answers.delivered import Delivered, MiscountError
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import LogProb, RequestId, TokenLogProbs
 from arriero.shared.messages import Called, CallStarted, Item, Noticed, Piece, PromptRead

@@ -6,8 +6,8 @@ from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.attribution import Attribution
 from arriero.agent.chat.output.transcript import Gain, Stops, Transcript
 from arriero.agent.engine.sampling.log_probs import LogProbs
-from arriero.agent.generation.prepared import Reading
-from arriero.agent.generation.utterance import Utterance
+from arriero.agent.generation.answers.prepared import Reading
+from arriero.agent.generation.answers.utterance import Utterance
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Called, CallStarted, Item, Noticed, Piece
 

@@ -12,14 +12,14 @@ from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
-from arriero.agent.generation.answer import Answer
-from arriero.agent.generation.prepared import Echo, Prepared, Reading
-from arriero.agent.generation.resumption import RESUMED_ANEW, Resume
+from arriero.agent.generation.answers.answer import Answer
+from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.resumption import RESUMED_ANEW, Resume
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.messages import Ended, Item, Piece
 from tests.agent.chat.recorded import RECORDED
-from tests.agent.generation.moving import (
+from tests.agent.generation.answers.moving import (
     Engine,
     Pieces,
     R,

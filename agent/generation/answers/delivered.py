@@ -6,8 +6,8 @@ delivered is a beginning of it, and its counts say where it ends.
 
 from dataclasses import dataclass, replace
 
-from ...shared.continuation import Continuation
-from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
+from ....shared.continuation import Continuation
+from ....shared.messages import Called, CallStarted, Item, Noticed, Piece
 
 
 class MiscountError(Exception):

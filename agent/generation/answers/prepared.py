@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...shared.inference import Notice
-from ..chat.calls.tools import Tools
-from ..chat.families.family import Family
-from ..chat.output.transcript import Stops
-from ..engine.grammar.constraint import Constraint
-from ..engine.prompt import Prompt
-from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sampling.sampling import Sampling
-from ..engine.sequence import ContextShift
+from ....shared.inference import Notice
+from ...chat.calls.tools import Tools
+from ...chat.families.family import Family
+from ...chat.output.transcript import Stops
+from ...engine.grammar.constraint import Constraint
+from ...engine.prompt import Prompt
+from ...engine.prompt_store.stored_prompt import StoredPrompt
+from ...engine.sampling.sampling import Sampling
+from ...engine.sequence import ContextShift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

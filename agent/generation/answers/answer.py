@@ -5,14 +5,14 @@ Invariant: `take` and `cancel` give at most one end, and after it they are not c
 
 from collections.abc import Callable, Sequence
 
-from ...shared.errors import RequestError, to_wire
-from ...shared.inference import FinishReason, Notice, Rates, RequestId, Usage
-from ...shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
-from ..chat.output.attribution import Attribution, with_bytes
-from ..chat.output.echo import EchoWriter
-from ..chat.output.transcript import Transcript
-from ..engine.sampling.log_probs import LEAST, LogProbs
-from ..engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
+from ....shared.errors import RequestError, to_wire
+from ....shared.inference import FinishReason, Notice, Rates, RequestId, Usage
+from ....shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+from ...chat.output.attribution import Attribution, with_bytes
+from ...chat.output.echo import EchoWriter
+from ...chat.output.transcript import Transcript
+from ...engine.sampling.log_probs import LEAST, LogProbs
+from ...engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
 from .delivered import Delivered, MiscountError
 from .prepared import Prepared, Reading
 from .utterance import Utterance

@@ -9,8 +9,8 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.answer import Answer, rates
-from arriero.agent.generation.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.answer import Answer, rates
+from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
 from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused

@@ -10,13 +10,13 @@ With many tokens this takes seconds, so it is done where requests are prepared.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...shared.continuation import Continuation
-from ...shared.errors import EngineFailed, RequestError
-from ...shared.inference import Notice, RequestId
-from ...shared.messages import Item, Piece
-from ..engine.grammar.constraint import ConstraintError
-from ..engine.loaded_model import Vocab
-from ..engine.sampling.resumed_chance import can_resume
+from ....shared.continuation import Continuation
+from ....shared.errors import EngineFailed, RequestError
+from ....shared.inference import Notice, RequestId
+from ....shared.messages import Item, Piece
+from ...engine.grammar.constraint import ConstraintError
+from ...engine.loaded_model import Vocab
+from ...engine.sampling.resumed_chance import can_resume
 from .answer import Answer
 from .delivered import Delivered, MiscountError
 from .prepared import Prepared

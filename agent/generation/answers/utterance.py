@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
-from ...shared.inference import RequestId, TokenKind, TokenLogProbs
-from ...shared.messages import Called, CallStarted, Item, Noticed, Piece
-from ..chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
-from ..chat.calls.tools import Tools
-from ..chat.output.attribution import Attribution
-from ..chat.output.reasoning_count import ReasoningCount
-from ..chat.output.transcript import Gain
-from ..chat.parsing.segmenter import Segmenter
+from ....shared.inference import RequestId, TokenKind, TokenLogProbs
+from ....shared.messages import Called, CallStarted, Item, Noticed, Piece
+from ...chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
+from ...chat.calls.tools import Tools
+from ...chat.output.attribution import Attribution
+from ...chat.output.reasoning_count import ReasoningCount
+from ...chat.output.transcript import Gain
+from ...chat.parsing.segmenter import Segmenter
 from .prepared import Reading
 
 _ID_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

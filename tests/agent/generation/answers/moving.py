@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.answer import Answer
-from arriero.agent.generation.prepared import Prepared
-from arriero.agent.generation.resumption import Resume, Resumed, resumed
+from arriero.agent.generation.answers.answer import Answer
+from arriero.agent.generation.answers.prepared import Prepared
+from arriero.agent.generation.answers.resumption import Resume, Resumed, resumed
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import Notice, Rates, RequestId, TokenLogProbs
 from arriero.shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
