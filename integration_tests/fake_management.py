@@ -92,6 +92,11 @@ def request(number: int, state: str, agent_id: str | None = None) -> dict[str, A
     }
 
 
+def log_line(number: int, level: str, text: str) -> dict[str, Any]:
+    """A line of an agent's log."""
+    return {"number": number, "at": 1_700_000_000.0 + number, "level": level, "text": text}
+
+
 def history(
     times: list[int], step: int = 5, *, since: int | None = None, failed: bool = True
 ) -> dict[str, Any]:
@@ -132,6 +137,7 @@ class FakeManagement:
         self.history: dict[str, Any] | None = history([1_700_000_000])
         self.asked: list[dict[str, str]] = []
         self.public_url: str | None = None
+        self.log: list[dict[str, Any]] | None = []
         self._feeds: list[web.StreamResponse] = []
 
     def app(self) -> web.Application:
@@ -145,6 +151,7 @@ class FakeManagement:
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
                 web.get("/api/v1/history", self._history),
+                web.get("/api/v1/agents/{id}/log", self._log),
                 web.get("/api/v1/desired-state", self._get_state),
                 web.put("/api/v1/desired-state", self._put_state),
                 web.post("/api/v1/agents/{id}/{verb}", self._steer),
@@ -204,6 +211,15 @@ class FakeManagement:
     async def _about(self, _call: web.Request) -> web.Response:
         about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
         return web.json_response(about)
+
+    async def _log(self, call: web.Request) -> web.Response:
+        if self.log is None:
+            error = {"code": "not_supported", "message": "too old", "retryable": False}
+            return web.json_response({"error": error}, status=501)
+        after = int(call.query["after"])
+        lines = [each for each in self.log if each["number"] > after]
+        newest = max((each["number"] for each in lines), default=after)
+        return web.json_response({"lines": lines, "after": newest})
 
     async def _history(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

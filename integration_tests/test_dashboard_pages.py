@@ -19,6 +19,7 @@ from integration_tests.fake_management import (
     FakeManagement,
     agent,
     history,
+    log_line,
     request,
 )
 from integration_tests.installed import installed
@@ -136,6 +137,24 @@ async def test_an_agent_is_shown_and_drained(
     await dashboard.page.goto(f"{management.management}/#/agents/nobody")
     await expect(dashboard.part("agent-gone")).to_be_visible()
     assert dashboard.complaints == []
+
+
+async def test_an_agents_log_is_read_while_somebody_looks(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.agents = [agent(1), agent(2)]
+    management.log = [log_line(5, "info", "ready"), log_line(6, "error", "<b>it broke</b>")]
+    await dashboard.open(management, "agents/agent-1")
+    lines = dashboard.part("agent-log").get_by_role("listitem")
+    await expect(lines).to_have_count(2)
+    await expect(lines.last).to_contain_text("error <b>it broke</b>")
+    management.log.append(log_line(7, "warning", "again"))
+    await expect(lines).to_have_count(3)
+    await expect(dashboard.part("agent-log-note")).to_have_text("the last 3 lines")
+    management.log = None
+    await dashboard.page.goto(f"{management.management}/#/agents/agent-2")
+    await expect(dashboard.part("agent-log-note")).to_have_text("It cannot be read: too old")
+    await expect(lines).to_have_count(0)
 
 
 async def test_requests_are_searched_and_filtered(
@@ -376,6 +395,7 @@ async def test_axe_finds_nothing(
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
     management.state = {"models": [WISHED]}
     management.ended = [ending("request-9", "stop", "ana")]
+    management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -390,6 +410,8 @@ async def test_axe_finds_nothing(
             found[page] = violations
     assert found == {}, json.dumps(found, indent=1)
 
+
+LEVELS = ("info", "warning", "error")
 
 AXE = """async () => (await axe.run(document)).violations.map(
     ({id, nodes}) => ({id, nodes: nodes.slice(0, 4).map((node) => node.html.slice(0, 200))}))"""

@@ -15,11 +15,13 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 from .line_writer import LineWriter, writes_to
+from .reports.log_lines import LogLine
+from .reports.log_tail import LogTail
 
 Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -39,7 +41,8 @@ def setup(format: Format, level: Level, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())
     handler = LineHandler(stream, TextFormatter() if as_text else JsonFormatter())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    tail = LogTail(_line_of)
+    logging.basicConfig(handlers=[handler, tail], level=logging.WARNING, force=True)
     logging.getLogger("arriero").setLevel(level.upper())
     logging.captureWarnings(True)
 
@@ -98,6 +101,24 @@ class LineHandler(logging.Handler):
             None,
         )
         return self.format(record)
+
+
+def recent(after: int = 0) -> tuple[LogLine, ...]:
+    """The last lines, of those with numbers above `after`; at level info and above, if that is
+    logged at all."""
+    tail = _tail()
+    return tail.after(after) if tail else ()
+
+
+def recall(lines: Iterable[LogLine]) -> None:
+    """Keep the lines of another process with this one's."""
+    if tail := _tail():
+        tail.recall(lines)
+
+
+def _tail() -> LogTail | None:
+    handlers = logging.getLogger().handlers
+    return next((each for each in handlers if isinstance(each, LogTail)), None)
 
 
 def _line_handler() -> LineHandler | None:
@@ -159,6 +180,15 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             entry["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)
         return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+def _line_of(record: logging.LogRecord) -> str:
+    """The message and its context; of an exception its last line."""
+    words = [_message_of(record), *key_values(_context_of(record))]
+    if record.exc_info and record.exc_info[0] is not None:
+        last = traceback.format_exception_only(*record.exc_info[:2])[-1]
+        words.append(_shown(last.strip(), MAX_VALUE_BYTES))
+    return " ".join(words)
 
 
 def _time_of(record: logging.LogRecord) -> datetime:

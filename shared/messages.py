@@ -27,6 +27,7 @@ from .inference import (
 )
 from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
+from .reports.log_lines import LogLines, LogNumber
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
@@ -236,6 +237,16 @@ class Reply:
     result: Result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """The lines that `ReadLog` asked for, oldest first; none where there are no newer ones."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["log_read"] = "log_read"
+    id: RequestId
+    lines: LogLines = ()
+
+
 # ---- from the balancer
 
 
@@ -311,6 +322,19 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLog:
+    """Send the latest lines of the log, of those with numbers above `after` (since version 8).
+
+    Only asked while somebody looks at them. Level info and above.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["read_log"] = "read_log"
+    id: RequestId
+    after: LogNumber = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
     """The balancer is going down; running requests finish first. Reconnect after the close."""
 
@@ -319,10 +343,21 @@ class Goodbye:
 
 
 FromAgent = Annotated[
-    Hello | Status | Statistics | Output | Reply | Heartbeat, Field(discriminator="type")
+    Hello | Status | Statistics | Output | Reply | LogRead | Heartbeat,
+    Field(discriminator="type"),
 ]
 FromBalancer = Annotated[
-    Welcome | Reject | Start | Cancel | Ask | Withdraw | Assign | Reload | Goodbye | Heartbeat,
+    Welcome
+    | Reject
+    | Start
+    | Cancel
+    | Ask
+    | Withdraw
+    | Assign
+    | Reload
+    | ReadLog
+    | Goodbye
+    | Heartbeat,
     Field(discriminator="type"),
 ]
 

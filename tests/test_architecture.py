@@ -324,6 +324,7 @@ DECLARATIONS = {
     "balancer.management.steering.bodies": "records of fields; the routes' tests send them",
     "balancer.management.steering.answer_types": "answers; the routes' tests compare them",
     "balancer.fleet.recorder": "a record and a protocol",
+    "shared.reports.log_lines": "records; the tests of the messages send them",
     "shared.tracing.span": "records",
     "balancer.fleet.view": "records that the core's tests compare",
 }

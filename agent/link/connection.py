@@ -14,6 +14,7 @@ from typing import assert_never
 
 from websockets.exceptions import WebSocketException
 
+from ...shared import log
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
@@ -37,6 +38,7 @@ from .decisions import (
     Obey,
     Send,
     StartGeneration,
+    TellLog,
     WithdrawQuery,
 )
 from .dialling import KeyRefused
@@ -211,6 +213,10 @@ class Connection:
                 self._queries.withdraw(ticket)
             case Obey(order):
                 self._on_order(order)
+            case TellLog(id, after):
+                lines = log.recent(after)
+                for told in self._session.read_own_log(id, lines, self._clock()):
+                    self._do(told)
             case Close(reason):
                 self._close(reason)
             case GiveUp(reason):

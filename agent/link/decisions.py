@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
-from ...shared.messages import Heartbeat, Hello, Output, Reply, Status
+from ...shared.messages import FromAgent
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
-from ...shared.reports.statistics import Statistics
 from ..generation.port import Ticket
 
 
@@ -16,7 +15,7 @@ from ..generation.port import Ticket
 class Send:
     """Send this message to the balancer."""
 
-    message: Hello | Status | Statistics | Output | Reply | Heartbeat
+    message: FromAgent
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,14 @@ class Obey:
 
 
 @dataclass(frozen=True, slots=True)
+class TellLog:
+    """Report the log's lines with numbers above `after` under this id: `read_own_log`."""
+
+    id: RequestId
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Send what is queued, then close the socket. The session has already ended."""
 
@@ -102,6 +109,7 @@ Decision = (
     | AnswerQuery
     | WithdrawQuery
     | Obey
+    | TellLog
     | Close
     | GiveUp
 )

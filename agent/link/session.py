@@ -19,12 +19,15 @@ from ...shared.messages import (
     Ask,
     Busy,
     Cancel,
+    FromAgent,
     FromBalancer,
     Goodbye,
     Heartbeat,
     Hello,
     Item,
+    LogRead,
     Output,
+    ReadLog,
     Refused,
     Reject,
     Reply,
@@ -36,10 +39,11 @@ from ...shared.messages import (
 )
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
+from ...shared.reports.log_lines import LogLines
 from ...shared.reports.statistics import Statistics
 from ...shared.validation import invalid
 from ..generation.port import Ticket
-from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send
+from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send, TellLog
 from .dialect import Dialect
 from .queries import Queries, declined
 from .requests import Requests
@@ -146,7 +150,7 @@ class Session:
             case Heartbeat() | Goodbye():
                 # After a goodbye the balancer lets running requests finish and closes by itself.
                 return []
-            case Start() | Cancel() | Ask() | Withdraw() | Assign() | Reload() if not self.is_live:
+            case _ if not self.is_live:
                 return self._leave(f"the balancer sent `{message.type}` before `welcome`")
             case Start():
                 return self._started(message, now)
@@ -160,6 +164,8 @@ class Session:
                 return self._settle([*self._queries.withdraw(id)])
             case Assign() | Reload():
                 return [Obey(message)]
+            case ReadLog(id=id, after=after):
+                return [TellLog(id, after)]
             case _:
                 assert_never(message)
 
@@ -233,6 +239,10 @@ class Session:
         ]
         return self._settle(replies) if replies else []
 
+    def read_own_log(self, id: RequestId, lines: LogLines, now: float) -> list[Decision]:
+        """The lines that the balancer wants to show."""
+        return [self._send(LogRead(id=id, lines=lines), now)] if self.is_live else []
+
     def slots_changed(self, now: float) -> list[Decision]:
         """A slot may have become free: a balancer that was told `Busy` is told to try again."""
         if self._drain_deadline is not None or not self._requests.has_room_again():
@@ -297,9 +307,7 @@ class Session:
     def _give_up(self, reason: str) -> list[Decision]:
         return [*self.disconnected(), GiveUp(reason)]
 
-    def _send(
-        self, message: Hello | Status | Statistics | Output | Reply | Heartbeat, now: float
-    ) -> Send:
+    def _send(self, message: FromAgent, now: float) -> Send:
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
         return Send(self._dialect.status(message) if isinstance(message, Status) else message)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 from uuid import uuid4
 
-from ...shared import lifecycle
+from ...shared import lifecycle, log
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
 from ...shared.log import context
@@ -255,7 +255,7 @@ class _Supervisor:
         )
         run = EngineRun(
             id,
-            lambda: self._engines[id].begin,
+            lambda: replace(self._engines[id].begin, log=log.recent()),
             self,
             start=self._start,
             restarts=self._make_restarts(),

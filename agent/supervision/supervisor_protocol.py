@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
+from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
 from ..settings import AgentSettings
@@ -27,6 +28,7 @@ class Begin:
     """Load the model of `settings`. All engine processes of an agent have the same `agent_id`.
 
     `assignment` says what balancers want beyond what the settings say; `None` for a pinned agent.
+    `log` has what the supervisor logged last, such as why an engine process before crashed.
     """
 
     __pydantic_config__ = STRICT
@@ -35,6 +37,7 @@ class Begin:
     settings: AgentSettings
     facts: HostFacts = field(default_factory=HostFacts)
     assignment: Assignment | None = None
+    log: LogLines = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

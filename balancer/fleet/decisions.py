@@ -5,7 +5,7 @@ from typing import NewType
 
 from ...shared.errors import RequestError
 from ...shared.inference import Event, RequestId, Token
-from ...shared.messages import FromBalancer
+from ...shared.messages import FromBalancer, LogRead
 from ...shared.queries import Result
 from .recorder import NOWHERE, Ending, Origin
 
@@ -83,4 +83,13 @@ class Finish:
     ending: Ending
 
 
-Decision = Send | Disconnect | Deliver | DeliverTokens | Refuse | Settle | FirstToken | Finish
+@dataclass(frozen=True, slots=True)
+class ShowLog:
+    """Hand the lines of an agent's log to whoever waits for them."""
+
+    message: LogRead
+
+
+Decision = (
+    Send | Disconnect | Deliver | DeliverTokens | Refuse | Settle | FirstToken | Finish | ShowLog
+)

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from ...shared.inference import AgentId, Count, RequestId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
+from ...shared.reports.log_lines import LogLine
 from ...shared.reports.model_info import ModelInfo
 from ..fleet.view import AgentState, RequestState
 
@@ -160,6 +161,13 @@ class Agents(TypedDict):
     """All connected agents."""
 
     agents: list[Agent]
+
+
+class AgentLog(TypedDict):
+    """The last lines of an agent's log, oldest first; `after` asks for those that follow."""
+
+    lines: list[LogLine]
+    after: Count
 
 
 class Requests(TypedDict):

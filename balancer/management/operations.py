@@ -2,7 +2,15 @@
 
 from pydantic_core import to_json
 
-from ...shared.errors import InvalidRequest, NotFound, RateLimited, ShuttingDown, StoreUnavailable
+from ...shared.errors import (
+    AgentLost,
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    RateLimited,
+    ShuttingDown,
+    StoreUnavailable,
+)
 from ..api.native.operations import DOCUMENT, GENERATE, NATIVE_ERRORS
 from ..api.openapi.document import (
     Answer,
@@ -78,6 +86,15 @@ OPERATIONS = (
         parameters=(_ID,),
         answers={200: json_answer("The agent.", answer_types.Agent)},
         errors=(NotFound,),
+    ),
+    _operation(
+        "GET",
+        "/api/v1/agents/{id}/log",
+        "AgentLog",
+        "The last lines of an agent's log, at level info and above.",
+        parameters=(_ID, parameter("after", "query", {"type": "integer", "minimum": 0})),
+        answers={200: json_answer("The lines after `after`.", answer_types.AgentLog)},
+        errors=(InvalidRequest, NotFound, NotSupported, RateLimited, AgentLost),
     ),
     _operation(
         "GET",

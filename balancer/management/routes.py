@@ -27,6 +27,7 @@ from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, about_routes, unknown_ports
+from .agent_log import agent_log_routes
 from .answer_types import Agent, Agents, Cancelled, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
@@ -75,6 +76,7 @@ def management_app(
             *about_routes(ports),
             *usage_routes(history),
             *_fleet_routes(runtime, history),
+            *agent_log_routes(runtime),
             *_watching_routes(hub, metrics, Admission(access)),
             *steering_routes(runtime, keeper),
             *agent_socket.routes(

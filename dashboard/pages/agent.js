@@ -10,6 +10,7 @@ import { Plot } from "../plots/plot.js";
 import { AgentActions } from "../agents/actions.js";
 import { drawSlots, modelFacts } from "../agents/card.js";
 import { engineFacts, hostFacts } from "../agents/facts.js";
+import { AgentLog } from "../agents/log.js";
 import { drawIssues } from "../issues.js";
 import { LiveTable } from "../requests/live-table.js";
 import { linkTo } from "../router.js";
@@ -26,6 +27,7 @@ export class AgentPage {
     this.work = new WorkPanel();
     this.engine = new EnginePanel();
     this.past = new HistoryPanel(byId("agent-history"), "of this agent");
+    this.log = new AgentLog(byId("agent-log"));
     this.requests = new LiveTable(byId("agent-requests"), "Requests on it");
     byId("agent-work").append(this.work.node);
     byId("agent-engine").append(this.engine.node);
@@ -41,6 +43,7 @@ export class AgentPage {
     this.#id = id;
     this.#name = null;
     this.actions.open(id);
+    this.log.open(id);
     this.#drawPlot();
   }
 
@@ -71,6 +74,7 @@ export class AgentPage {
   drawThroughput(event, fleet) {
     this.#drawPlot();
     if (this.#name !== null) this.past.tick();
+    if (this.#name !== null) this.log.tick();
     setText(byId("agent-rate"), `${rate(event.agents[this.#id] ?? 0)} tokens/s`);
     this.#drawRequests(fleet);
   }

@@ -226,3 +226,19 @@ def test_lines_that_nobody_reads_are_dropped_and_nobody_waits_for_them() -> None
         assert json.loads(told)["message"] == (
             f"{log.num_dropped()} lines of the log were dropped: nobody read them"
         )
+
+
+def test_the_last_lines_are_kept_for_those_who_look() -> None:
+    assert log.recent() == ()
+    log.setup("text", "info", io.StringIO())
+    logger.info("at postgresql://me:secret@db/x", extra=context(agent="a b", slots=4))
+    try:
+        raise ValueError("no")
+    except ValueError:
+        logger.exception("it failed")
+    first, second = log.recent()
+    assert first.text == 'at postgresql://me:***@db/x agent="a b" slots=4'
+    assert (second.level, second.text) == ("error", "it failed ValueError: no")
+    assert log.recent(first.number) == (second,)
+    log.recall((first,))
+    assert log.recent() == (first, first, second)

@@ -31,9 +31,11 @@ from arriero.shared.messages import (
     Heartbeat,
     Hello,
     Issue,
+    LogRead,
     Noticed,
     Output,
     Piece,
+    ReadLog,
     Refused,
     Reject,
     Start,
@@ -44,6 +46,7 @@ from arriero.shared.messages import (
     encode_from_agent,
     encode_from_balancer,
 )
+from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Cells, Histogram, Statistics
 
@@ -96,6 +99,7 @@ from_agent: list[FromAgent] = [
             Busy(id=ID),
         )
     ),
+    LogRead(id=ID, lines=(LogLine(number=2**52, at=1.5, level="error", text="é"),)),
 ]
 from_balancer: list[FromBalancer] = [
     Welcome(protocol=1, version="0.1.0", heartbeat_interval=1.0, heartbeat_timeout=5.0),
@@ -107,6 +111,7 @@ from_balancer: list[FromBalancer] = [
         continuation=Continuation.after((1, 2**31), num_characters=3, num_calls=1),
     ),
     Cancel(id=ID),
+    ReadLog(id=ID, after=2**52),
     Goodbye(),
     Heartbeat(),
 ]

@@ -25,14 +25,23 @@ on it; with draining, nobody waits whom no agent can serve.
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import NotFound, RequestError, ShuttingDown
+from ....shared.errors import NotFound, NotSupported, RequestError, ShuttingDown
 from ....shared.inference import AgentId, GenerateRequest, RequestId
-from ....shared.messages import FromAgent, Heartbeat, Hello, Output, Reply, Status
+from ....shared.messages import (
+    FromAgent,
+    Heartbeat,
+    Hello,
+    LogRead,
+    Output,
+    ReadLog,
+    Reply,
+    Status,
+)
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
 from ...control.desired_state import DesiredState
 from ..caller import ANONYMOUS, Caller
-from ..decisions import Decision, LinkId
+from ..decisions import Decision, LinkId, ShowLog
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
@@ -43,6 +52,9 @@ from .agent_output import AgentOutput
 from .fleet_views import FleetViews
 from .membership import Membership
 from .state import empty_state
+
+LOGS_SINCE = 8
+"""The first version of the protocol in which agents are asked for their logs."""
 
 
 class Fleet(FleetViews):
@@ -168,9 +180,14 @@ class Fleet(FleetViews):
         return [*decisions, *self._end_stranded(now)]
 
     def _said(
-        self, agent: Agent, message: Hello | Status | Statistics | Output | Reply, now: float
+        self,
+        agent: Agent,
+        message: Hello | Status | Statistics | Output | Reply | LogRead,
+        now: float,
     ) -> list[Decision]:
         match message:
+            case LogRead():
+                return [ShowLog(message)]
             case Output():
                 return self._output.items(agent, message.items, now)
             case Status():
@@ -232,6 +249,18 @@ class Fleet(FleetViews):
         """Have an agent load its model anew; its requests may go on for `drain_timeout`."""
         agent = self._connected(id)
         return [*self._due(now), *self._steering.reload(agent, drain_timeout, now)]
+
+    def read_log(self, id: RequestId, agent_id: AgentId, after: int, now: float) -> list[Decision]:
+        """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
+
+        Raises `NotFound`, and `NotSupported` for an agent of an older version.
+        """
+        decisions = self._due(now)
+        agent = self._connected(agent_id)
+        if agent.hello.protocol < LOGS_SINCE:
+            raise NotSupported(f"agent {agent.name} is too old to show its log; upgrade it")
+        asked = self._state.registry.send(agent.link, ReadLog(id=id, after=after), now)
+        return [*decisions, asked]
 
     def _connected(self, id: AgentId) -> Agent:
         link = self._state.registry.link_of(id)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, assert_never
 
-from ....shared.errors import RequestError
+from ....shared.errors import AgentLost, RequestError
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
+from ....shared.reports.log_lines import LogLine
 from ....shared.reports.model_info import Task
 from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
@@ -38,12 +39,14 @@ from ..decisions import (
     Refuse,
     Send,
     Settle,
+    ShowLog,
 )
 from ..limits import Limits
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from .log_reads import PATIENCE, LogReads
 from .stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -101,6 +104,7 @@ class FleetRuntime:
         self._streams: dict[RequestId, Stream] = {}
         self._query_handles: dict[RequestId, QueryHandle] = {}
         self._peers: dict[LinkId, Peer] = {}
+        self._log_reads = LogReads()
         self._links = count(1)
         self._revision = fleet.revision
         self._changed = asyncio.Event()
@@ -242,6 +246,25 @@ class FleetRuntime:
         """Have an agent load its model anew."""
         self._carry_out(self._fleet.reload(agent, drain_timeout, self._clock()))
 
+    async def read_log(self, agent: AgentId, after: int) -> tuple[LogLine, ...]:
+        """The last lines of an agent's log, of those with numbers above `after`.
+
+        Raises `NotFound`, `NotSupported`, `RateLimited`, or `AgentLost` if it does not answer.
+        """
+        id = new_request_id()
+        with self._log_reads.expect(id) as lines:
+            self._carry_out(self._fleet.read_log(id, agent, after, self._clock()))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    return await lines
+            except TimeoutError:
+                raise AgentLost(f"the agent did not answer within {PATIENCE:g} s") from None
+
+    @property
+    def num_log_reads(self) -> int:
+        """Readers who wait for agents' logs."""
+        return len(self._log_reads)
+
     def dry_run(self, wish: DesiredState) -> list[AgentPlan]:
         """What each agent would do if this were wished for. Costs the size of the fleet."""
         return self._fleet.dry_run(wish, self._clock())
@@ -355,6 +378,8 @@ class FleetRuntime:
                     _log(ending)
                 case Settle(query=id, outcome=outcome):
                     self._query_handles.pop(id).settle(outcome)
+                case ShowLog(message=message):
+                    self._log_reads.read(message)
                 case Refuse():
                     pass  # `open` raises it
                 case _:

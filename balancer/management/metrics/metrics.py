@@ -141,6 +141,10 @@ class Metrics:
         """Also export the number of connections to a port."""
         self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)
 
+    def collect_log_reads(self, num_reads: Callable[[], int]) -> None:
+        """Also export how many readers wait for agents' logs."""
+        self._gauge("log_reads", "Readers who wait for the lines of an agent's log.", num_reads)
+
     def collect_bodies(self, num_bytes: Callable[[], int]) -> None:
         """Also export the bytes of request bodies that are being read or parsed."""
         self._gauge(

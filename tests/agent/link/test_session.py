@@ -19,6 +19,7 @@ from arriero.agent.link.decisions import (
     Obey,
     Send,
     StartGeneration,
+    TellLog,
     WithdrawQuery,
 )
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
@@ -37,7 +38,9 @@ from arriero.shared.messages import (
     Heartbeat,
     Issue,
     Item,
+    LogRead,
     Output,
+    ReadLog,
     Refused,
     Reject,
     Reply,
@@ -46,6 +49,7 @@ from arriero.shared.messages import (
 )
 from arriero.shared.models.assignments import Assign, Reload, Work
 from arriero.shared.queries import Declined, Tokenize, Tokenized
+from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import (
@@ -254,6 +258,23 @@ class TestRequests:
         assert session.unsendable(RequestId("r")) == [DiscardGeneration(ONE)]
         assert session.produced((), (ONE,), 0.1) == []
         assert session.num_active == 0
+
+
+class TestLog:
+    def test_is_told_when_asked_for(self) -> None:
+        session = live()
+        asked = ReadLog(id=RequestId("l"), after=5)
+        assert session.received(asked, 0.0) == [TellLog(RequestId("l"), 5)]
+        line = LogLine(number=6, at=1.0, level="info", text="x")
+        told = Send(LogRead(id=RequestId("l"), lines=(line,)))
+        assert session.read_own_log(RequestId("l"), (line,), 0.1) == [told]
+
+    def test_is_told_to_nobody_else(self) -> None:
+        session = make_session()
+        session.connected(0.0)
+        assert session.read_own_log(RequestId("l"), (), 0.1) == []
+        reason = "the balancer sent `read_log` before `welcome`"
+        assert session.received(ReadLog(id=RequestId("l")), 0.0) == [Close(reason)]
 
 
 class TestOrders:

@@ -1,0 +1,63 @@
+"""The last lines of this process's log, kept for operators who look at them from elsewhere.
+
+Invariant: at most `MAX_LINES`, each bounded, with growing numbers.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from .log_lines import MAX_LINE, MAX_LINES, LogLevel, LogLine
+
+
+class LogTail(logging.Handler):
+    """Keeps what is logged at level info and above. Any thread may log and any may read."""
+
+    def __init__(self, words: Callable[[logging.LogRecord], str]) -> None:
+        """`words(record)` writes a record as text."""
+        super().__init__(logging.INFO)
+        self._words = words
+        self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
+        self._newest = 0
+        self._guard = Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Never raises: what fails here must not end a request."""
+        try:
+            text = self._words(record)
+        except Exception as error:  # of the program's arguments or their `str`; it is kept instead
+            text = f"a log record cannot be written: {type(error).__name__}"
+        with self._guard:
+            # Milliseconds: the lines of a new process have higher numbers than those before.
+            self._newest = max(self._newest + 1, int(record.created * 1000))
+            line = LogLine(
+                number=self._newest, at=record.created, level=level_of(record), text=shortened(text)
+            )
+            self._lines.append(line)
+
+    def after(self, number: int) -> tuple[LogLine, ...]:
+        """The lines with higher numbers, oldest first."""
+        with self._guard:
+            return tuple(line for line in self._lines if line.number > number)
+
+    def recall(self, lines: Iterable[LogLine]) -> None:
+        """Take in the lines of another process, in the order of their numbers."""
+        with self._guard:
+            known = sorted((*lines, *self._lines), key=lambda line: line.number)
+            self._lines = deque(known, maxlen=MAX_LINES)
+            self._newest = max([self._newest, *(line.number for line in known)])
+
+
+def level_of(record: logging.LogRecord) -> LogLevel:
+    """Whatever is worse than an error is one."""
+    if record.levelno >= logging.ERROR:
+        return "error"
+    return "warning" if record.levelno >= logging.WARNING else "info"
+
+
+def shortened(text: str) -> str:
+    """Without halves of characters, which no JSON can hold, and no longer than a line may be."""
+    whole = text.encode(errors="backslashreplace").decode()
+    half = MAX_LINE // 2
+    return whole if len(whole) <= MAX_LINE else f"{whole[:half]} … {whole[-half:]}"
