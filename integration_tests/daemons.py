@@ -197,13 +197,17 @@ class Fleet:
         await self.balancer.until_ready()
         return self.balancer
 
-    async def start_agent(self, **settings: object) -> Daemon:
-        agent = await self.launch_agent(**settings)
+    async def start_agent(self, *, env: dict[str, str] | None = None, **settings: object) -> Daemon:
+        agent = await self.launch_agent(env=env, **settings)
         await agent.until_ready()
         return agent
 
     async def launch_agent(
-        self, *, stderr: int = asyncio.subprocess.PIPE, **settings: object
+        self,
+        *,
+        stderr: int = asyncio.subprocess.PIPE,
+        env: dict[str, str] | None = None,
+        **settings: object,
     ) -> Daemon:
         """Starts an agent without waiting until it is ready."""
         defaults = {
@@ -215,7 +219,7 @@ class Fleet:
             "threads": 1,
         }
         program = str(self._programs / "agent")
-        agent = await self.start(program, *_flags(defaults | settings), stderr=stderr)
+        agent = await self.start(program, *_flags(defaults | settings), env=env, stderr=stderr)
         self.agents.append(agent)
         return agent
 

@@ -206,7 +206,7 @@ class Assigner:
         self._order = order
         self._drain_timeout = order.drain_timeout
         if order.assignment == (None if last is None else last.assignment):
-            return []
+            return [] if self._failure is None or self._is_at_it else self._begin()
         self._forget_failure()
         if order.assignment is not None:
             return self._pursue(order.assignment)
@@ -215,8 +215,7 @@ class Assigner:
         return [*self._abandon(), *([self._retire(serving)] if serving else [])]
 
     def _reload(self, order: Reload) -> list[Decision]:
-        is_at_it = self._fetch is not None or self._load or self._in_role("replacing")
-        if self._wish is None or is_at_it:
+        if self._wish is None or self._is_at_it:
             return []
         self._drain_timeout = order.drain_timeout
         self._forget_failure()
@@ -453,6 +452,12 @@ class Assigner:
     @property
     def _wish(self) -> Assignment | None:
         return None if self._order is None else self._order.assignment
+
+    @property
+    def _is_at_it(self) -> bool:
+        """Whether an attempt is under way."""
+        is_replacing = self._in_role("replacing") is not None
+        return self._fetch is not None or self._load is not None or is_replacing
 
     def _in_role(self, role: str) -> _Engine | None:
         return next((each for each in self._engines.values() if each.role == role), None)

@@ -153,9 +153,10 @@ class Steering:
     def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
         """Have it load its model anew, or try again what it failed to load."""
         if agent.work is not None and agent.work.phase == "failed":
+            decisions = self._look(now)  # it may have failed since the last one
             self._controller.retry(agent.hello.agent_id, now)
             self.look_soon(now)
-            return []
+            return decisions
         return [self._state.registry.send(agent.link, Reload(drain_timeout=drain_timeout), now)]
 
     def is_cordoned(self, agent: AgentId) -> bool:

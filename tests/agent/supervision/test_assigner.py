@@ -369,6 +369,16 @@ class TestFetchesThatFail:
         assert host.fetched(3) == [StartEngine(FIRST, A, HALF)]
         assert (host.phase, host.codes) == ("loading", [])
 
+    def test_are_made_again_when_the_order_comes_again(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.assigner.fetch_failed(FetchId(1), MISSING, 1.0)
+        assert host.assign(A) == [Fetch(FetchId(2), A)]
+        assert host.codes == ["not_found"], "until it is mended"
+        assert host.assign(A) == [], "it is at it"
+        host.assigner.fetch_failed(FetchId(2), MISSING, 2.0)
+        assert host.assigner.next_deadline() == 2.0 + 2 * SOON[0], "its own pauses go on growing"
+
     def test_come_again_at_other_times_than_other_agents(self) -> None:
         host = Host()
         host.assigner = Assigner(slots=4, memory=MEMORY, jitter=0.5)

@@ -271,6 +271,17 @@ def test_a_reload_goes_to_the_agent_and_a_failed_load_is_tried_again() -> None:
     assert scene.look() == {A: FILE}
 
 
+def test_a_load_that_failed_a_moment_ago_is_tried_again_as_well() -> None:
+    """The failure is in no look yet, which is when the operator has seen it already."""
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.look()
+    scene.tell(A, status(slots=0, model=None, work=work("failed", wished().assignment, revision=1)))
+    scene.fleet.reload(AgentId("a"), 9.0, scene.now)
+    assert scene.look() == {A: FILE}
+
+
 @pytest.mark.parametrize("name", ["cordon", "resume", "reload"])
 def test_an_agent_that_is_not_here(name: str) -> None:
     scene = Steered()

@@ -1,0 +1,156 @@
+"""Why a model cannot be served: each reason provoked for real, shown to operators, and mended."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration_tests.corpus import generate, plain_cases
+from integration_tests.daemons import MODEL, Fleet, until
+from tests.agent.models.file_server import Served
+from tests.agent.models.small_disk import NoNamespaces, fill, small_disk
+from tests.agent.models.small_hub import SmallHub, sha256, small_hub
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DEADLINE = 30.0
+DATA = MODEL.read_bytes()
+DISK = "size=32m"
+"""Room for a few copies of the demo model."""
+
+
+@dataclass
+class Host:
+    """A fleet of one agent without a model, whose models folder is on a small disk of its own."""
+
+    fleet: Fleet
+    hub: SmallHub
+    disk: Path
+
+    async def wish(self, source: str, **options: Any) -> None:
+        """Wish for one small model."""
+        size = {"slots": 1, "context_size": 256, "engine": {"host_cache": 0}}
+        state = {"models": [{"name": "demo", "source": source} | size | options]}
+        url = f"{self.fleet.management}/api/v1/desired-state"
+        async with self.fleet.http.put(url, json=state) as response:
+            assert response.status == 200, await response.text()
+
+    async def try_again(self) -> None:
+        """As an operator who has mended the cause, and does not want to wait."""
+        [agent] = await self.fleet.view("agents")
+        url = f"{self.fleet.management}/api/v1/agents/{agent['id']}/reload"
+        async with self.fleet.http.post(url, json={}) as response:
+            assert response.status == 200, await response.text()
+
+    async def issue(self, code: str) -> dict[str, str]:
+        """The agent's issue, once it has this one."""
+        found: list[dict[str, str]] = []
+
+        async def shown() -> bool:
+            [agent] = await self.fleet.view("agents")
+            found[:] = [each for each in agent["issues"] if each["code"] == code]
+            return bool(found)
+
+        await until(shown, deadline=DEADLINE)
+        assert found[0]["message"] and found[0]["hint"]
+        return found[0]
+
+    async def serves(self) -> None:
+        """Waits until there is no issue any more, and a request is answered."""
+
+        async def mended() -> bool:
+            [agent] = await self.fleet.view("agents")
+            return agent["state"] == "ready" and agent["issues"] == []
+
+        await until(mended, deadline=DEADLINE)
+        case = plain_cases()[0]
+        answer = await generate(
+            self.fleet.http, self.fleet.inference, case.body | {"max_tokens": 4}
+        )
+        assert case.answer.startswith(answer.text), answer.end
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+    folder = tmp_path_factory.mktemp("host")
+    async with AsyncExitStack() as stack:
+        try:
+            disk = stack.enter_context(small_disk(folder / "disk", DISK))
+        except NoNamespaces as error:
+            pytest.skip(f"no file system can be mounted: {error}")
+        hub = stack.enter_context(small_hub())
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer()
+        environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(folder / "hub"), "HF_TOKEN": ""}
+        await fleet.start_agent(
+            model=None, slots=None, context_size=None, models_dir=disk / "models", env=environment
+        )
+        yield Host(fleet, hub, disk)
+
+
+async def test_a_download_cut_three_times_arrives_as_it_is(host: Host) -> None:
+    host.hub.publish("org/model", {"m.gguf": DATA})
+    host.hub.content(DATA).cuts = [1_000_000, 3, 2_000_000]
+    await host.wish("hf://org/model/m.gguf", sha256=sha256(DATA))
+    await host.serves()
+    starts = host.hub.server.starts(f"/cdn/{sha256(DATA)}")
+    assert starts == [None, 1_000_000, 1_000_003, 3_000_003]
+    [kept] = (host.disk / "models").rglob("*.gguf")
+    assert kept.read_bytes() == DATA
+
+
+async def test_not_found(host: Host) -> None:
+    await host.wish(host.hub.server.url + "/later.gguf")
+    assert "404" in (await host.issue("not_found"))["message"]
+    host.hub.server.serve("/later.gguf", Served(DATA))
+    await host.try_again()
+    await host.serves()
+
+
+async def test_denied(host: Host) -> None:
+    source = host.hub.server.serve("/secret.gguf", Served(DATA, statuses=[403]))
+    await host.wish(source)
+    assert "403" in (await host.issue("denied"))["message"]
+    await host.try_again()
+    await host.serves()
+
+
+async def test_a_checksum_of_another_file(host: Host) -> None:
+    source = host.hub.server.serve("/checked.gguf", Served(DATA))
+    await host.wish(source, sha256="0" * 64)
+    await host.issue("wrong_checksum")
+    await host.wish(source, sha256=sha256(DATA))
+    await host.serves()
+
+
+async def test_not_a_gguf(host: Host) -> None:
+    served = Served(b"<html>come back later</html>" * 100)
+    await host.wish(host.hub.server.serve("/page.gguf", served))
+    await host.issue("not_a_gguf")
+    served.data, served.etag = DATA, '"v2"'
+    await host.try_again()
+    await host.serves()
+
+
+async def test_a_disk_that_is_full(host: Host) -> None:
+    filler = fill(host.disk)
+    await host.wish(host.hub.server.serve("/full.gguf", Served(DATA)))
+    await host.issue("disk_full")
+    filler.unlink()
+    for copy in (host.disk / "models").rglob("*.gguf"):
+        copy.unlink()
+    await host.try_again()
+    await host.serves()
+
+
+async def test_too_large_for_this_host(host: Host) -> None:
+    source = MODEL.absolute().as_uri()
+    await host.wish(source, slots=256, context_size=2**24)
+    await host.issue("too_large")
+    await host.wish(source)
+    await host.serves()
