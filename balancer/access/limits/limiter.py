@@ -9,6 +9,7 @@ crowd out keys.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 
 from ....shared.errors import RequestError
@@ -41,6 +42,11 @@ class Limiter:
     def num_accounts(self) -> int:
         """How many callers it knows."""
         return sum(map(len, self._accounts))
+
+    @property
+    def counted(self) -> Iterable[RequestId]:
+        """Requests that have not ended and count against limits."""
+        return self._owners.keys()
 
     def limits_of(self, caller: Caller) -> CallerLimits:
         """Those of its key, and the defaults for what its key leaves open."""

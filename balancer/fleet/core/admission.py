@@ -149,6 +149,12 @@ class Admission:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._limiter.check_integrity()
+        over = [id for id in self._limiter.counted if not self._is_live(id)]
+        if over:
+            raise RuntimeError(f"{over} have ended, and hold tokens")
+
+    def _is_live(self, id: RequestId) -> bool:
+        return id in self._state.requests or id in self._state.dispatcher
 
 
 def _going_down() -> ShuttingDown:

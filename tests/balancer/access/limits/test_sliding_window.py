@@ -55,3 +55,12 @@ def test_it_is_empty_after_a_minute() -> None:
     assert window.seconds_until_empty(20.0) == 50.0
     assert window.used(60.0) == 5
     assert window.used(70.0) == 0
+
+
+def test_what_came_together_leaves_with_the_last_of_it() -> None:
+    window = SlidingWindow()
+    window.add(1, 0.0)
+    window.add(2, 0.0625)
+    assert len(window) == 1
+    assert window.used(60.03125) == 3
+    assert window.used(60.0625) == 0

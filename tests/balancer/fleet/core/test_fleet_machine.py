@@ -10,6 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from arriero.balancer.access.identity import CallerLimits
+from arriero.balancer.access.limits.account import Level
+from arriero.balancer.access.limits.sliding_window import SPAN
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import (
     Decision,
@@ -86,6 +90,9 @@ LIMITS = {
     "heartbeat_timeout": 4.0,
     "model_memory": 9.0,
 }
+COUNTED = CallerLimits(tokens_per_minute=10**9, max_concurrent=10**6)
+"""Limits that nobody reaches, so that all is counted and nothing is refused."""
+
 RESULTS: dict[str, Result] = {
     "answered": Embedded(vectors=(Vector(vector="AAAA", num_tokens=1),)),
     "failed": Declined(error=to_wire(EngineFailed("broken"))),
@@ -150,7 +157,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @initialize(max_buffered=st.integers(0, 4))
     def start(self, max_buffered: int) -> None:
-        self.limits = Limits(max_buffered_requests=max_buffered, **LIMITS)
+        self.limits = Limits(max_buffered_requests=max_buffered, anonymous=COUNTED, **LIMITS)
         self.fleet = Fleet(self.limits)
         self.now = 10.0
         self.clients: dict[RequestId, Client] = {}
@@ -182,6 +189,7 @@ class FleetMachine(RuleBasedStateMachine):
                 case Finish(ending=ending):
                     assert ending.request_id not in self.codes, "ended twice"
                     self.codes[ending.request_id] = ending.code
+                    self.fleet.settle(ending, self.now)
                     self.stop_cancelled(ending.request_id)
                 case DeliverTokens(tokens=tokens, num_tokens=num_tokens, gaps=gaps):
                     for id, token in tokens:
@@ -643,6 +651,8 @@ class FleetMachine(RuleBasedStateMachine):
         assert not totals.is_ready
         assert self.fleet.next_deadline() is None
         self.fleet.check_integrity()
+        tokens = self.fleet.standing(ANONYMOUS, self.now + SPAN).tokens
+        assert tokens == Level(10**9, 10**9, 0.0), "all that was held is given back"
 
 
 TestFleetMachine = FleetMachine.TestCase
