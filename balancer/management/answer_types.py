@@ -4,7 +4,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from ...shared.inference import AgentId, Count, RequestId
+from ...shared.inference import AgentId, Count, RequestId, WaitsFor
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports.log_lines import LogLine
@@ -130,6 +130,21 @@ class Request(TypedDict):
     priority: int
 
 
+_For = TypedDict("_For", {"for": WaitsFor | None})
+
+
+class ListedRequest(Request, _For):
+    """A request with what it can expect while it waits; null otherwise, and for queries.
+
+    `position` counts from 1 those that the same agents could start; `for` is what it waits for.
+    `seconds_left` is an estimate, and `expected_start` the same in seconds since 1970.
+    """
+
+    position: Count | None
+    seconds_left: float | None
+    expected_start: float | None
+
+
 class RequestFields(TypedDict, total=False):
     """What can change of a request."""
 
@@ -173,7 +188,7 @@ class AgentLog(TypedDict):
 class Requests(TypedDict):
     """Requests that have not ended, oldest first. `total` counts all, also those not listed."""
 
-    requests: list[Request]
+    requests: list[ListedRequest]
     total: Count
 
 

@@ -146,6 +146,15 @@ OPERATIONS = (
         errors=(InvalidRequest, StoreUnavailable),
     ),
     _operation(
+        "GET",
+        "/api/v1/requests/{id}",
+        "OneRequest",
+        "A queued or running request, and what it can expect while it waits.",
+        parameters=(_ID,),
+        answers={200: json_answer("The request.", answer_types.ListedRequest)},
+        errors=(NotFound,),
+    ),
+    _operation(
         "DELETE",
         "/api/v1/requests/{id}",
         "CancelRequest",

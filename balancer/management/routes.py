@@ -21,14 +21,14 @@ from ..api.transport.hosts import AllowedHosts
 from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.view import AgentView
+from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
 from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, about_routes, unknown_ports
 from .agent_log import agent_log_routes
-from .answer_types import Agent, Agents, Cancelled, Requests
+from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
 from .history.usage_routes import usage_routes
@@ -36,7 +36,7 @@ from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
-from .serializers import agent_json, dumps, request_json
+from .serializers import agent_json, dumps, listed_json
 from .steering.keeper import DesiredStateKeeper
 from .steering.routes import routes as steering_routes
 from .throughput import AgentRates
@@ -114,21 +114,35 @@ def _fleet_routes(
         if request.query.get("state") == "ended":
             return ended_requests(history, request.query)
         chosen = RequestFilter.of(request.query).choose(runtime.requests())
-        listed = [request_json(each) for each in chosen]
-        return _json(Requests(requests=listed, total=runtime.totals().num_requests))
+        return _json(Requests(requests=[*map(listed, chosen)], total=runtime.totals().num_requests))
+
+    def listed(request: RequestView) -> ListedRequest:
+        waits = request.state == "queued"
+        return listed_json(request, runtime.waiting(request.id) if waits else None, time.time())
+
+    async def request(asked: web.Request) -> web.Response:
+        request_id = RequestId(asked.match_info["id"])
+        if (found := runtime.request(request_id)) is None:
+            raise _no_request(request_id)
+        return _json(listed(found))
 
     async def cancel(request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
         if not runtime.cancel([request_id]):
-            raise NotFound(f"no request `{request_id[:100]}` is waiting or running")
+            raise _no_request(request_id)
         return _json(Cancelled(id=request_id), status=202)
 
     return [
         web.get("/api/v1/agents", agents),
         web.get("/api/v1/agents/{id}", agent),
         web.get("/api/v1/requests", requests),
+        web.get("/api/v1/requests/{id}", request),
         web.delete("/api/v1/requests/{id}", cancel),
     ]
+
+
+def _no_request(id: RequestId) -> NotFound:
+    return NotFound(f"no request `{id[:100]}` is waiting or running")
 
 
 def _watching_routes(hub: EventHub, metrics: Metrics, admission: Admission) -> list[web.RouteDef]:

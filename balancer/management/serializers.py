@@ -4,12 +4,14 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from ...shared.inference import Waiting
 from ...shared.models import assignments
 from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from .answer_types import (
     Agent,
     FleetFields,
+    ListedRequest,
     Request,
     Snapshot,
     Statistics,
@@ -88,6 +90,18 @@ def request_json(request: RequestView) -> Request:
         "age_seconds": round(request.age_seconds, 3),
         "num_tokens": request.num_tokens,
         "priority": request.priority,
+    }
+
+
+def listed_json(request: RequestView, waiting: Waiting | None, at: float) -> ListedRequest:
+    """The same, with what it can expect if it waits; `at` is now, in seconds since 1970."""
+    left = None if waiting is None else waiting.seconds_left
+    return {
+        **request_json(request),
+        "position": None if waiting is None else waiting.position,
+        "for": None if waiting is None else waiting.what,
+        "seconds_left": left,
+        "expected_start": None if left is None else round(at + left, 3),
     }
 
 

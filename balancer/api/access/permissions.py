@@ -84,6 +84,7 @@ MANAGEMENT: Table = {
     ("GET", "/api/v1/agents"): Needs.VIEW,
     ("GET", "/api/v1/agents/{id}"): Needs.VIEW,
     ("GET", "/api/v1/requests"): Needs.VIEW,
+    ("GET", "/api/v1/requests/{id}"): Needs.VIEW,
     ("GET", "/api/v1/events"): Needs.VIEW,
     ("GET", "/api/v1/history"): Needs.VIEW,
     ("GET", "/api/v1/usage"): Needs.VIEW,

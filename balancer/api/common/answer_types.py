@@ -5,6 +5,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from ....shared.inference import Count
+from ....shared.messages import Issue
 from ....shared.reports.model_info import Task
 from ...fleet.view import ModelStatus
 
@@ -21,6 +22,8 @@ class OpenAIModel(TypedDict):
     """A model that requests may name; `created` is in Unix seconds.
 
     Requests for a model that is `loading`, or that went a short while ago, wait in the queue.
+    `progress` is the share of loading that is done, from 0 to 1, where that is known; `issues` say
+    why it is not loaded, or not by as many agents as it should be.
     """
 
     id: str
@@ -29,6 +32,8 @@ class OpenAIModel(TypedDict):
     owned_by: str
     tasks: tuple[Task, ...]
     status: ModelStatus
+    progress: float | None
+    issues: tuple[Issue, ...]
     context_length: int
     max_model_len: int
     meta: ModelMeta

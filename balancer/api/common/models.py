@@ -37,7 +37,7 @@ def is_anthropics(request: web.Request) -> bool:
 
 
 def openai_model(model: ModelView, created: int) -> OpenAIModel:
-    """`created` in Unix seconds. `tasks` and `status` are fields of our own.
+    """`created` in Unix seconds. `tasks`, `status`, `progress` and `issues` are fields of our own.
 
     The context size is given under several names, since clients expect those of various servers.
 
@@ -50,6 +50,8 @@ def openai_model(model: ModelView, created: int) -> OpenAIModel:
         "owned_by": "arriero",
         "tasks": model.info.tasks,
         "status": model.status,
+        "progress": model.progress,
+        "issues": model.issues,
         "context_length": model.info.context_size,
         "max_model_len": model.info.context_size,
         "meta": {

@@ -223,13 +223,19 @@ class Fleet(FleetViews):
         """The fleet should serve this from now on."""
         decisions = self._due(now)
         self._steering.wished(wish, now)
-        return [*decisions, *self._state.requests.renamed(self._state.models.aliases, now)]
+        return [*decisions, *self._renamed(now)]
 
     def restored(self, wish: DesiredState, now: float) -> list[Decision]:
         """The fleet should serve this, and did so before the balancer started."""
         decisions = self._due(now)
         self._steering.restored(wish, now)
-        return [*decisions, *self._state.requests.renamed(self._state.models.aliases, now)]
+        return [*decisions, *self._renamed(now)]
+
+    def _renamed(self, now: float) -> list[Decision]:
+        """What came before its alias follows it."""
+        aliases = self._state.models.aliases
+        requests = self._state.requests.renamed(aliases, now)
+        return [*requests, *self._state.dispatcher.renamed(aliases, now)]
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
         """Give an agent no new work; what it still runs ends after `within` seconds, if given.

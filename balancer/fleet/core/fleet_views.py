@@ -120,6 +120,10 @@ class FleetViews:
         """Requests and then queries that have not ended, oldest first; each costs when it comes."""
         return chain(self._state.requests.views(now), self._state.dispatcher.views(now))
 
+    def request(self, id: RequestId, now: float) -> RequestView | None:
+        """One request or query, if it has not ended."""
+        return self._request_view(id, now) if id in self else None
+
     def waiting(self, id: RequestId, now: float) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""
         requests = self._state.requests

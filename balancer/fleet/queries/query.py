@@ -6,7 +6,8 @@ rest of its time in the queue goes on.
 Invariant: a result for each part, or one error; and one end.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
@@ -79,6 +80,12 @@ class QueryLifecycle(Lifecycle):
     def is_complete(self) -> bool:
         """Whether every part has its result."""
         return len(self.results) == len(self.query_request.parts)
+
+    def renamed(self, names: Mapping[str, str]) -> None:
+        """Its model is called something else now."""
+        name = self.query_request.model or ""
+        self.query_request = replace(self.query_request, model=names.get(name, name))
+        self.model = self.query_request.model
 
     def begins(self, agent: str, now: float) -> None:
         """A part was sent to this agent."""

@@ -7,7 +7,7 @@ Invariants: every accepted query ends exactly once, with all results or one erro
 exactly when its queue has it, and its deadline is armed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....shared.errors import (
@@ -131,6 +131,17 @@ class QueryDispatcher:
         """End these."""
         error = Cancelled("cancelled before it was answered")
         return self._fail((self._queries[id] for id in ids), error, now)
+
+    def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
+        """Models of `names` are called something else now: queries for them follow."""
+        decisions: list[Decision] = []
+        for queue in self._queues.values():
+            ids, hands = queue.renamed(names)
+            for id in ids:
+                self._queries[id].renamed(names)
+                self._changes.request_changed(id)
+            decisions += self._hand_out(hands, now)
+        return decisions
 
     # ---- what agents send
 

@@ -8,7 +8,7 @@ it has room; a part is pending, with one agent, or done.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,6 +50,8 @@ class _Query:
     model: str | None
     pending: deque[int]
     holders: dict[int, LinkId] = field(default_factory=dict)
+    rank: int = 0
+    """Its place among those that wait, while it does."""
 
 
 class QueryQueue:
@@ -126,6 +128,20 @@ class QueryQueue:
         self._assign_model(self._agents[self._take_back(part)], None)
         self._return(part)
         return self._spread(part.query, self._queries[part.query])
+
+    def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Hand]]:
+        """Queries for a model of `names` are for what it is called there; which, and who gets them.
+
+        Parts that agents have stay with them.
+        """
+        found = [id for id, query in self._queries.items() if query.model in names]
+        for id in found:
+            query = self._queries[id]
+            query.model = names.get(query.model or "")
+            if query.pending:
+                self._waiting.remove(id)
+                self._waiting.put(id, query.model, query.rank)
+        return found, [hand for id in found for hand in self._spread(id, self._queries[id])]
 
     # ---- agents
 
@@ -222,7 +238,8 @@ class QueryQueue:
             self._wait(part.query, query)
 
     def _wait(self, id: RequestId, query: _Query) -> None:
-        self._waiting.put(id, query.model, self._num_turns)
+        query.rank = self._num_turns
+        self._waiting.put(id, query.model, query.rank)
 
     def _rank(self, agent: _Agent) -> None:
         if agent.model is None or len(agent.parts) >= self._per_agent:

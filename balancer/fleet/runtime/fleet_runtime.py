@@ -15,7 +15,7 @@ from itertools import count
 from typing import Protocol, assert_never
 
 from ....shared.errors import AgentLost, RequestError
-from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
+from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId, Waiting
 from ....shared.log import context
 from ....shared.messages import FromAgent, FromBalancer, Hello
 from ....shared.reports.log_lines import LogLine
@@ -286,6 +286,14 @@ class FleetRuntime:
     def requests(self) -> Iterator[RequestView]:
         """Requests and queries that have not ended, oldest first; each costs when it comes."""
         return self._fleet.requests(self._clock())
+
+    def request(self, id: RequestId) -> RequestView | None:
+        """One request or query, if it has not ended."""
+        return self._fleet.request(id, self._clock())
+
+    def waiting(self, id: RequestId) -> Waiting | None:
+        """What a request can expect that waits for an agent; `None` of any other."""
+        return self._fleet.waiting(id, self._clock())
 
     def backlog(self) -> Backlog:
         """What waits for all agents. Costs in proportion to their number."""

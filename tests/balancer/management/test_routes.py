@@ -75,6 +75,24 @@ async def test_requests_and_cancelling_them(client: TestClient, runtime: FleetRu
         assert Cancel(id=running.id) in peer.messages
 
 
+async def test_what_a_waiting_request_can_expect(client: TestClient, runtime: FleetRuntime) -> None:
+    Peer(runtime, "a", slots=1)
+    with (
+        runtime.open(REQUEST, caller=ANONYMOUS) as running,
+        runtime.open(REQUEST, caller=ANONYMOUS) as queued,
+    ):
+        _, body = await get(client, "/api/v1/requests")
+        listed = {each["id"]: each for each in body["requests"]}
+        told = ("position", "for", "seconds_left", "expected_start")
+        assert [listed[running.id][name] for name in told] == [None] * 4
+        assert [listed[queued.id][name] for name in told[:2]] == [1, "slot"]
+        status, one = await get(client, f"/api/v1/requests/{queued.id}")
+        assert (status, one["position"], one["state"]) == (200, 1, "queued")
+        status, body = await get(client, "/api/v1/requests/nobody")
+        assert (status, body["error"]["code"]) == (404, "not_found")
+        assert "nobody" in body["error"]["message"]
+
+
 async def test_requests_by_state_and_their_number(
     client: TestClient, runtime: FleetRuntime
 ) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from arriero.balancer.management.serializers import (
     agent_json,
     dumps,
+    listed_json,
     request_json,
     snapshot_json,
     throughput_json,
 )
 from arriero.balancer.management.throughput import Throughput
-from arriero.shared.inference import AgentId
+from arriero.shared.inference import AgentId, Waiting
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assignment, Download, Work
 from arriero.shared.reports.statistics import Cells, Histogram, Statistics
@@ -40,6 +41,7 @@ def test_an_agent() -> None:
             "longest_token": 0,
             "kernels": None,
             "kv_layout": None,
+            "fingerprint": None,
         },
         "issues": [{"code": "slow_disk", "message": "reading takes long", "hint": ""}],
         "download": None,
@@ -130,6 +132,21 @@ def test_a_request() -> None:
         "num_tokens": 7,
         "priority": 0,
     }
+
+
+def test_what_a_request_can_expect() -> None:
+    known = request_json(request_view("r1"))
+    nothing = {"position": None, "for": None, "seconds_left": None, "expected_start": None}
+    assert listed_json(request_view("r1"), None, 1e9) == known | nothing
+    told = listed_json(request_view("r1"), Waiting(3, "slot", 7.0), 1e9)
+    assert told == known | {
+        "position": 3,
+        "for": "slot",
+        "seconds_left": 7.0,
+        "expected_start": 1e9 + 7,
+    }
+    unknown = listed_json(request_view("r1"), Waiting(1, "model"), 1e9)
+    assert unknown == known | nothing | {"position": 1, "for": "model"}
 
 
 def test_a_snapshot() -> None:

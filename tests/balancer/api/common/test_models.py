@@ -1,6 +1,7 @@
 """The models that are served, in the words of two APIs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import anthropic.types
@@ -9,6 +10,8 @@ import pytest
 from aiohttp.test_utils import TestClient
 from pydantic import TypeAdapter
 
+from arriero.balancer.api.common.models import openai_model
+from arriero.shared.messages import Issue
 from tests.balancer.api.anthropic.strict import checked_error
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 
@@ -29,7 +32,7 @@ async def test_openais(runtime: FakeFleetRuntime, client: TestClient) -> None:
     assert one == listed["data"][1]
     model = TypeAdapter(openai.types.Model).validate_json(json.dumps(one), strict=True)
     assert set(model.model_extra or ()) == {
-        *("tasks", "status", "context_length", "max_model_len", "meta")
+        *("tasks", "status", "progress", "issues", "context_length", "max_model_len", "meta")
     }
     size = one["context_length"]
     assert size > 0
@@ -56,3 +59,10 @@ async def test_none(runtime: FakeFleetRuntime, client: TestClient, headers: dict
         assert checked_error(body).error.type == "not_found_error"
     else:
         assert body["error"]["code"] == "model_not_found"
+
+
+def test_a_model_that_is_not_loaded_says_how_far_it_is_and_why() -> None:
+    issue = Issue(code="too_large", message="it needs 90 GiB", hint="use a smaller one")
+    view = FakeFleetRuntime().models()[0]
+    told = openai_model(replace(view, status="failed", progress=0.25, issues=(issue,)), 1)
+    assert (told["status"], told["progress"], told["issues"]) == ("failed", 0.25, (issue,))

@@ -8,10 +8,12 @@ from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
 from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Refuse, Send
+from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import ModelNotFound, NotFound, RequestError, ShuttingDown
 from arriero.shared.inference import AgentId, Failed, RequestId, Waiting
 from arriero.shared.messages import Cancel, Start, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
+from arriero.shared.queries import Tokenize
 from tests.balancer.fleet.builders import ended, hello, piece, status, work
 from tests.balancer.fleet.core.scene import A, B, Scene
 
@@ -119,6 +121,18 @@ def test_a_request_that_waits_for_an_alias_of_what_is_here_starts_with_the_wish(
     scene.open("r", model="gpt-4o-mini")
     scene.tell(A, status(model="llama"))
     assert started(scene.wish(wished(aliases=("gpt-4o-mini",)))) == [(A, "r")]
+
+
+def test_a_query_that_waits_for_an_alias_follows_it() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    query = QueryRequest(kind="text", parts=(Tokenize(text="x"),), model="gpt-4o-mini")
+    scene.fleet.query_arrived(RequestId("q"), query, scene.now)
+    scene.tell(A, status(model="llama"))
+    told = scene.wish(wished(aliases=("gpt-4o-mini",)))
+    assert [each.message.query for each in told if isinstance(each, Send)] == [Tokenize(text="x")]  # type: ignore[union-attr]
+    [view] = scene.fleet.requests(scene.now)
+    assert (view.state, view.model) == ("assigned", "llama")
 
 
 def test_an_agent_gets_the_models_name_and_never_an_alias() -> None:

@@ -82,3 +82,21 @@ def test_closing_gives_back_what_agents_still_had() -> None:
     assert hands == [hand(R, 0, A)]
     assert dispatcher.holder(Part(Q, 0)) is None and dispatcher.holder(Part(R, 0)) == A
     assert (dispatcher.num_pending, dispatcher.num_asked) == (0, 1)
+
+
+def test_a_query_follows_its_model_and_keeps_its_place() -> None:
+    dispatcher = queue(A, per_agent=1)
+    dispatcher.enqueue(RequestId("first"), "llama", 1)
+    dispatcher.enqueue(Q, "alias", 1)
+    dispatcher.enqueue(R, "llama", 1)
+    assert dispatcher.renamed({"alias": "llama"}) == ([Q], [])
+    dispatcher.check_integrity()
+    assert dispatcher.done(Part(RequestId("first"), 0)) == [hand(Q, 0, A)]
+
+
+def test_a_query_that_is_renamed_to_what_is_here_is_handed_out() -> None:
+    dispatcher = queue(A)
+    dispatcher.enqueue(Q, "alias", 1)
+    assert dispatcher.renamed({"alias": "llama", "other": "x"}) == ([Q], [hand(Q, 0, A)])
+    assert dispatcher.renamed({"alias": "llama"}) == ([], [])
+    dispatcher.check_integrity()

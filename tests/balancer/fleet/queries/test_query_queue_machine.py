@@ -74,6 +74,14 @@ class Machine(RuleBasedStateMachine):
         self.models[link] = model
         self.take(self.queue.agent_changed(link, model))
 
+    @rule(old=MODELS, new=MODELS)
+    def models_are_renamed(self, old: str, new: str) -> None:
+        renamed = {id for id, model in self.queries.items() if model == old}
+        ids, hands = self.queue.renamed({old: new})
+        assert set(ids) == renamed
+        self.queries |= dict.fromkeys(renamed, new)
+        self.take(hands)
+
     @rule(link=LINKS)
     def agent_leaves(self, link: LinkId) -> None:
         self.models.pop(link, None)
