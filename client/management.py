@@ -102,6 +102,25 @@ class Management:
         (`caller`, `model`, `day`, or several with commas) choose."""
         return await self._get("/api/v1/usage", choice)
 
+    async def keys(self) -> list[dict[str, Any]]:
+        """All access keys, without their secrets."""
+        return list((await self._get("/api/v1/keys"))["keys"])
+
+    async def create_key(self, name: str, role: str, **more: Any) -> dict[str, Any]:
+        """A new access key; `key` of the answer is the only place where it ever stands.
+
+        `more`: `expires` (`90d`), `models`, `labels`, `requests_per_minute` and so on.
+        """
+        return await self._change("POST", "/api/v1/keys", {"name": name, "role": role, **more})
+
+    async def revoke_key(self, name: str) -> dict[str, Any]:
+        """End a key, and whatever its holder has open."""
+        return await self._change("DELETE", f"/api/v1/keys/{_quoted(name)}")
+
+    async def rotate_key(self, name: str) -> dict[str, Any]:
+        """Give a key another secret, in `key` of the answer; the old one ends."""
+        return await self._change("POST", f"/api/v1/keys/{_quoted(name)}/rotate", {})
+
     async def events(self) -> AsyncGenerator[FleetEvent, None]:
         """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
         last_id: str | None = None
@@ -129,6 +148,10 @@ class Management:
     async def _line(self, lines: StreamReader) -> bytes:
         with reaching(self._http.url):
             return await lines.readline()
+
+    async def _change(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        answer, _ = await self._http.call(method, path, body)
+        return dict(answer)
 
     async def _get(self, path: str, choice: Mapping[str, str | float] | None = None) -> Any:
         params = {name: str(value) for name, value in (choice or {}).items()}

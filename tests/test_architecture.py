@@ -367,6 +367,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "client": (),
     "cli": ("client",),
     "cli.commands": ("cli", "client"),
+    "cli.commands.keys": ("cli", "client", "balancer.access", "balancer.management.keys"),
     # ---- the engine, from the bottom up
     "agent.engine.sampling": (),
     "agent.engine.grammar": ("agent.engine.sampling",),

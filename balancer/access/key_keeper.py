@@ -59,6 +59,10 @@ class KeyKeeper:
         self._turn = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
 
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
     def records(self) -> list[AccessKey]:
         """All keys, by name."""
         return self._known.ring.records()

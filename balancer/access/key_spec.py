@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from ...shared.errors import Conflict, InvalidRequest, NotFound
 from ...shared.quantities import parse_duration
 from ...shared.strict import STRICT, at_most
+from ...shared.validation import parse_json
 from .access_key import FILE_KEY, AccessKey
 from .identity import CallerLimits, Models, Positive, PriorityClass, Role
 from .keyring import MAX_KEYS, Keyring
@@ -66,6 +67,14 @@ class KeySpec:
         """Its limits alone."""
         names = [each.name for each in fields(CallerLimits)]
         return CallerLimits(**{name: getattr(self, name) for name in names})
+
+
+_SPEC: TypeAdapter[KeySpec] = TypeAdapter(KeySpec)
+
+
+def parse_spec(body: str | bytes) -> KeySpec:
+    """The spec in the JSON `body`. Raises `InvalidRequest` that names the field."""
+    return parse_json(_SPEC, body)
 
 
 def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:

@@ -32,7 +32,7 @@ class Membership:
         self._steering = steering
 
     def joined(
-        self, link: LinkId, hello: Hello, now: float, holder: Identity | None
+        self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
     ) -> list[Decision]:
         """Welcome an agent, in place of its old link if there is one; or reject it."""
         if (rejection := self._rejection(hello, holder)) is not None:

@@ -5,5 +5,4 @@ from pydantic import TypeAdapter
 from ...access.key_spec import KeySpec
 from ...api.openapi.bodies import Body
 
-SPEC: TypeAdapter[KeySpec] = TypeAdapter(KeySpec)
-SPEC_BODY = Body(name="KeySpec", adapter=SPEC)
+SPEC_BODY = Body(name="KeySpec", adapter=TypeAdapter(KeySpec))

@@ -2,16 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from aiohttp import hdrs, web
 from pydantic_core import to_json
 
-from ....shared.validation import parse_json
 from ...access.key_keeper import KeyKeeper
+from ...access.key_spec import parse_spec
 from ...api.transport.bodies import parsed
 from .answer_types import Keys
-from .bodies import SPEC
 from .serializers import key_json, new_key_json
 
 
@@ -23,7 +21,7 @@ def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[we
         return _json(Keys(keys=[key_json(key, now) for key in keeper.records()]))
 
     async def create(request: web.Request) -> web.Response:
-        spec = await parsed(request, partial(parse_json, SPEC))
+        spec = await parsed(request, parse_spec)
         key, secret = await keeper.create(spec)
         return _json(new_key_json(key, secret, clock()), status=201)
 

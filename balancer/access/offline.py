@@ -1,0 +1,61 @@
+"""Keys changed in the store itself, by `arriero keys --state`: for the first one, and for repairs.
+
+A balancer that runs finds keys made so when they are first used. It does not see that one was
+revoked or rotated here until it starts again; the management port is for that.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from ..store.open import open_store
+from ..store.port import StoreAway, StoreRefused
+from ..store.url import StoreUrl, parse_store_url
+from .access import Access
+from .access_key import AccessKey
+from .key_keeper import KeyKeeper, load_keys
+from .key_spec import KeySpec
+
+
+@asynccontextmanager
+async def keys_in(state: str) -> AsyncIterator[KeyKeeper]:
+    """What changes the keys in the store at the URL `state`. Raises `RequestError`."""
+    try:
+        opened = await open_store(_lasting(state))
+    except StoreRefused as error:
+        raise StoreUnavailable(f"--state: {error}") from error
+    access = Access()
+    try:
+        access.replace(await load_keys(opened.keys))
+        yield KeyKeeper(access, opened.keys)
+    except StoreAway as error:
+        raise StoreUnavailable(f"--state: {error}") from error
+    finally:
+        access.stop()
+        await opened.state.close()
+
+
+async def bootstrap(keeper: KeyKeeper, name: str) -> tuple[AccessKey, str]:
+    """The first admin's key. Raises `Conflict` where an admin has one already."""
+    now = keeper.now()
+    admins = [key for key in keeper.records() if key.role == "admin" and key.problem(now) is None]
+    if admins:
+        raise Conflict(
+            f"there is an admin's key already, {admins[0].name!r}; make further keys with it by "
+            "`arriero keys create`, or here with --state"
+        )
+    return await keeper.create(KeySpec(name=name, role="admin"))
+
+
+def _lasting(state: str) -> StoreUrl:
+    try:
+        url = parse_store_url(state)
+    except ValueError as error:
+        raise InvalidRequest(f"--state: {error}", field="state") from error
+    if url.kind == "memory":
+        raise InvalidRequest(
+            "--state: memory:// is within the balancer's process and keeps no keys; start the "
+            "balancer with --admin-key-file FILE",
+            field="state",
+        )
+    return url

@@ -1,0 +1,296 @@
+"""`arriero keys`: make, list, revoke and rotate access keys.
+
+A key is printed once, alone on stdout, so that it can be piped; what is said about it goes to
+stderr. No key is ever an argument, since every user of a host can see those.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...client.errors import RequestFailed
+from ..arguments import Target, UsageError, make_parser, positive
+from ..boundary import run
+from ..output import print_json
+
+ACTIONS = ("create", "list", "revoke", "rotate", "bootstrap")
+ROLES = ("inference", "viewer", "operator", "admin", "agent")
+PRIORITIES = ("batch", "default", "interactive")
+LIMITS = ("requests-per-minute", "tokens-per-minute", "max-concurrent", "max-queued", "max-tokens")
+
+EXAMPLES = """examples:
+  arriero keys bootstrap --state sqlite:///state.db > admin.key
+  arriero keys create chat-app --role inference --models qwen3 --expires 90d --key-file admin.key
+  arriero keys create rack-7 --role agent --output agent.key --key-file admin.key
+"""
+
+Json = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Makes, lists, revokes and rotates access keys."""
+    return run(build_parser(), argv, _keys)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("keys", main.__doc__ or "")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"{EXAMPLES}\n{parser.epilog}"
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
+    parser.add_argument("name", nargs="?", help="the key's name (bootstrap: admin)")
+    parser.add_argument(
+        "--state",
+        metavar="URL",
+        help="change the keys in this store and not over the management port: sqlite:///FILE, "
+        "postgresql://…, as the balancer's --state",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write the key to a new file that only you can read, and not to stdout",
+    )
+    _add_spec(parser.add_argument_group("create"))
+    return parser
+
+
+def _add_spec(group: Any) -> None:
+    group.add_argument("--role", choices=ROLES)
+    group.add_argument("--models", metavar="A,B", help="only these (of an agent: to serve)")
+    group.add_argument(
+        "--label",
+        metavar="KEY=VALUE",
+        action="append",
+        help="a label that an agent with this key may have; repeatable",
+    )
+    group.add_argument("--expires", metavar="DURATION", help="from now, such as 90d or 12h")
+    for name in LIMITS:
+        group.add_argument(f"--{name}", metavar="N", type=positive)
+    group.add_argument("--priority", choices=PRIORITIES, help="the highest of its requests")
+
+
+async def _keys(arguments: argparse.Namespace, target: Target) -> None:
+    if arguments.action == "bootstrap":
+        await _bootstrap(arguments)
+    elif arguments.state is not None:
+        await _in_store(arguments.state, lambda keys: _act(arguments, keys))
+    else:
+        from ...client import Client
+
+        async with Client(
+            target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+        ) as client:
+            await _act(arguments, client.management)
+
+
+class Keys(Protocol):
+    """Where keys are changed: the management port, or a store."""
+
+    async def keys(self) -> list[Json]: ...
+
+    async def create_key(self, name: str, role: str, **more: Any) -> Json: ...
+
+    async def revoke_key(self, name: str) -> Json: ...
+
+    async def rotate_key(self, name: str) -> Json: ...
+
+
+async def _act(arguments: argparse.Namespace, keys: Keys) -> None:
+    if arguments.action == "list":
+        _list(await keys.keys(), as_json=arguments.json)
+        return
+    if arguments.name is None:
+        raise UsageError(f"{arguments.action} which key? Give its name")
+    _check_output(arguments.output)
+    if arguments.action == "create":
+        spec = _spec(arguments)
+        _tell(arguments, await keys.create_key(arguments.name, **spec))
+    elif arguments.action == "rotate":
+        _tell(arguments, await keys.rotate_key(arguments.name))
+    else:
+        revoked = await keys.revoke_key(arguments.name)
+        if arguments.json:
+            print_json(revoked)
+        else:
+            _say(f"{revoked['name']} is revoked; {_effect(arguments.state)}")
+
+
+def _effect(state: str | None) -> str:
+    if state is None:
+        return "what it had open has ended"
+    return "a balancer that runs with this store takes it until it starts again"
+
+
+def _spec(arguments: argparse.Namespace) -> Json:
+    """The body without the name. Raises `UsageError`."""
+    if arguments.role is None:
+        raise UsageError(f"--role: is missing; choose from {', '.join(ROLES)}")
+    limits = {name.replace("-", "_"): None for name in LIMITS}
+    given = {name: getattr(arguments, name) for name in ("role", "expires", "priority", *limits)}
+    if arguments.models is not None:
+        given["models"] = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    if arguments.label:
+        given["labels"] = dict(map(_label, arguments.label))
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--label: must be KEY=VALUE, not {text!r}")
+    return key, value
+
+
+# ---- the key, once
+
+
+def _check_output(file: Path | None) -> None:
+    """Before a key is made that then could not be written."""
+    if file is not None and file.exists():
+        raise UsageError(f"--output: {file} exists; name a new file")
+
+
+def _tell(arguments: argparse.Namespace, made: Json) -> None:
+    """The key to the file or to stdout; what else there is to say to stderr."""
+    if arguments.output is not None:
+        _write(arguments.output, made["key"])
+        made = {name: value for name, value in made.items() if name != "key"}
+        _say(f"the key {made['name']} ({made['role']}) is in {arguments.output}")
+    if arguments.json:
+        print_json(made)
+    elif arguments.output is None:
+        _say(f"the key {made['name']} ({made['role']}), which is shown this once:")
+        sys.stdout.write(made["key"] + "\n")
+    if made.get("expires_at") is not None:
+        _say(f"it expires at {_time(made['expires_at'])}")
+
+
+def _write(file: Path, key: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(key + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+# ---- in the store
+
+
+async def _bootstrap(arguments: argparse.Namespace) -> None:
+    if arguments.state is None:
+        raise UsageError("bootstrap: --state is missing; give the balancer's own, or memory://")
+    _check_output(arguments.output)
+    name = arguments.name or "admin"
+    if arguments.state == "memory://":
+        from ...balancer.access.access_key import NUM_RANDOM_BYTES, new_key
+
+        _tell(
+            arguments, {"name": name, "role": "admin", "key": new_key(os.urandom(NUM_RANDOM_BYTES))}
+        )
+        _say("memory:// keeps no keys: start the balancer with --admin-key-file and a file of it")
+        return
+
+    async def first(keys: "_InStore") -> None:
+        _tell(arguments, await keys.bootstrap(name))
+
+    await _in_store(arguments.state, first)
+
+
+@dataclass(frozen=True, slots=True)
+class _InStore:
+    """The keys of a store, with the methods of the management port's client."""
+
+    keeper: Any
+
+    async def bootstrap(self, name: str) -> Json:
+        from ...balancer.access.offline import bootstrap
+
+        return self._new(*await bootstrap(self.keeper, name))
+
+    async def keys(self) -> list[Json]:
+        return [self._shown(key) for key in self.keeper.records()]
+
+    async def create_key(self, name: str, role: str, **more: Any) -> Json:
+        from ...balancer.access.key_spec import parse_spec
+
+        spec = parse_spec(json.dumps({"name": name, "role": role, **more}))
+        return self._new(*await self.keeper.create(spec))
+
+    async def revoke_key(self, name: str) -> Json:
+        return self._shown(await self.keeper.revoke(name))
+
+    async def rotate_key(self, name: str) -> Json:
+        return self._new(*await self.keeper.rotate(name))
+
+    def _new(self, key: Any, secret: str) -> Json:
+        return {**self._shown(key), "key": secret}
+
+    def _shown(self, key: Any) -> Json:
+        from ...balancer.management.keys.serializers import key_json
+
+        return dict(key_json(key, self.keeper.now()))
+
+
+async def _in_store(state: str, act: Callable[[_InStore], Awaitable[None]]) -> None:
+    from ...balancer.access.offline import keys_in
+    from ...shared.errors import RequestError
+
+    try:
+        async with keys_in(state) as keeper:
+            await act(_InStore(keeper))
+    except RequestError as error:
+        raise RequestFailed(error.code, error.message) from error
+
+
+# ---- the list
+
+
+def _list(keys: list[Json], *, as_json: bool) -> None:
+    if as_json:
+        print_json(keys)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "role", "state", "models", "limits", "created", "expires", box=None)
+    for key in keys:
+        models = ", ".join(key["models"] or ()) or "all"
+        table.add_row(
+            key["name"],
+            key["role"],
+            _state(key),
+            models,
+            _limits(key),
+            _time(key["created_at"]),
+            _time(key["expires_at"]),
+        )
+    Console().print(table if keys else "no keys; nobody needs one", highlight=False)
+
+
+def _state(key: Json) -> str:
+    if key["revoked_at"] is not None:
+        return f"revoked {_time(key['revoked_at'])}"
+    return "valid" if key["is_valid"] else "expired"
+
+
+def _limits(key: Json) -> str:
+    names = [name.replace("-", "_") for name in LIMITS]
+    told = [f"{key[name]} {name.replace('_', ' ')}" for name in names if key[name] is not None]
+    if key["priority"] != "interactive":
+        told.append(f"priority {key['priority']}")
+    return ", ".join(told) or "none"
+
+
+def _time(seconds: float | None) -> str:
+    if not seconds:
+        return "-"
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")

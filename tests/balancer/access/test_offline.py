@@ -1,0 +1,38 @@
+"""The first key, made in the store of a balancer that does not run."""
+
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.access.key_spec import KeySpec
+from arriero.balancer.access.offline import bootstrap, keys_in
+from arriero.shared.errors import Conflict, InvalidRequest, StoreUnavailable
+
+
+async def test_the_first_admin_and_no_second_by_accident(tmp_path: Path) -> None:
+    state = f"sqlite:///{tmp_path}/state.db"
+    async with keys_in(state) as keeper:
+        key, secret = await bootstrap(keeper, "root")
+        assert (key.name, key.role) == ("root", "admin")
+    async with keys_in(state) as keeper:
+        assert [each.name for each in keeper.records()] == ["root"]
+        with pytest.raises(Conflict, match="there is an admin's key already, 'root'"):
+            await bootstrap(keeper, "other")
+        await keeper.create(KeySpec(name="ci", role="inference"))
+        await keeper.revoke("root")
+        await bootstrap(keeper, "root")  # whoever has the store can come back in
+    assert secret not in (tmp_path / "state.db").read_bytes().decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "words"),
+    [
+        ("memory://", InvalidRequest, "--admin-key-file"),
+        ("mysql://x", InvalidRequest, "--state: must be memory://, sqlite"),
+        ("sqlite:////nowhere/state.db", StoreUnavailable, "--state: .*no folder"),
+    ],
+)
+async def test_a_store_that_cannot_be_had(state: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        async with keys_in(state):
+            pass
