@@ -133,7 +133,9 @@ class Scheduler:
         window = None
         error = error or refusal(sequence, self._ceiling)
         if sequence.shift is not None and error is None:
-            window, notices = open_window(sequence.shift, self._ceiling, len(sequence.prompt))
+            window, notices = open_window(
+                sequence.shift, self._ceiling, len(sequence.prompt), len(sequence.said)
+            )
             if notices:
                 self._unannounced.append(SequenceOutput(sequence.id, notices=notices))
         arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1

@@ -6,10 +6,14 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
 from arriero.agent.generation.active_request import Abandon, Drop, LogFailure, Prepare, Run, Tell
 from arriero.agent.generation.active_requests import ActiveRequests
+from arriero.agent.generation.answers.prepared import Echo
+from arriero.agent.generation.answers.resumption import Resume, resumed
 from arriero.agent.generation.port import Ticket
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InvalidRequest, to_wire
-from arriero.shared.inference import Rates
-from arriero.shared.messages import Ended, Refused
+from arriero.shared.inference import GenerateRequest, Rates
+from arriero.shared.messages import Ended, Piece, Refused
+from tests.agent.fakes import ByteVocab
 from tests.agent.generation.outputs import (
     ENDED,
     FIRST,
@@ -222,3 +226,53 @@ class TestKeys:
         requests.start(FIRST, R, SAVING, US)
         requests.prepared(ONE, InvalidRequest("no"))
         assert requests.start(SECOND, S, SAVING, US) == [Prepare(TWO, SAVING)]
+
+
+class TestOneThatGoesOn:
+    """Another agent began its answer."""
+
+    def test_runs_after_what_was_said(self) -> None:
+        requests = ActiveRequests(a_byte)
+        continuation = Continuation.after([*b"ab"], num_characters=1)
+        resume = Resume(R, continuation)
+        decisions = requests.start(FIRST, R, REQUEST, US, continuation)
+        assert decisions == [Prepare(ONE, REQUEST, resume)]
+        outcome = resumed(PREPARED, resume, ByteVocab(), 16)
+        [tell, run] = requests.prepared(ONE, outcome)
+        assert tell == Tell(US, (Piece(id=R, text="b"),))
+        assert isinstance(run, Run)
+        assert (run.sequence.said, run.sequence.forced) == (tuple(b"ab"), ())
+        [tell] = requests.stepped([gained("c")])
+        assert tell == Tell(US, (piece("r", "c"),))
+
+    def test_explains_an_echoed_prompt_only_before_its_first_token(self) -> None:
+        scored = replace(
+            PREPARED,
+            shift=None,
+            echo=Echo(None),
+            sampling=replace(PREPARED.sampling, top_log_probs=1),
+        )
+        for tokens in (b"", b"a"):
+            requests = ActiveRequests(a_byte)
+            continuation = Continuation.after([*tokens])
+            requests.start(FIRST, R, REQUEST, US, continuation)
+            outcome = resumed(scored, Resume(R, continuation), ByteVocab(), 16)
+            [run] = requests.prepared(ONE, outcome)
+            assert isinstance(run, Run)
+            assert run.sequence.scores_prompt == (not tokens)
+            assert run.sequence.forced == tuple(tokens)
+
+    @pytest.mark.parametrize("request_", [REQUEST, SAVING])
+    def test_may_be_complete(self, request_: GenerateRequest) -> None:
+        requests = ActiveRequests(a_byte)
+        continuation = Continuation.after([*b"a!"])
+        requests.start(FIRST, R, request_, US, continuation)
+        outcome = resumed(PREPARED, Resume(R, continuation), ByteVocab(), 16)
+        [tell] = requests.prepared(ONE, outcome)
+        assert isinstance(tell, Tell)
+        assert tell.released == (FIRST,)
+        said, *notices, end = tell.items
+        assert said == Piece(id=R, text="a")
+        assert len(notices) == (request_ is SAVING), "it is told that nothing was saved"
+        assert isinstance(end, Ended) and end.stop_string == "!"
+        assert len(requests) == 0

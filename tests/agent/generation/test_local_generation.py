@@ -13,6 +13,7 @@ from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice
 from arriero.shared.messages import Ended, Item, Piece, Refused
@@ -98,6 +99,39 @@ async def test_the_engine_knows_what_is_being_prepared(room: Room) -> None:
     room.generation.start(third, S, REQUEST, room.listener)
     room.generation.cancel(third)
     assert not room.worker.expected
+
+
+async def test_a_continuation_that_does_not_fit_ends_alone(room: Room) -> None:
+    bystander = await room.started()
+    torn = Continuation(packed_tokens=b"torn!")
+    room.generation.start(SECOND, S, GenerateRequest(prompt="x"), room.listener, torn)
+    [refused], released = await room.listener.next()
+    assert isinstance(refused, Refused)
+    assert (refused.id, refused.error.code, released) == (S, "engine_failed", (SECOND,))
+    assert not room.worker.expected
+    room.worker.say(bystander, "yes")
+    [piece], _ = await room.listener.next()
+    assert isinstance(piece, Piece) and piece.text == "yes"
+
+
+async def test_an_answer_goes_on(room: Room) -> None:
+    continuation = Continuation.after([*b"ye"], num_characters=2)
+    room.generation.start(FIRST, R, REQUEST, room.listener, continuation)
+    sequence = await room.worker.added.get()
+    assert sequence.said == tuple(b"ye")
+    room.worker.say(sequence, "s")
+    [piece], _ = await room.listener.next()
+    assert piece == Piece(id=R, text="s", tokens=tuple(b"s"))
+
+
+async def test_an_answer_that_is_complete_needs_no_engine(room: Room) -> None:
+    request = GenerateRequest(prompt="x", stop=("!",))
+    continuation = Continuation.after([*b"a!"], num_characters=1)
+    room.generation.start(FIRST, R, request, room.listener, continuation)
+    [ended], released = await room.listener.next()
+    assert isinstance(ended, Ended) and released == (FIRST,)
+    assert not room.worker.expected
+    assert room.worker.added.empty()
 
 
 async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:

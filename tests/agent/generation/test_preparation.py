@@ -7,12 +7,14 @@ import pytest
 
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.generation.answers.prepared import Prepared
-from arriero.agent.generation.answers.resumption import Outcome
+from arriero.agent.generation.answers.resumption import Outcome, Resume, Resumed
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.text_length import LONG_TEXT, VERY_LONG_TEXT
-from arriero.shared.errors import InternalError, PromptTooLong
-from arriero.shared.inference import GenerateRequest
+from arriero.shared.continuation import Continuation
+from arriero.shared.errors import EngineFailed, InternalError, PromptTooLong
+from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.messages import Piece
 from tests.agent.fakes import BOS, WAIT, byte_model, soon
 
 ONE = SequenceId(1)
@@ -124,6 +126,39 @@ async def test_a_long_text_holds_up_none_that_is_far_shorter(held_up: str, newco
     slow.may_go_on.set()
     for _ in range(NUM_THREADS + 1):
         assert isinstance(await soon(replied.get()), PromptTooLong)
+    await asyncio.to_thread(preparation.close)
+
+
+async def test_a_request_goes_on_after_what_another_agent_gave() -> None:
+    preparation = Preparation(Preparer(byte_model(), 16))
+    replied: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    resume = Resume(RequestId("r"), Continuation.after([*b"xyz"], num_characters=2))
+    preparation.prepare(ONE, GenerateRequest(prompt="ab"), replied.set_result, resume)
+    outcome = await soon(replied)
+    assert isinstance(outcome, Resumed)
+    assert outcome.said == tuple(b"xyz")
+    assert outcome.items == (Piece(id=resume.name, text="z"),)
+
+
+async def test_what_does_not_fit_is_an_outcome() -> None:
+    preparation = Preparation(Preparer(byte_model(), 16))
+    replied: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    resume = Resume(RequestId("r"), Continuation(packed_tokens=b"torn!"))
+    preparation.prepare(ONE, GenerateRequest(prompt="ab"), replied.set_result, resume)
+    assert isinstance(await soon(replied), EngineFailed)
+
+
+async def test_a_long_answer_that_goes_on_holds_up_no_short_request(slow: SlowPreparer) -> None:
+    preparation = Preparation(slow)
+    resume = Resume(RequestId("r"), Continuation.after(range(LONG_TEXT // 16)))
+    for id in range(NUM_THREADS):
+        preparation.prepare(SequenceId(id), GenerateRequest(prompt="long"), lambda _: None, resume)
+    await soon(asyncio.to_thread(slow.is_preparing.wait, WAIT))
+    slow.is_preparing.clear()
+    preparation.prepare(SequenceId(99), GenerateRequest(prompt="short"), lambda _: None)
+    await soon(asyncio.to_thread(slow.is_preparing.wait, WAIT))
+    assert slow.begun == ["long", "short"]
+    slow.may_go_on.set()
     await asyncio.to_thread(preparation.close)
 
 

@@ -9,7 +9,7 @@ import pytest
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
 from arriero.agent.engine.loaded_model import ModelError
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
@@ -235,3 +235,25 @@ def test_drafts_change_nothing_beyond_the_ceiling(speculating_engine: LlamaEngin
         ended, statistics = generate(engine, [wanted], slots=1, context_size=512, max_draft=6)
         assert ended == generate(engine, [wanted], slots=1, context_size=512, max_draft=0)[0]
         assert statistics.num_accepted > 20
+
+
+SAMPLINGS = {
+    "greedy": GREEDY,
+    "seeded": Sampling(seed=17, temperature=1.2),
+    "penalties": Sampling(seed=5, temperature=0.9, repeat_penalty=1.3, presence_penalty=0.5),
+    "dry": Sampling(seed=9, temperature=0.7, dry=Dry(multiplier=2.0), top_k=0, top_p=0.8),
+}
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=list(SAMPLINGS))
+def test_an_answer_that_goes_on_elsewhere_changes_no_word(
+    engine: LlamaEngine, sampling: Sampling
+) -> None:
+    wanted = [replace(one, max_tokens=24) for one in sequences(engine, sampling)[:4]]
+    whole = generate(engine, wanted, slots=4)[0]
+    for cut in (1, 2, 7, 23, 24):
+        resumed = [replace(one, said=whole[one.id][0][:cut]) for one in wanted]
+        rests = generate(engine, resumed, slots=4)[0]
+        for one in resumed:
+            tokens, reason = rests[one.id]
+            assert (one.said + tokens, reason) == whole[one.id], f"cut after {cut}"

@@ -53,3 +53,12 @@ def test_it_always_fits(kept: int, discarded: int, ceiling: int, length: int) ->
     assert left[: window.num_kept] == tuple(range(length))[: window.num_kept]
     assert (length - len(left)) % window.num_discarded == 0
     assert length - len(left) == window.num_gone(length)
+
+
+def test_a_client_is_told_where_a_window_that_has_moved_is_computed_anew() -> None:
+    shift = ContextShift(2, 4)
+    assert open_window(shift, 10, 5, 4)[1] == ()
+    _, [notice] = open_window(shift, 10, 5, 5)
+    assert notice.code == "resumed_anew"
+    _, [told] = open_window(shift, 10, 12, 1)
+    assert told.code == "prompt_shifted", "only the prompt has moved"
