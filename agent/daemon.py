@@ -22,6 +22,7 @@ from ..shared.models.assignments import Assign, Assignment, Reload
 from ..shared.reports.model_info import Kernels, KvLayout, ModelInfo
 from ..shared.reports.statistics import Statistics
 from ..shared.sampling import SamplingChoices
+from ..shared.tracing.open_telemetry import open_tracer
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.embedding.embedder import Embedder
@@ -40,6 +41,7 @@ from .generation.preparation import Preparation
 from .generation.preparer import Preparer
 from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
+from .generation.request_spans import RequestSpans
 from .generation.text_queries import TextQueries
 from .link.agent_key import AgentKey
 from .link.connection import Connection
@@ -208,8 +210,12 @@ class _Agent:
         self._preparer = preparer
         preparation = Preparation(preparer)
         queries = TextQueries(model.vocab, preparer)
+        tracer = await self._loop.run_in_executor(
+            None, open_tracer, "arriero-agent", version("arriero")
+        )
+        spans = RequestSpans(tracer, self._settings.name)
         generation = LocalGeneration(
-            preparation, self._worker, PromptSaver(store), model.vocab.piece
+            preparation, self._worker, PromptSaver(store), model.vocab.piece, spans
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
@@ -238,6 +244,7 @@ class _Agent:
             # They use the model, which is freed after this.
             await self._loop.run_in_executor(None, generation.close)
             await self._loop.run_in_executor(None, executor.close)
+            await self._loop.run_in_executor(None, tracer.close)
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 

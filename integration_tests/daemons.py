@@ -190,10 +190,16 @@ class Fleet:
         return daemon
 
     async def start_balancer(
-        self, *, stderr: int = asyncio.subprocess.PIPE, **settings: object
+        self,
+        *,
+        stderr: int = asyncio.subprocess.PIPE,
+        env: dict[str, str] | None = None,
+        **settings: object,
     ) -> Daemon:
         program = str(self._programs / "balancer")
-        self.balancer = await self.start(program, *_flags(_BALANCER | settings), stderr=stderr)
+        self.balancer = await self.start(
+            program, *_flags(_BALANCER | settings), env=env, stderr=stderr
+        )
         await self.balancer.until_ready()
         return self.balancer
 

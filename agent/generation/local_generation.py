@@ -22,6 +22,7 @@ from .answers.resumption import Outcome, Resumed
 from .port import Listener, Ticket
 from .preparation import Preparation
 from .prompt_saver import PromptSaver
+from .request_spans import RequestSpans
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +49,13 @@ class LocalGeneration:
         worker: Worker,
         saver: PromptSaver,
         piece: Callable[[int], bytes],
+        spans: RequestSpans | None = None,
     ) -> None:
         self._preparation = preparation
         self._worker = worker
         self._saver = saver
         self._requests = ActiveRequests(piece)
+        self._spans = RequestSpans() if spans is None else spans
 
     def start(
         self,
@@ -61,8 +64,10 @@ class LocalGeneration:
         request: GenerateRequest,
         listener: Listener,
         continuation: Continuation | None = None,
+        traceparent: str | None = None,
     ) -> None:
         """See `port.Generation`."""
+        self._spans.started(ticket, id, traceparent)
         self._carry_out(self._requests.start(ticket, id, request, listener, continuation))
 
     def cancel(self, ticket: Ticket) -> None:
@@ -100,6 +105,8 @@ class LocalGeneration:
         for decision in decisions:
             match decision:
                 case Tell(listener, items, released):
+                    if released:
+                        self._spans.ended(items, released)
                     listener.produced(items, released)
                 case LogFailure(id, error):
                     logger.error("a request failed", extra=context(request=id), exc_info=error)
@@ -122,6 +129,7 @@ class LocalGeneration:
                 self._worker.forget(id)
                 self._preparation.abandon(id)
             case Run(sequence):
+                self._spans.prepared(Ticket(sequence.id))
                 self._worker.submit(sequence)
             case Finish(id):
                 self._worker.finish(id)

@@ -45,11 +45,13 @@ class Generation(Protocol):
         request: GenerateRequest,
         listener: Listener,
         continuation: Continuation | None = None,
+        traceparent: str | None = None,
         /,
     ) -> None:
         """Answer `request`; its items carry the balancer's `id`.
 
         With a `continuation` another agent began the answer: give only what comes after that.
+        `traceparent` names the span that this is a part of.
         """
 
     def cancel(self, ticket: Ticket, /) -> None:

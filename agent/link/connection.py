@@ -199,8 +199,8 @@ class Connection:
                 self._put(message)
             case MarkConnected():
                 self._mark_connected()
-            case StartGeneration(ticket, id, request, continuation):
-                self._generation.start(ticket, id, request, self, continuation)
+            case StartGeneration(ticket, id, request, continuation, traceparent):
+                self._generation.start(ticket, id, request, self, continuation, traceparent)
             case CancelGeneration(ticket):
                 self._generation.cancel(ticket)
             case FailGeneration(ticket, error):

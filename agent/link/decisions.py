@@ -31,6 +31,7 @@ class StartGeneration:
     id: RequestId
     request: GenerateRequest
     continuation: Continuation | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ class Requests:
         ticket = next(self._tickets)
         self._awaited[start.id] = ticket
         self._holding.add(ticket)
-        return StartGeneration(ticket, start.id, start.request, start.continuation)
+        return StartGeneration(
+            ticket, start.id, start.request, start.continuation, start.traceparent
+        )
 
     def turn_away(self, id: RequestId) -> Busy:
         """Answer a request for which no slot is free with `Busy`."""

@@ -122,6 +122,7 @@ class _NoGeneration:
         request: GenerateRequest,
         listener: Listener,
         continuation: Continuation | None = None,
+        traceparent: str | None = None,
     ) -> NoReturn:
         raise RuntimeError(f"request {id} came to an agent without slots")
 

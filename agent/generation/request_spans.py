@@ -1,0 +1,128 @@
+"""The agent's part of a request's trace: preparation, prefill and decode, recorded at its end.
+
+A step costs nothing: what is noted is when a request began, when it was prepared and when it ended.
+How long it generated is in its end, by the engine's clock. Spans have numbers and names, never any
+text.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ...shared.inference import RequestId
+from ...shared.messages import Ended, Item, Refused
+from ...shared.tracing.span import Attribute, Part, Span
+from ...shared.tracing.trace_context import TraceContext, read_traceparent
+from ...shared.tracing.tracer import NO_TRACER, Tracer
+from .port import Ticket
+
+_SECOND = 1_000_000_000
+"""In nanoseconds."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request that has not ended. Times in nanoseconds since 1970."""
+
+    id: RequestId
+    parent: TraceContext
+    started: int
+    prepared: int | None = None
+
+
+class RequestSpans:
+    """Of the agent called `agent`; `clock` tells nanoseconds since 1970.
+
+    Only requests whose trace is recorded are kept, each as long as it holds its slot.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer = NO_TRACER,
+        agent: str = "",
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._tracer = tracer
+        self._agent = agent
+        self._clock = clock
+        self._open: dict[Ticket, _Open] = {}
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._open)
+
+    def started(self, ticket: Ticket, id: RequestId, traceparent: str | None) -> None:
+        """A request came, as a part of the trace that `traceparent` names."""
+        parent = read_traceparent(traceparent)
+        if parent is not None and parent.is_sampled:
+            self._open[ticket] = _Open(id, parent, self._clock())
+
+    def prepared(self, ticket: Ticket) -> None:
+        """Its prompt is with the engine."""
+        if (request := self._open.get(ticket)) is not None:
+            request.prepared = self._clock()
+
+    def ended(self, items: Sequence[Item], released: Iterable[Ticket]) -> None:
+        """The slots of these tickets are free; `items` were told with that."""
+        for ticket in released:
+            if (request := self._open.pop(ticket, None)) is not None:
+                self._record(request, _end_of(request.id, items))
+
+    def _record(self, request: _Open, end: Ended | Refused | None) -> None:
+        context = self._tracer.begin(request.parent)
+        if context is None:
+            return
+        now = self._clock()
+        span = Span(
+            name="agent generate",
+            context=context,
+            parent=request.parent,
+            start=request.started,
+            end=now,
+            kind="server",
+            attributes={"arriero.agent": self._agent, **_attributes(request.id, end)},
+            error=end.error.code if isinstance(end, Refused) else None,
+        )
+        self._tracer.record(span, _parts(request, end, now))
+
+
+def _end_of(id: RequestId, items: Sequence[Item]) -> Ended | Refused | None:
+    """None for a request that nobody waits for any more."""
+    ends = (item for item in items if isinstance(item, Ended | Refused) and item.id == id)
+    return next(ends, None)
+
+
+def _attributes(id: RequestId, end: Ended | Refused | None) -> dict[str, Attribute]:
+    common: dict[str, Attribute] = {"arriero.request_id": id}
+    match end:
+        case None:
+            return {**common, "arriero.code": "discarded"}
+        case Refused(error=error):
+            return {**common, "arriero.code": error.code, "error.type": error.code}
+        case Ended(finish_reason=reason, usage=usage):
+            return {
+                **common,
+                "arriero.code": reason,
+                "gen_ai.response.finish_reasons": (reason,),
+                "gen_ai.usage.input_tokens": usage.prompt_tokens,
+                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.output_tokens": usage.completion_tokens,
+            }
+
+
+def _parts(request: _Open, end: Ended | Refused | None, now: int) -> list[Part]:
+    if request.prepared is None:
+        return [Part("preparation", request.started, now)]
+    preparation = Part("preparation", request.started, request.prepared)
+    seconds = _decode_seconds(end) if isinstance(end, Ended) else 0.0
+    first = max(request.prepared, now - round(seconds * _SECOND))
+    prefill = Part("prefill", request.prepared, first)
+    return [preparation, prefill, Part("decode", first, now)] if seconds else [preparation, prefill]
+
+
+def _decode_seconds(end: Ended) -> float:
+    """How long it generated after its first token, which the last step of prefill gives."""
+    rate = end.rates.decode_tokens_per_second
+    has_end_token = end.finish_reason != "length" and end.stop_string is None
+    num_steps = end.usage.completion_tokens - (0 if has_end_token else 1)
+    return max(0, num_steps) / rate if rate else 0.0
