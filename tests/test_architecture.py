@@ -233,6 +233,7 @@ PURE = (
     "balancer.fleet.core.agent_output",
     "balancer.fleet.core.fleet",
     "balancer.fleet.core.fleet_views",
+    "balancer.fleet.core.cordons",
     "balancer.fleet.core.load_times",
     "balancer.fleet.core.membership",
     "balancer.fleet.core.state",

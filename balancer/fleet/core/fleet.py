@@ -340,3 +340,4 @@ class Fleet(FleetViews):
         """For tests: raise if an invariant does not hold."""
         self._state.check_integrity()
         self._admission.check_integrity()
+        self._steering.cordons.check_integrity()

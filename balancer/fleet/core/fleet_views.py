@@ -16,6 +16,7 @@ from ..registry import Agent
 from ..requests.waiting_room import SecondsToLoad
 from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .admission import Admission
+from .cordons import Cordon
 from .state import FleetState
 from .steering import Steering
 
@@ -111,6 +112,10 @@ class FleetViews:
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""
         return self._steering.statuses
+
+    def cordon_of(self, id: AgentId) -> Cordon | None:
+        """The cordon of an agent that gets no new work."""
+        return self._steering.cordons.get(id)
 
     def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
         """What each agent would do if this were wished for. Costs the size of the fleet."""

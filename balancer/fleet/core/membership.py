@@ -42,7 +42,9 @@ class Membership:
         decisions = self._replace_old_link(hello, now)
         agent = state.registry.joined(link, hello, now)
         agent.holder = holder
-        agent.is_cordoned = self._steering.is_cordoned(hello.agent_id)
+        agent.is_cordoned = self._steering.cordons.joined(
+            hello.agent_id, hello.name, lambda id: state.registry.link_of(id) is not None
+        )
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
         state.models.agent_changed(link, agent.model, agent.loading, now)

@@ -1,12 +1,9 @@
 """The controller's place in the core: when it looks at the fleet, and what it sees.
 
 A look costs the size of the fleet, so it comes a moment after what made it necessary, and so once
-for many changes. Operators' cordons are here, too.
-
-Invariant: at most `MAX_CORDONS` are remembered, also of agents that are not here.
+for many changes. Operators' cordons are carried out here, too.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
 from ....shared.errors import ShuttingDown
@@ -21,13 +18,12 @@ from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..decisions import Decision
 from ..registry import Agent
+from .cordons import Cordons
 from .load_times import LoadTimes
 from .state import FleetState
 
 LOOK_PAUSE = 0.05
 """Seconds from a change to the look at it."""
-
-MAX_CORDONS = 4096
 
 
 class Steering:
@@ -37,9 +33,7 @@ class Steering:
         self._state = state
         # No request lives longer, so a change of the wish cuts none of them.
         self._controller = Controller(drain_timeout=state.limits.request_timeout)
-        self._cordons: OrderedDict[AgentId, None] = OrderedDict()
-        self._drained_at: dict[AgentId, float] = {}
-        """Of cordoned agents: when what they still run ends."""
+        self.cordons = Cordons()
         self._look_at: float | None = None
         self._load_times = LoadTimes()
 
@@ -134,19 +128,13 @@ class Steering:
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
         """Give it no new work. What it still runs at `deadline` ends then."""
-        id = agent.hello.agent_id
-        self._uncordon(id)
-        self._cordons[id] = None
-        if deadline is not None:
-            self._drained_at[id] = deadline
-        if len(self._cordons) > MAX_CORDONS:
-            self._uncordon(next(iter(self._cordons)))
+        self.cordons.add(agent.hello.agent_id, agent.name, deadline)
         agent.is_cordoned = True
         return self._changed(agent, now)
 
     def resume(self, agent: Agent, now: float) -> list[Decision]:
         """Give it work again."""
-        self._uncordon(agent.hello.agent_id)
+        self.cordons.remove(agent.hello.agent_id)
         agent.is_cordoned = False
         return self._changed(agent, now)
 
@@ -159,14 +147,6 @@ class Steering:
             return decisions
         return [self._state.registry.send(agent.link, Reload(drain_timeout=drain_timeout), now)]
 
-    def is_cordoned(self, agent: AgentId) -> bool:
-        """Whether an operator wants it to get no work."""
-        return agent in self._cordons
-
-    def _uncordon(self, id: AgentId) -> None:
-        self._cordons.pop(id, None)
-        self._drained_at.pop(id, None)
-
     def _changed(self, agent: Agent, now: float) -> list[Decision]:
         self._state.registry.touch(agent.link)
         self.look_soon(now)
@@ -177,7 +157,7 @@ class Steering:
 
     def next_deadline(self) -> float | None:
         """When to look, or to end what a drained agent still runs."""
-        deadlines: list[float | None] = [*self._drained_at.values()]
+        deadlines = [self.cordons.next_deadline()]
         if self._controller.wish is not None:
             deadlines += [self._look_at, self._controller.look_at]
         return min((each for each in deadlines if each is not None), default=None)
@@ -185,8 +165,7 @@ class Steering:
     def due(self, now: float) -> list[Decision]:
         """Look, and end what is to end."""
         decisions: list[Decision] = []
-        for agent in [agent for agent, deadline in self._drained_at.items() if deadline <= now]:
-            del self._drained_at[agent]
+        for agent in self.cordons.due(now):
             decisions += self._end_requests(agent, now)
         times = (self._look_at, self._controller.look_at)
         if self._state.is_draining:

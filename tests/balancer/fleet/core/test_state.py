@@ -19,7 +19,7 @@ def test_draining_has_a_deadline_only_while_something_runs() -> None:
 
 def test_a_closed_fleet_waits_for_nothing() -> None:
     state = empty_state(Limits(), "9.9")
-    Membership(state, Steering(state)).joined(A, hello("a"), 0.0)
+    Membership(state, Steering(state)).joined(A, hello("a"), 0.0, None)
     assert state.next_deadline() is not None, "its agent may fall silent"
     state.is_closed = True
     assert state.next_deadline() is None

@@ -261,6 +261,24 @@ def test_a_drained_agent_that_dials_again_is_still_drained() -> None:
     assert scene.open("r") == []
 
 
+def test_a_drained_host_that_starts_again_is_still_drained() -> None:
+    scene = Steered()
+    old, new, other = (
+        replace(hello(id), name=name) for id, name in (("a", "x"), ("b", "x"), ("c", "y"))
+    )
+    scene.join(A, old)
+    scene.fleet.cordon(AgentId("a"), None, scene.now)
+    scene.leave(A)
+    scene.join(B, new)
+    assert scene.state_of("b") == "drained"
+    scene.join(A, other)
+    assert started(scene.open("r")) == [(A, "r")]
+    scene.fleet.resume(AgentId("b"), scene.now)
+    scene.leave(B)
+    scene.join(B, replace(new, agent_id=AgentId("d")))
+    assert scene.state_of("d") == "ready"
+
+
 def test_a_drained_agent_is_told_nothing() -> None:
     scene = Steered()
     scene.join_idle(A, "a")

@@ -1,0 +1,91 @@
+"""Agents that operators want to get no new work, until they resume them.
+
+An agent draws its id anew when it starts, and keeps its name. So when one starts again, the cordon
+is of its new id: a drained host stays drained. Of several agents with one name, a cordon is of one
+at a time.
+
+Invariants: at most `MAX_CORDONS` are remembered, also of agents that are not here; a deadline is of
+an agent that is cordoned.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ....shared.inference import AgentId
+
+MAX_CORDONS = 4096
+"""Cordons that are remembered; the oldest is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """`first` is the id that the agent had when it was cordoned; `name` is its name."""
+
+    first: AgentId
+    name: str
+
+
+class Cordons:
+    """By the ids that agents have now, or had last."""
+
+    def __init__(self) -> None:
+        self._cordons: OrderedDict[AgentId, Cordon] = OrderedDict()
+        self._deadlines: dict[AgentId, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._cordons)
+
+    def get(self, id: AgentId) -> Cordon | None:
+        """The cordon of an agent."""
+        return self._cordons.get(id)
+
+    def restored(self, cordons: Iterable[Cordon]) -> None:
+        """These were there before the balancer started, oldest first."""
+        for cordon in cordons:
+            self._keep(cordon.first, cordon)
+
+    def add(self, id: AgentId, name: str, deadline: float | None) -> None:
+        """An agent gets no new work; what it runs at `deadline` ends then."""
+        known = self._cordons.get(id)
+        self.remove(id)
+        self._keep(id, known or Cordon(id, name))
+        if deadline is not None:
+            self._deadlines[id] = deadline
+
+    def remove(self, id: AgentId) -> None:
+        """It gets work again, if it got none."""
+        self._cordons.pop(id, None)
+        self._deadlines.pop(id, None)
+
+    def joined(self, id: AgentId, name: str, is_here: Callable[[AgentId], bool]) -> bool:
+        """Whether the agent that joins is cordoned, be it under an id that it had before."""
+        if id in self._cordons:
+            return True
+        for old, cordon in self._cordons.items():
+            if cordon.name == name and not is_here(old):
+                self.remove(old)
+                self._keep(id, cordon)
+                return True
+        return False
+
+    def next_deadline(self) -> float | None:
+        """When requests of a cordoned agent are to end."""
+        return min(self._deadlines.values(), default=None)
+
+    def due(self, now: float) -> list[AgentId]:
+        """Agents whose requests are to end now."""
+        due = [id for id, deadline in self._deadlines.items() if deadline <= now]
+        for id in due:
+            del self._deadlines[id]
+        return due
+
+    def _keep(self, id: AgentId, cordon: Cordon) -> None:
+        self._cordons[id] = cordon
+        while len(self._cordons) > MAX_CORDONS:
+            self.remove(next(iter(self._cordons)))
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if len(self._cordons) > MAX_CORDONS or self._deadlines.keys() - self._cordons.keys():
+            raise RuntimeError("too many cordons, or a deadline without one")
