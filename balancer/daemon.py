@@ -20,6 +20,7 @@ from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
 from .access.key_keeper import KeyKeeper
+from .access.sessions import Sessions
 from .admission import keeper_of, open_access
 from .api.app import inference_app
 from .api.conversation_store import ConversationStore
@@ -85,6 +86,7 @@ class Parts:
     certificates: Certificates | None
     access: Access
     keys: KeyKeeper
+    sessions: Sessions
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -128,6 +130,7 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         certificates=certificates_of(settings),
         access=access,
         keys=keeper_of(access, persistence),
+        sessions=Sessions(),
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -147,6 +150,7 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
     metrics.collect_limits(lambda: runtime.num_limited_callers)
     metrics.collect_notices(lambda: parts.reports.num_clients)
+    metrics.collect_sessions(lambda: len(parts.sessions))
     if parts.certificates is not None:
         metrics.collect_certificate(parts.certificates.seconds_left)
 
@@ -212,6 +216,7 @@ def _management(
         ports=ports,
         access=parts.access,
         keys=parts.keys,
+        sessions=parts.sessions,
     )
 
 

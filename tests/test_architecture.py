@@ -216,6 +216,7 @@ PURE = (
     *(f"balancer.access.limits.{name}" for name in ("sliding_window", "token_estimate")),
     *(f"balancer.access.{name}" for name in ("identity", "access_key", "keyring", "key_spec")),
     "balancer.access.saved_keys",
+    "balancer.access.sessions",
     *(f"balancer.api.access.{name}" for name in ("credentials", "permissions")),
     "balancer.control.desired_state",
     "balancer.control.state_document",
@@ -270,6 +271,7 @@ PURE = (
     "balancer.management.fleet_feed",
     "balancer.management.operations",
     *(f"balancer.management.keys.{name}" for name in ("operations", "serializers")),
+    *("balancer.management.session.answer_types", "balancer.management.session.operations"),
     "balancer.management.request_filter",
     "balancer.management.serializers",
     "balancer.management.throughput",
@@ -307,6 +309,8 @@ PURE = (
 DECLARATIONS = {
     "balancer.management.history.answer_types": "types; the OpenAPI document is made of them",
     "balancer.management.keys.answer_types": "types; the OpenAPI document is made of them",
+    "balancer.management.session.answer_types": "a type; the OpenAPI document is made of it",
+    "balancer.management.session.bodies": "a record of fields; the routes' tests send it",
     "balancer.management.keys.bodies": "records of fields; the routes' tests send them",
     "client.requests": "a record of fields",
     "balancer.store.migrations.env": "the lines that Alembic runs",
@@ -509,7 +513,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.management.keys": (
         *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
     ),
+    "balancer.management.session": (
+        *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
+        "balancer.api.access",
+    ),
     "balancer.management": (
+        "balancer.management.session",
         *("balancer.management.history", "balancer.access", "balancer.api.access"),
         *("balancer.management.keys", "balancer.store"),
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),

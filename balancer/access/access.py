@@ -6,6 +6,7 @@ known never waits.
 """
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -96,6 +97,13 @@ class Access:
             except Unauthorized as refusal:
                 error = refusal
         raise error
+
+    def holder(self, name: str, digest: str) -> Identity | None:
+        """Who holds the key of that name still, if it is the one with that digest and opens."""
+        key = self.ring.get(name)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            return None
+        return key.identity if key.problem(self._clock()) is None else None
 
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:

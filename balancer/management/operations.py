@@ -25,6 +25,7 @@ from . import answer_types
 from .history import answer_types as history_types
 from .keys import operations as keys
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
+from .session import operations as session
 from .steering import operations as steering
 
 _ID = parameter("id", "path", required=True)
@@ -229,6 +230,7 @@ OPERATIONS = (
     ),
     *steering.OPERATIONS,
     *keys.OPERATIONS,
+    *session.OPERATIONS,
 )
 
 

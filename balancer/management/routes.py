@@ -11,6 +11,7 @@ from ...shared.errors import NotFound
 from ...shared.inference import AgentId, RequestId
 from ..access.access import Access
 from ..access.key_keeper import KeyKeeper
+from ..access.sessions import Sessions
 from ..api.access.admission import Admission
 from ..api.access.guard import ACCESS, guard
 from ..api.access.permissions import MANAGEMENT
@@ -37,6 +38,8 @@ from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
 from .serializers import agent_json, dumps, listed_json
+from .session.browser_sessions import BrowserSessions
+from .session.routes import routes as session_routes
 from .steering.keeper import DesiredStateKeeper
 from .steering.routes import routes as steering_routes
 from .throughput import AgentRates
@@ -59,12 +62,14 @@ def management_app(
     ports: AboutPorts = unknown_ports,
     access: Access | None = None,
     keys: KeyKeeper | None = None,
+    sessions: Sessions | None = None,
 ) -> web.Application:
     """Everything that the management port serves. Without `access` everybody may come in."""
     history = History() if history is None else history
     access = Access() if access is None else access
+    browsers = BrowserSessions(access, Sessions() if sessions is None else sessions)
     app = web.Application(
-        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT)],
+        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT, browsers.identify)],
         client_max_size=MAX_BODY_BYTES,
     )
     app[ACCESS] = access
@@ -85,6 +90,7 @@ def management_app(
                 admission=Admission(access),
             ),
             *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
+            *session_routes(browsers),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),
             *page.routes(),

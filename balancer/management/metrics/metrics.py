@@ -186,6 +186,10 @@ class Metrics:
         """Also export how late the event loop is."""
         self.registry.register(delay.histogram)
 
+    def collect_sessions(self, num_open: Callable[[], int]) -> None:
+        """Also export how many sessions of the dashboard there are."""
+        self._gauge("sessions", "Sessions of people who logged in to the dashboard.", num_open)
+
     def collect_certificate(self, seconds_left: Callable[[], float]) -> None:
         """Also export how long the TLS certificate is valid."""
         gauge = Gauge(

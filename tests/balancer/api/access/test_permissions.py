@@ -97,4 +97,4 @@ def test_what_needs_no_key_is_only_this() -> None:
         return {path for (_, path), needs in table.items() if needs is Needs.NOTHING}
 
     assert free(INFERENCE) == {"/health", "/ready"}
-    assert free(MANAGEMENT) == {"/health", "/", "/dashboard/{name}"}
+    assert free(MANAGEMENT) == {"/health", "/", "/dashboard/{name}", "/api/v1/session"}
