@@ -13,6 +13,7 @@ import { RequestsPage } from "./pages/requests.js";
 import { drawRate, drawTotals } from "./pages/totals.js";
 import { History } from "./plots/history.js";
 import { startRouter } from "./router.js";
+import { beginSession, checkSession, may } from "./session.js";
 
 const history = new History();
 const state = new FleetState();
@@ -46,6 +47,7 @@ function onRoute({ name, argument, query }) {
 
 function pageOf(name, argument) {
   if (name === "models" && argument) return "model";
+  if (name === "playground" && !may("call")) return "fleet";
   return Object.hasOwn(pages, name) ? name : "fleet";
 }
 
@@ -61,6 +63,7 @@ function drawTabs() {
 function onEvent(name, data) {
   if (name === "throughput") return onThroughput(data);
   if (name === "snapshot") learnAddresses(); // the balancer may be another one than before
+  if (name === "snapshot") checkSession();
   if (name === "snapshot") state.replace(data);
   else state.change(data);
   if (data.requests_ended || name === "snapshot") pages.requests.onEnded();
@@ -112,6 +115,7 @@ function onState(state) {
   setText(byId("connection"), words[state]);
   setAttribute(byId("connection"), "data-state", state);
   if (state === "live") lostAt = null;
+  if (state === "lost") checkSession(); // it may have ended
   if (state === "lost") lostAt ??= new Date();
   document.body.classList.toggle("stale", lostAt !== null);
   drawBanner();
@@ -133,10 +137,12 @@ function drawBanner() {
   show(banner, lostAt !== null || Boolean(fleet?.is_draining));
 }
 
-startRouter(onRoute);
-connect({
-  url: "api/v1/events",
-  events: ["snapshot", "delta", "throughput"],
-  onEvent,
-  onState,
-});
+if (await beginSession()) {
+  startRouter(onRoute);
+  connect({
+    url: "api/v1/events",
+    events: ["snapshot", "delta", "throughput"],
+    onEvent,
+    onState,
+  });
+}

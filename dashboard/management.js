@@ -11,9 +11,19 @@ export class Refused extends Error {
   }
 }
 
+let shown = {}; // what the session's calls have to show beside its cookie
+
+/** From now on send these headers with each call. */
+export function showWithCalls(headers) {
+  shown = headers;
+}
+
+/** The headers that every call of this page has. */
+export const sessionHeaders = () => shown;
+
 /** One call. Resolves to `{body, etag}`; throws `Refused`, also if nobody answers (status 0). */
 export async function call(method, path, { body, headers = {} } = {}) {
-  const options = { method, headers: { Accept: "application/json", ...headers } };
+  const options = { method, headers: { Accept: "application/json", ...shown, ...headers } };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = typeof body === "string" ? body : JSON.stringify(body);

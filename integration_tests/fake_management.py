@@ -147,6 +147,7 @@ class FakeManagement:
             [
                 *page.routes(),
                 web.get("/api/v1/about", self._about),
+                web.get("/api/v1/session", self._session),
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
@@ -220,6 +221,10 @@ class FakeManagement:
         lines = [each for each in self.log if each["number"] > after]
         newest = max((each["number"] for each in lines), default=after)
         return web.json_response({"lines": lines, "after": newest})
+
+    async def _session(self, _call: web.Request) -> web.Response:
+        nobody = dict.fromkeys(("name", "role", "csrf", "expires_at"))
+        return web.json_response({"needs_key": False, **nobody})
 
     async def _history(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

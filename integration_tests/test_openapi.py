@@ -59,6 +59,7 @@ NEVER_WELL = {
     "/api/v1/keys/{name}",
     "/api/v1/keys/{name}/rotate",
     "/api/v1/requests/{id}",
+    "/api/v1/session",
     "/api/v1/socket",
     "/dashboard/{name}",
     "/v1/models/{name}",
@@ -67,7 +68,7 @@ NEVER_WELL = {
     "/v1/responses/{id}/cancel",
     "/v1/responses/{id}/input_items",
 }
-"""Paths that need a name or an id that nobody guesses, or another model."""
+"""Paths that need a name, an id or a key that nobody guesses, or another model."""
 
 NATIVE = {"/api/v1/generate", "/api/v1/generate_batch", "/api/v1/count_tokens"}
 RESPONSES = {"/v1/responses", "/v1/responses/input_tokens"}

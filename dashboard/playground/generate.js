@@ -1,5 +1,6 @@
 // One answer from POST /api/v1/generate.
 
+import { sessionHeaders } from "../management.js";
 import { jsonLines } from "./ndjson.js";
 
 /** What kept an answer from coming or from being whole; `code` is the balancer's. */
@@ -18,7 +19,11 @@ export async function generate(body, { signal, onEvent }) {
   try {
     const response = await fetch("api/v1/generate", {
       method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "application/x-ndjson" },
+      headers: {
+        "Content-Type": "application/json",
+        Accept: "application/x-ndjson",
+        ...sessionHeaders(),
+      },
       body: JSON.stringify(body),
       signal,
     });

@@ -1,0 +1,66 @@
+// Who is logged in: the form to log in, the way out, and what the role may do.
+
+import { byId, setText, show } from "./dom.js";
+import { call, get, path, showWithCalls } from "./management.js";
+
+const MAY = {
+  viewer: [],
+  operator: ["call", "operate"],
+  admin: ["call", "operate", "administer"],
+};
+const ALL = MAY.admin;
+
+let role = null; // null while nobody has to log in, or the balancer has not said yet
+
+/** Whether whoever looks at the page may "call" models, "operate" or "administer". */
+export const may = (what) => role === null || (MAY[role] ?? []).includes(what);
+
+/** Ask who is logged in. Resolves to false where somebody has to log in first; shows the form then. */
+export async function beginSession() {
+  byId("log-in-form").addEventListener("submit", logIn);
+  byId("log-out").addEventListener("click", logOut);
+  return takeUp(await get("api/v1/session").catch(() => null));
+}
+
+/** Ask again, since the balancer may be another one, or the key may have ended. */
+export async function checkSession() {
+  const session = await get("api/v1/session").catch(() => null);
+  // What is on the page is not for whoever comes next.
+  if (session?.needs_key && session.role === null) location.reload();
+  else takeUp(session);
+}
+
+function takeUp(session) {
+  if (session === null) return true; // nobody answers; the page says so, and asks again
+  role = session.role;
+  showWithCalls(session.csrf === null ? {} : { "x-arriero-csrf": session.csrf });
+  const isOut = session.needs_key && role === null;
+  document.body.classList.toggle("logged-out", isOut);
+  for (const what of ALL) document.body.classList.toggle(`may-not-${what}`, !may(what));
+  show(byId("log-in"), isOut);
+  show(byId("who"), role !== null);
+  if (role !== null) setText(byId("who-name"), `${session.name}, ${role}`);
+  if (isOut) byId("access-key").focus();
+  return !isOut;
+}
+
+async function logIn(event) {
+  event.preventDefault();
+  const key = byId("access-key").value.trim();
+  await change("POST", { body: { key } });
+}
+
+async function logOut() {
+  await change("DELETE");
+}
+
+async function change(method, options) {
+  setText(byId("log-in-problem"), "");
+  try {
+    await call(method, path("session"), options);
+    location.reload();
+  } catch (refused) {
+    setText(byId("log-in-problem"), refused.message);
+    byId("access-key").select();
+  }
+}
