@@ -35,6 +35,7 @@ E = TypeVar("E", bound=Entry)
 class _Used:
     entry: Entry
     used_at: float
+    owner: str | None
 
 
 class ConversationStore:
@@ -57,29 +58,32 @@ class ConversationStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keep(self, id: str, entry: Entry, now: float) -> None:
-        """Stores `entry`, evicting older ones; an entry that can never fit is not stored."""
+    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> None:
+        """Stores `entry`, evicting older ones; an entry that can never fit is not stored.
+
+        It belongs to `owner` (`Caller.owner`), and only that one finds it.
+        """
         if entry.num_bytes > self._max_bytes:
             return
-        self._entries[id] = _Used(entry, now)
+        self._entries[id] = _Used(entry, now, owner)
         self.num_bytes += entry.num_bytes
         self._make_room(now)
 
-    def find(self, id: str, kind: type[E], now: float) -> E | None:
-        """The entry, if it is still stored and of this kind. Marks it as used."""
+    def find(self, id: str, kind: type[E], now: float, *, owner: str | None = None) -> E | None:
+        """The entry, if it is still stored, of this kind, and its owner's. Marks it as used."""
         self._make_room(now)
         used = self._entries.get(id)
-        if used is None or not isinstance(used.entry, kind):
+        if used is None or used.owner != owner or not isinstance(used.entry, kind):
             return None
         used.used_at = now
         self._entries.move_to_end(id)
         return used.entry
 
-    def forget(self, id: str, kind: type[Entry], now: float) -> bool:
-        """Deletes an entry of this kind; returns whether there was one."""
+    def forget(self, id: str, kind: type[Entry], now: float, *, owner: str | None = None) -> bool:
+        """Deletes its owner's entry of this kind; returns whether there was one."""
         self._make_room(now)
         used = self._entries.get(id)
-        if used is None or not isinstance(used.entry, kind):
+        if used is None or used.owner != owner or not isinstance(used.entry, kind):
             return False
         self._remove(id)
         return True

@@ -54,6 +54,15 @@ def model_for(
     )
 
 
+def hidden(
+    error: RequestError | None, model: str | None, limits: CallerLimits
+) -> RequestError | None:
+    """`error` without the names of models that the caller may not use."""
+    if limits.models is None or model is None or not isinstance(error, ModelNotFound):
+        return error
+    return ModelNotFound(f"no agent serves the model `{model[:200]}`", field="model")
+
+
 def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest | InvalidRequest:
     """`request` within `limits`: without `max_tokens` it gets the most, a higher one is an error.
 

@@ -85,7 +85,7 @@ class _Handlers:
         id = new_request_id()
         try:
             wanted = await obeyed(request, parse_messages)
-            asked = self._asked(wanted)
+            asked = self._asked(wanted, caller_of(request).owner)
             edited = await self._edited(request, asked)
             return await self._answer(request, asked, edited, id)
         except RequestError as error:
@@ -93,7 +93,7 @@ class _Handlers:
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_count)
-        edited = await self._edited(request, self._asked(wanted))
+        edited = await self._edited(request, self._asked(wanted, caller_of(request).owner))
         num_tokens = edited.num_tokens
         if num_tokens is None:
             num_tokens = await self._count(request, edited.request)
@@ -103,12 +103,13 @@ class _Handlers:
             body["context_management"] = {"original_input_tokens": original}
         return json_response(body, headers=_headers(new_request_id()))
 
-    def _asked(self, wanted: Wanted) -> _Asked:
+    def _asked(self, wanted: Wanted, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""
         thread = wanted.thread
         if not isinstance(thread, ContinueThread):
             return _Asked(wanted, wanted.conversation(), wanted.num_bytes)
-        previous = self._store.find(thread.previous_message_id, Thread, time.monotonic())
+        now = time.monotonic()
+        previous = self._store.find(thread.previous_message_id, Thread, now, owner=owner)
         if previous is None:
             raise unknown_thread(thread.previous_message_id)
         num_bytes = previous.num_bytes + wanted.num_bytes
@@ -139,17 +140,19 @@ class _Handlers:
     ) -> web.StreamResponse:
         runtime = self._runtime
         wanted = asked.wanted
+        caller = caller_of(request)
         with runtime.open(
             edited.request,
             id,
-            caller=caller_of(request),
+            caller=caller,
             tell_waiting=comments_after(wanted.stream),
         ) as stream:
             message = _Answer(
                 self._store,
                 asked,
                 id,
-                model=runtime.model_name_for("generate") if wanted.model is None else wanted.model,
+                owner=caller.owner,
+                model=wanted.model or runtime.model_name_for("generate", caller),
                 context=_context(wanted, edited),
             )
             if wanted.stream:
@@ -173,6 +176,7 @@ class _Answer(MessageEvents):
         asked: _Asked,
         id: RequestId,
         *,
+        owner: str | None,
         model: str,
         context: ContextManaged | None,
     ) -> None:
@@ -187,6 +191,7 @@ class _Answer(MessageEvents):
         )
         self._store = store
         self._asked = asked
+        self._owner = owner
 
     def take(self, event: Event) -> list[Json]:
         """The API events for `event`."""
@@ -199,7 +204,7 @@ class _Answer(MessageEvents):
     def _keep(self) -> None:
         asked = self._asked
         thread = stored_thread(asked.conversation, self.message["content"], asked.num_bytes)
-        self._store.keep(self.message["id"], thread, time.monotonic())
+        self._store.keep(self.message["id"], thread, time.monotonic(), owner=self._owner)
 
 
 def _context(wanted: Wanted, edited: Edited) -> ContextManaged | None:

@@ -9,6 +9,7 @@ from aiohttp import web
 from ....shared.errors import ModelNotFound
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
+from ..transport.callers import caller_of
 from .answer_types import AnthropicModel, AnthropicModels, OpenAIModel, OpenAIModels
 from .answering import json_response
 
@@ -19,12 +20,12 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def models(request: web.Request) -> web.Response:
         listed = anthropic_list if is_anthropics(request) else openai_list
-        return json_response(listed(runtime.models(), started))
+        return json_response(listed(runtime.models(caller_of(request)), started))
 
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         shape = anthropic_model if is_anthropics(request) else openai_model
-        if (model := runtime.model(name)) is not None:
+        if (model := runtime.model(name, caller_of(request))) is not None:
             return json_response(shape(model, started))
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 

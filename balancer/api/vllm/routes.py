@@ -6,11 +6,13 @@ from aiohttp import web
 
 from ....shared.errors import ModelNotFound
 from ....shared.queries import Result
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
 from ..common.answering import answer
 from ..fields.field_notes import FieldNotes
 from ..fields.reading import obeyed
+from ..transport.callers import caller_of
 from ..transport.http import Handler
 from .tokens import (
     TokenCall,
@@ -54,15 +56,15 @@ def _posted(
 async def _answer(
     request: web.Request, runtime: FleetRuntime, call: TokenCall, shape: Shape
 ) -> web.Response:
-    model = _model(runtime, call.model)
+    model = _model(runtime, call.model, caller_of(request))
     return await answer(
         request, runtime, call.query_request(model), lambda _id, results: shape(model, results)
     )
 
 
-def _model(runtime: FleetRuntime, name: str | None) -> ModelView:
+def _model(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:
     if name is None:
-        return sole_model(runtime.models())
-    if (model := runtime.model(name)) is None:
+        return sole_model(runtime.models(caller))
+    if (model := runtime.model(name, caller)) is None:
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
     return model

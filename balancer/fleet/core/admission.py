@@ -13,7 +13,7 @@ from ....shared.inference import GenerateRequest, RequestId, Usage
 from ...access.identity import CallerLimits
 from ...access.limits.account import SOON, Demand, Standing
 from ...access.limits.limiter import Limiter
-from ...access.limits.rules import bounded, model_for
+from ...access.limits.rules import bounded, hidden, model_for
 from ...access.limits.token_estimate import demand_of, demand_of_queries
 from ..caller import Caller
 from ..queries.query import QueryRequest
@@ -52,6 +52,12 @@ class Admission:
         """How much of its limits a caller has left."""
         return self._limiter.standing(caller, now)
 
+    def models_of(self, caller: Caller) -> frozenset[str]:
+        """The names of the models that the caller may use; empty if it may use all."""
+        resolve = self._state.models.resolve
+        names = self._limiter.limits_of(caller).models or ()
+        return frozenset(resolve(name) or name for name in names)
+
     def request(
         self, request: GenerateRequest, caller: Caller, now: float
     ) -> Newcomer[GenerateRequest]:
@@ -59,7 +65,7 @@ class Admission:
         limits = self._limiter.limits_of(caller)
         request, error = self._named(request, limits)
         if error is None:
-            error = self._refusal(request)
+            error = hidden(self._refusal(request), request.model, limits)
         if error is not None:
             return Newcomer(request, error)
         within = bounded(request, limits)
@@ -77,7 +83,7 @@ class Admission:
         limits = self._limiter.limits_of(caller)
         query_request, error = self._named(query_request, limits)
         if error is None:
-            error = self._refusal_of_query(query_request)
+            error = hidden(self._refusal_of_query(query_request), query_request.model, limits)
         if error is not None:
             return Newcomer(query_request, error)
         demand = demand_of_queries(query_request.parts)

@@ -10,7 +10,7 @@ from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
-from ..caller import Caller
+from ..caller import ANONYMOUS, Caller
 from ..limits import Limits
 from ..registry import Agent
 from ..requests.waiting_room import SecondsToLoad
@@ -78,13 +78,17 @@ class FleetViews:
             num_models_unloaded=state.models.num_remembered,
         )
 
-    def models(self) -> tuple[ModelView, ...]:
-        """Every known model, by name."""
-        return tuple(map(self._steered, self._state.models.views()))
+    def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
+        """Every known model that the caller may use, by name."""
+        names = self._admission.models_of(caller)
+        views = self._state.models.views()
+        return tuple(self._steered(each) for each in views if not names or each.info.name in names)
 
-    def model(self, name: str) -> ModelView | None:
-        """The known model of that name or alias."""
-        view = self._state.models.get(self._state.models.resolve(name) or name)
+    def model(self, name: str, caller: Caller = ANONYMOUS) -> ModelView | None:
+        """The known model of that name or alias, if the caller may use it."""
+        name = self._state.models.resolve(name) or name
+        names = self._admission.models_of(caller)
+        view = self._state.models.get(name) if not names or name in names else None
         return None if view is None else self._steered(view)
 
     def _steered(self, view: ModelView) -> ModelView:
@@ -100,9 +104,10 @@ class FleetViews:
             issues=status.issues,
         )
 
-    def model_name_for(self, task: Task | None) -> str:
+    def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
-        return self._state.models.name_for(task)
+        names = self._admission.models_of(caller)
+        return min(names) if names else self._state.models.name_for(task)
 
     @property
     def wish(self) -> DesiredState | None:

@@ -26,7 +26,7 @@ from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
-from ..caller import Caller
+from ..caller import ANONYMOUS, Caller
 from ..core.fleet import Fleet
 from ..decisions import (
     Decision,
@@ -311,17 +311,17 @@ class FleetRuntime:
         """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
         return self._fleet.changes_since(revision, self._clock())
 
-    def models(self) -> tuple[ModelView, ...]:
-        """Every known model, by name."""
-        return self._fleet.models()
+    def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
+        """Every known model that the caller may use, by name."""
+        return self._fleet.models(caller)
 
-    def model(self, name: str) -> ModelView | None:
-        """The known model of that name."""
-        return self._fleet.model(name)
+    def model(self, name: str, caller: Caller = ANONYMOUS) -> ModelView | None:
+        """The known model of that name, if the caller may use it."""
+        return self._fleet.model(name, caller)
 
-    def model_name_for(self, task: Task | None) -> str:
+    def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
-        return self._fleet.model_name_for(task)
+        return self._fleet.model_name_for(task, caller)
 
     def totals(self) -> FleetTotals:
         """The fleet now in a few numbers, at a constant cost."""

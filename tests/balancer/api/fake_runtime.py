@@ -170,10 +170,11 @@ class FakeFleetRuntime:
     def totals(self) -> FleetTotals:
         return FleetTotals(**self._totals())
 
-    def model(self, name: str) -> ModelView | None:
-        return next((view for view in self.models() if view.info.name == name), None)
+    def model(self, name: str, caller: Caller = ANONYMOUS) -> ModelView | None:
+        return next((view for view in self.models(caller) if view.info.name == name), None)
 
-    def models(self) -> tuple[ModelView, ...]:
+    def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
+        allowed = caller.limits.models or self.model_names
         return tuple(
             ModelView(
                 info=ModelInfo(
@@ -182,10 +183,11 @@ class FakeFleetRuntime:
                 status="unloaded" if name in self.unloaded else "loaded",
             )
             for name in sorted(self.model_names)
+            if name in allowed
         )
 
-    def model_name_for(self, task: Task | None) -> str:
-        return next((view.info.name for view in self.models()), "")
+    def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
+        return next((view.info.name for view in self.models(caller)), "")
 
     def _totals(self) -> dict[str, object]:
         return {

@@ -114,3 +114,15 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
+
+
+def test_what_belongs_to_one_nobody_else_finds() -> None:
+    store = ConversationStore(max_bytes=100, max_age=60)
+    store.keep("a", entry(), 0.0, owner="ana")
+    store.keep("b", entry(), 0.0)
+    for owner in ("ben", None):
+        assert store.find("a", Entry, 1.0, owner=owner) is None
+        assert not store.forget("a", Entry, 1.0, owner=owner)
+    assert store.find("b", Entry, 1.0, owner="ana") is None
+    assert store.find("a", Entry, 1.0, owner="ana") == entry()
+    assert store.forget("a", Entry, 1.0, owner="ana")

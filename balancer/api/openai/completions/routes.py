@@ -63,7 +63,7 @@ async def _answer_all(
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",
             created=int(time.time()),
-            model=runtime.model_name_for("generate") if wanted.model is None else wanted.model,
+            model=wanted.model or runtime.model_name_for("generate", caller_of(request)),
         )
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:

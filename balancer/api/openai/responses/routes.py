@@ -6,6 +6,7 @@ from aiohttp import web
 
 from .....shared.errors import InvalidRequest, NotFound, RequestError
 from .....shared.inference import Done, Event, GenerateRequest
+from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
@@ -51,11 +52,12 @@ class _Handlers:
     async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = _previous(self._store, wanted.previous_response_id)
+            previous = _previous(self._store, wanted.previous_response_id, caller_of(request).owner)
             neutral = await _neutral(request, wanted, previous)
         with self._opened(request, neutral, wanted) as stream:
             request[request_id_key] = stream.id
-            answer = _Answer(self._runtime, self._store, wanted, previous, stream)
+            caller = caller_of(request)
+            answer = _Answer(self._runtime, self._store, wanted, previous, stream, caller)
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 render = ServerSentEvents(answer, wanted.field_names)
@@ -76,7 +78,7 @@ class _Handlers:
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = _previous(self._store, wanted.previous_response_id)
+            previous = _previous(self._store, wanted.previous_response_id, caller_of(request).owner)
             neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(
             self._runtime, neutral, wanted.field_names, caller=caller_of(request)
@@ -90,26 +92,27 @@ class _Handlers:
                 raise InvalidRequest(
                     "`stream`: a stored response cannot be streamed again", field="stream"
                 )
-            kept = _kept(self._store, request.match_info["id"])
+            kept = _kept(self._store, request)
         return web.Response(body=kept.response, content_type="application/json")
 
     async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         with refusals_reported(request):
-            if not self._store.forget(id, Stored, time.monotonic()):
+            owner = caller_of(request).owner
+            if not self._store.forget(id, Stored, time.monotonic(), owner=owner):
                 raise _unknown(id)
         body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
         return json_response(body)
 
     async def input_items(self, request: web.Request) -> web.Response:
         with refusals_reported(request):
-            kept = _kept(self._store, request.match_info["id"])
+            kept = _kept(self._store, request)
             page = parse_page(request.query)
         return json_response(input_list(kept.input, page))
 
     async def cancel(self, request: web.Request) -> web.Response:
         with refusals_reported(request):
-            _kept(self._store, request.match_info["id"])
+            _kept(self._store, request)
             raise InvalidRequest(
                 "the response has ended; to cancel one that runs, close its connection"
             )
@@ -125,11 +128,13 @@ class _Answer(ResponseEvents):
         wanted: Wanted,
         previous: Stored | None,
         stream: Stream,
+        caller: Caller,
     ) -> None:
         self._store = store
+        self._owner = caller.owner
         self._wanted = wanted
         self._previous = previous
-        served = runtime.model_name_for("generate") if wanted.model is None else wanted.model
+        served = wanted.model or runtime.model_name_for("generate", caller)
         super().__init__(
             stream.id,
             created_at=int(time.time()),
@@ -148,7 +153,7 @@ class _Answer(ResponseEvents):
     def _keep(self, response: Response) -> None:
         given = with_ids(self._wanted.input, self._id)
         entry = stored(response, given, self._previous)
-        self._store.keep(response["id"], entry, time.monotonic())
+        self._store.keep(response["id"], entry, time.monotonic(), owner=self._owner)
 
 
 async def _neutral(
@@ -161,17 +166,18 @@ async def _neutral(
     return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
 
 
-def _previous(store: ConversationStore, id: str | None) -> Stored | None:
+def _previous(store: ConversationStore, id: str | None, owner: str | None) -> Stored | None:
     if id is None:
         return None
-    previous = store.find(id, Stored, time.monotonic())
+    previous = store.find(id, Stored, time.monotonic(), owner=owner)
     if previous is None:
         raise _unknown(id, "previous_response_id")
     return previous
 
 
-def _kept(store: ConversationStore, id: str) -> Stored:
-    kept = store.find(id, Stored, time.monotonic())
+def _kept(store: ConversationStore, request: web.Request) -> Stored:
+    id = request.match_info["id"]
+    kept = store.find(id, Stored, time.monotonic(), owner=caller_of(request).owner)
     if kept is None:
         raise _unknown(id)
     return kept

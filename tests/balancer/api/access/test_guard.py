@@ -8,13 +8,14 @@ from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
+from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.api.access.guard import guard
 from arriero.balancer.api.access.permissions import Needs
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.transport.callers import caller_of
 from arriero.balancer.api.transport.http import middlewares
 from tests.balancer.access.builders import record, secret
-from tests.balancer.api.fake_runtime import FakeFleetRuntime
+from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 
 KEY = secret(1)
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -125,3 +126,65 @@ async def test_without_any_key_everything_is_as_before() -> None:
     async with TestClient(TestServer(inference_app(FakeFleetRuntime()))) as client:
         assert (await client.get("/v1/models", headers={"x-api-key": "sk-any"})).status == 200
         assert (await client.get("/v1/models", params={"key": KEY})).status == 401
+
+
+# ---- what belongs to whom
+
+
+async def test_a_response_is_its_callers_alone() -> None:
+    runtime = FakeFleetRuntime()
+    runtime.script = echo
+    access = Access([record("a", 1), record("b", 2), record("boss", 3, "admin")])
+    async with TestClient(TestServer(inference_app(runtime, access=access))) as client:
+        mine, theirs, admins = ({"x-api-key": secret(number)} for number in (1, 2, 3))
+        answer = await client.post("/v1/responses", headers=mine, json={"input": "Hi"})
+        id = (await answer.json())["id"]
+        path = f"/v1/responses/{id}"
+        for other in (theirs, admins):
+            assert (await client.get(path, headers=other)).status == 404
+            assert (await client.get(f"{path}/input_items", headers=other)).status == 404
+            assert (await client.post(f"{path}/cancel", headers=other)).status == 404
+            assert (await client.delete(path, headers=other)).status == 404
+            body = {"input": "And?", "previous_response_id": id}
+            assert (await client.post("/v1/responses", headers=other, json=body)).status == 404
+        assert (await client.get(path, headers=mine)).status == 200
+        access.put(record("a", 4, created_at=99.0))
+        later = {"x-api-key": secret(4)}
+        assert (await client.get(path, headers=later)).status == 404, "another key of its name"
+
+
+async def test_a_thread_is_its_callers_alone() -> None:
+    runtime = FakeFleetRuntime()
+    runtime.script = echo
+    access = Access([record("a", 1), record("b", 2)])
+    async with TestClient(TestServer(inference_app(runtime, access=access))) as client:
+        body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
+        made = await client.post(
+            "/v1/messages",
+            headers={"x-api-key": secret(1)},
+            json=body | {"thread": {"type": "create"}},
+        )
+        id = (await made.json())["id"]
+        more = body | {"thread": {"type": "continue", "previous_message_id": id}}
+        statuses = [
+            (await client.post("/v1/messages", headers={"x-api-key": key}, json=more)).status
+            for key in (secret(2), secret(1))
+        ]
+        assert statuses == [404, 200]
+
+
+async def test_a_key_sees_its_models_only() -> None:
+    runtime = FakeFleetRuntime()
+    runtime.model_names = ["big", "tiny"]
+    access = Access([record("a", 1, limits=CallerLimits(models=("tiny",))), record("b", 2)])
+    async with TestClient(TestServer(inference_app(runtime, access=access))) as client:
+        for key, names in ((secret(1), ["tiny"]), (secret(2), ["big", "tiny"])):
+            listed = await client.get("/v1/models", headers={"x-api-key": key})
+            assert [each["id"] for each in (await listed.json())["data"]] == names
+            for name in ("big", "tiny"):
+                one = await client.get(f"/v1/models/{name}", headers={"x-api-key": key})
+                assert (one.status == 200) == (name in names)
+                info = await client.post(
+                    "/tokenize", headers={"x-api-key": key}, json={"model": name, "prompt": 1}
+                )
+                assert info.status == 400

@@ -172,3 +172,16 @@ def test_without_limits_nothing_is_counted() -> None:
     scene.join(A, hello())
     scene.open("a")
     assert scene.fleet.num_limited_callers == 0
+
+
+def test_a_caller_with_models_sees_those_and_no_others_names() -> None:
+    fleet = Limited()
+    caller = Caller("ana", limits=CallerLimits(models=("gone", "llama")))
+    only = Caller("ben", limits=CallerLimits(models=("gone",)))
+    assert [each.info.name for each in fleet.fleet.models(caller)] == ["llama"]
+    assert fleet.fleet.models(only) == ()
+    assert fleet.fleet.model("llama", only) is None
+    assert fleet.fleet.model("llama", caller) == fleet.fleet.model("llama")
+    assert fleet.fleet.model_name_for("generate", only) == "gone"
+    error = refusal(fleet.send("r", request("gone"), only))
+    assert isinstance(error, ModelNotFound) and "llama" not in error.message
