@@ -24,6 +24,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     SupervisorChannel,
     Tell,
 )
+from arriero.shared.continuation import Continuation
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import (
@@ -268,6 +269,20 @@ async def test_an_answer_that_breaks_ends_alone(
         agent.worker.say(bystander, "yes", is_last=True)
         assert isinstance((await peer.output()).items[-1], Ended)
     assert "IndexError: a mistake of ours" in caplog.text
+
+
+async def test_an_answer_goes_on_where_another_agent_stopped(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,), drain_timeout=0.01)
+    async with agent.running():
+        peer = await balancer.peer()
+        continuation = Continuation.after([*b"ab"], num_characters=1)
+        start = Start(
+            id=RequestId("r"), request=GenerateRequest(prompt="x"), continuation=continuation
+        )
+        await peer.say(start)
+        sequence = await agent.worker.added.get()
+        assert sequence.said == tuple(b"ab")
+        assert (await peer.output()).items == (Piece(id=start.id, text="b"),)
 
 
 async def test_a_prompt_is_saved_before_the_end_is_told(

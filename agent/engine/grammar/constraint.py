@@ -106,7 +106,9 @@ class Constraint:
                 check(matcher)
                 if num_taken < len(some):
                     number = start + num_taken + 1
-                    raise ConstraintError(f"it does not allow token {number} of the answer")
+                    raise ConstraintError(
+                        f"the grammar does not allow token {number} of the answer"
+                    )
         end = self._end.ids.tolist()
         return Constraint(matcher, self._vocab_size, end, warnings=self.warnings)
 

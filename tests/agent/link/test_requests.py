@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from arriero.agent.link.decisions import (
@@ -8,6 +10,7 @@ from arriero.agent.link.decisions import (
 )
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.slots import Slots
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Busy
@@ -33,6 +36,12 @@ class TestOneRequest:
         requests.produced([ENDED], [ONE])
         assert R not in requests
         assert slots.num_busy == 0
+
+    def test_is_started_where_another_agent_stopped(self) -> None:
+        continuation = Continuation.after((1, 2), num_characters=3)
+        message = replace(start("r"), continuation=continuation)
+        started = StartGeneration(ONE, R, REQUEST, continuation)
+        assert make_requests().accept(message) == started
 
     def test_whose_save_goes_on_keeps_its_slot(self) -> None:
         slots = Slots(2)

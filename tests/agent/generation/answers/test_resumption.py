@@ -1,10 +1,13 @@
 """Whatever was delivered before an agent was lost, the rest follows, and nothing comes twice."""
 
+from dataclasses import replace
 from itertools import chain, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher
 
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
@@ -14,12 +17,13 @@ from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
 from arriero.agent.generation.answers.answer import Answer
 from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
-from arriero.agent.generation.answers.resumption import RESUMED_ANEW, Resume
+from arriero.agent.generation.answers.resumption import RESUMED_ANEW, Resume, Resumed, resumed
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.messages import Ended, Item, Piece
 from tests.agent.chat.recorded import RECORDED
 from tests.agent.generation.answers.moving import (
+    CONTEXT,
     Engine,
     Pieces,
     R,
@@ -30,6 +34,7 @@ from tests.agent.generation.answers.moving import (
     resume,
     steps_of,
 )
+from tests.agent.saying import at_once, demo_grammars, demo_vocab
 
 TOOLS = Tools(
     [
@@ -96,10 +101,16 @@ def readings() -> st.SearchStrategy[tuple[Reading | None, str]]:
     return plain | st.builds(recorded, st.sampled_from(sorted(RECORDED)), st.booleans())
 
 
+def spelt(character: str) -> int:
+    """The demo model's token of `character`."""
+    [token] = demo_vocab().tokenize(character, add_special=False, parse_special=False)
+    return token
+
+
 GROUPS = st.lists(st.integers(1, 5), max_size=12)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data())
 def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject) -> None:
     reading, text = data.draw(readings())
@@ -121,7 +132,7 @@ def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject)
     assert Told.by([*delivered, *chain(*rest)]) == Told.by(chain(*steps))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_it_may_move_again_and_again(data: st.DataObject) -> None:
     reading, text = data.draw(readings())
@@ -189,6 +200,39 @@ class TestWhatIsLeft:
         assert Resume(R, short).work < Resume(R, long).work
 
 
+class TestAConstraint:
+    """`ab` and then `c` or `d`, of which the first tokens were said."""
+
+    def resumed(self, said: str, *, explains: bool = False, **counts: int) -> Resumed:
+        constraint = demo_grammars().compile(LLMatcher.grammar_from_regex("ab(c|d)"))
+        one = replace(prepared(explains=explains), constraint=constraint)
+        continuation = Continuation.after(map(spelt, said), **counts)
+        return resumed(one, Resume(R, continuation), demo_vocab(), CONTEXT)
+
+    def allowed(self, going_on: Resumed) -> set[int]:
+        constraint = going_on.prepared.constraint
+        assert constraint is not None
+        row = np.zeros(demo_vocab().size, np.float32)
+        constraint.begin(at_once).restrict(row)
+        return {*np.flatnonzero(np.isfinite(row)).tolist()}
+
+    def test_goes_on_after_what_was_said(self) -> None:
+        going_on = self.resumed("ab", num_characters=2)
+        assert {spelt("c"), spelt("d")} <= self.allowed(going_on)
+        assert spelt("b") not in self.allowed(going_on)
+
+    def test_begins_before_what_is_forced(self) -> None:
+        going_on = self.resumed("ab", explains=True, num_characters=1, num_log_probs=1)
+        assert going_on.forced == (spelt("b"),)
+        assert spelt("b") in self.allowed(going_on)
+        assert spelt("c") not in self.allowed(going_on)
+
+    @pytest.mark.parametrize("explains", [False, True])
+    def test_that_refuses_the_tokens_is_one_error(self, explains: bool) -> None:
+        with pytest.raises(EngineFailed, match="does not allow token 2 of the answer"):
+            self.resumed("aa", explains=explains)
+
+
 class TestWhatDoesNotFit:
     @pytest.mark.parametrize(
         ("continuation", "told"),
@@ -219,7 +263,7 @@ class TestWhatDoesNotFit:
         shifted = prepared(shift=ContextShift(1, 2))
         resume(shifted, Continuation.after((0,) * 4094), vocab)
 
-    @settings(max_examples=300)
+    @settings(max_examples=150)
     @given(st.data())
     def test_any_counts_are_taken_or_refused(self, data: st.DataObject) -> None:
         reading, text = data.draw(readings())
