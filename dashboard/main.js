@@ -11,6 +11,7 @@ import { ModelsPage } from "./pages/models.js";
 import { PlaygroundPage } from "./pages/playground.js";
 import { RequestsPage } from "./pages/requests.js";
 import { drawRate, drawTotals } from "./pages/totals.js";
+import { UsagePage } from "./pages/usage.js";
 import { History } from "./plots/history.js";
 import { startRouter } from "./router.js";
 import { beginSession, checkSession, may } from "./session.js";
@@ -23,6 +24,7 @@ const pages = {
   models: new ModelsPage(),
   model: new ModelPage(),
   requests: new RequestsPage(),
+  usage: new UsagePage(),
   playground: new PlaygroundPage(),
 };
 const TITLES = { agents: "Agent" };
@@ -66,7 +68,10 @@ function onEvent(name, data) {
   if (name === "snapshot") checkSession();
   if (name === "snapshot") state.replace(data);
   else state.change(data);
-  if (data.requests_ended || name === "snapshot") pages.requests.onEnded();
+  if (data.requests_ended || name === "snapshot") {
+    pages.requests.onEnded();
+    pages.usage.onEnded();
+  }
   return drawSoon();
 }
 

@@ -21,6 +21,8 @@ MODEL = {
     "context_size": 2048,
     "tasks": ["generate"],
 }
+USAGE_COLUMNS = ("day", "caller", "model")
+USAGE_COUNTS = ("requests", "errors", "prompt_tokens", "cached_tokens", "completion_tokens")
 CELLS = {"total": 8192, "used": 2048, "kept": 1024, "parked": 0}
 STATISTICS = {
     "decode_tokens_per_second": 80.0,
@@ -126,6 +128,7 @@ class FakeManagement:
         self.agents: list[dict[str, Any]] = []
         self.requests: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
+        self.usage: list[dict[str, Any]] | None = []
         self.models: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {"models": []}
         self.revision = 1
@@ -152,6 +155,7 @@ class FakeManagement:
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
                 web.get("/api/v1/history", self._history),
+                web.get("/api/v1/usage", self._usage),
                 web.get("/api/v1/agents/{id}/log", self._log),
                 web.get("/api/v1/desired-state", self._get_state),
                 web.put("/api/v1/desired-state", self._put_state),
@@ -232,6 +236,17 @@ class FakeManagement:
             error = {"code": "internal_error", "message": "it broke", "retryable": False}
             return web.json_response({"error": error}, status=500)
         return web.json_response(self.history)
+
+    async def _usage(self, call: web.Request) -> web.Response:
+        self.asked.append(dict(call.query))
+        if self.usage is None:
+            error = {"code": "store_unavailable", "message": "it is away", "retryable": True}
+            return web.json_response({"error": error}, status=503)
+        by = call.query["by"].split(",")
+        rows = [row for row in self.usage if by == [name for name in USAGE_COLUMNS if name in row]]
+        total = {name: sum(row[name] for row in rows) for name in USAGE_COUNTS}
+        days = {"since": "2026-01-01", "until": "2026-01-30"}
+        return web.json_response({**days, "by": by, "usage": rows, "total": total})
 
     async def _get_state(self, _call: web.Request) -> web.Response:
         return web.json_response(self.state, headers={"ETag": f'"{self.revision}"'})

@@ -33,6 +33,7 @@ PAGES = {
     "models/qwen": "model",
     "requests": "requests",
     "requests?state=ended": "requests",
+    "usage": "usage",
     "playground": "playground",
 }
 """Addresses, and the pages that they show."""
@@ -252,6 +253,41 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
     assert dashboard.complaints == []
 
 
+def used(number: int, **columns: str) -> dict[str, object]:
+    counts = {"requests": number, "errors": 1, "prompt_tokens": 1000 * number}
+    return {**columns, **counts, "cached_tokens": 500, "completion_tokens": 10 * number}
+
+
+async def test_usage_by_caller_and_by_day(management: FakeManagement, dashboard: Dashboard) -> None:
+    management.usage = [
+        *(used(1, caller="alice"), used(2, caller="bob")),
+        used(3, day="2026-01-30"),
+    ]
+    await dashboard.open(management, "usage")
+    rows = dashboard.part("usage-row")
+    await expect(rows).to_have_count(2)
+    await expect(rows.last).to_have_text("bob212,00050020")
+    await expect(dashboard.part("usage-total")).to_have_text("Total323,0001,00030")
+    await expect(dashboard.part("usage-note")).to_contain_text("2026-01-01 to 2026-01-30 (UTC), 3")
+    link = rows.last.locator("a")
+    await expect(link).to_have_attribute("href", "#/requests?state=ended&caller=bob")
+    await dashboard.part("usage-by").select_option("day")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("2026-01-30")
+    assert management.asked[-1] == {"by": "day", "since": "30d"}
+    await dashboard.page.reload()
+    await expect(dashboard.part("usage-by")).to_have_value("day")
+    await dashboard.part("usage-since").select_option("7d")
+    await expect(dashboard.part("usage-since")).to_have_value("7d")
+    management.usage = []
+    await dashboard.part("usage-by").select_option("model")
+    await expect(dashboard.part("no-usage")).to_have_text("Nothing was used in these days.")
+    management.usage = None
+    await dashboard.part("usage-by").select_option("caller")
+    await expect(dashboard.part("no-usage")).to_have_text("Usage cannot be read: it is away")
+    assert management.asked[-1] == {"by": "caller", "since": "7d"}
+
+
 NOW = 1_700_000_000
 
 
@@ -396,6 +432,7 @@ async def test_axe_finds_nothing(
     management.state = {"models": [WISHED]}
     management.ended = [ending("request-9", "stop", "ana")]
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
+    management.usage = [used(1, caller="alice"), used(2, caller="bob")]
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
