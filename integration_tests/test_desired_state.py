@@ -70,3 +70,30 @@ async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> Non
         return {agent["state"] for agent in await fleet.view("agents")} == {"idle"}
 
     await until(all_are_idle, deadline=20)
+
+
+async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
+    """Each is loaded when a request waits for it, in place of the one that is idle."""
+    await fleet.start_balancer()
+    agent = await fleet.start_agent(model=None, slots=None, context_size=None)
+    on_demand = {"source": SOURCE, "slots": 2, "preload": False, "idle_timeout": "500ms"}
+    first = on_demand | {"name": "first", "context_size": 512}
+    second = on_demand | {"name": "second", "context_size": 1024}
+    await put(fleet, wish(first, second))
+    case = plain_cases()[0]
+    for name in ("first", "second"):
+        answer = await generate(fleet.http, fleet.inference, case.body | {"model": name})
+        assert answer.text == case.answer, answer.end
+        assert await statuses(fleet) == {"first": "unloaded", "second": "unloaded"} | {
+            name: "loaded"
+        }
+    assert len(agent.engine_pids) == 2
+
+    async def are_unloaded() -> bool:
+        return set((await statuses(fleet)).values()) == {"unloaded"}
+
+    await until(are_unloaded, deadline=20)
+
+
+async def statuses(fleet: Fleet) -> dict[str, str]:
+    return {model["name"]: model["status"] for model in await fleet.view("models")}
