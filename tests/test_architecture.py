@@ -140,6 +140,8 @@ PURE = (
     "agent.link.slots",
     "agent.generation.answers.utterance",
     "agent.supervision.assigner",
+    "agent.supervision.attempt",
+    "agent.supervision.engines",
     "agent.supervision.load_failures",
     "agent.supervision.restarts",
     "balancer.api.conversation_store",

@@ -13,68 +13,27 @@ Every method takes an event and returns what to do about it, in order. Afterward
 and `is_standing_in` may have changed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import Literal, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import (
-    Assign,
-    Assignment,
-    Download,
-    Phase,
-    Reload,
-    Work,
-    needs_reload,
-)
+from ...shared.models.assignments import Assign, Assignment, Download, Reload, Work
 from ...shared.reports.model_info import ModelInfo
-from ..models.retry_pauses import pause_after, spread
+from .attempt import Attempt
 from .decisions import (
-    CancelFetch,
     ChangeEngine,
     Decision,
     DialBalancers,
     EndEngine,
     EngineId,
     Exit,
-    Fetch,
     FetchId,
     ModelFile,
     RetireEngine,
-    StartEngine,
 )
-from .load_failures import change_failed, load_failed, too_large
+from .engines import Engine, Engines, Load
+from .load_failures import change_failed, load_failed
 from .restarts import Quit
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """What to load."""
-
-    assignment: Assignment
-    file: ModelFile
-    is_fallback: bool = False
-
-
-@dataclass(slots=True)
-class _Engine:
-    """`load` is `None` for the model that the agent is pinned to.
-
-    `serves` is what it serves now, `told` what it was told last; both began as its `load`'s.
-    """
-
-    id: EngineId
-    load: _Load | None
-    serves: Assignment | None
-    told: Assignment | None
-    role: Literal["serving", "replacing", "retiring"]
-    is_loaded: bool = False
-    has_joined: bool = False
-
-    @property
-    def is_fallback(self) -> bool:
-        return self.load is not None and self.load.is_fallback
 
 
 class Assigner:
@@ -87,27 +46,15 @@ class Assigner:
     def __init__(
         self, *, slots: int, memory: int, is_pinned: bool = False, jitter: float = 0.0
     ) -> None:
-        self._jitter = jitter
         self._slots = slots
-        self._memory = memory
         self._is_pinned = is_pinned
         self._is_stopping = False
         self._has_crashed = False
         self._exit: Exit | None = None
         self._order: Assign | None = None
         self._drain_timeout = 0.0
-        self._engines: dict[EngineId, _Engine] = {}
-        self._engine_ids: Iterator[EngineId] = map(EngineId, count(1))
-        self._fetch_ids: Iterator[FetchId] = map(FetchId, count(1))
-        self._fetch: FetchId | None = None
-        self._download: Download | None = None
-        self._load: _Load | None = None
-        """What waits for room."""
-        self._fallback: _Load | None = None
-        """What ran, and was retired to make room."""
-        self._failure: Issue | None = None
-        self._retry_at: float | None = None
-        self._pause = 0.0
+        self._engines = Engines(memory)
+        self._attempt = Attempt(jitter)
 
     # ---- what others see
 
@@ -116,41 +63,34 @@ class Assigner:
         """How far the newest order is; `None` before the first."""
         if self._order is None:
             return None
-        return Work(
-            revision=self._order.revision,
-            assignment=self._order.assignment,
-            phase=self._phase(),
-            download=self._download,
-            needed=self._needed(),
-        )
+        return self._attempt.work(self._order, self._engines)
 
     @property
     def issues(self) -> tuple[Issue, ...]:
         """Why the newest order cannot be obeyed."""
-        return () if self._failure is None else (self._failure,)
+        return () if self._attempt.failure is None else (self._attempt.failure,)
 
     @property
     def is_standing_in(self) -> bool:
         """Whether the supervisor itself should be connected, since no engine is."""
-        if self._is_stopping or any(each.has_joined for each in self._staying()):
+        if self._is_stopping or self._engines.is_connected:
             return False
         return not self._is_pinned or self._has_crashed
 
     @property
     def is_making_way(self) -> bool:
         """Whether an engine is about to take the supervisor's place."""
-        return any(each.is_loaded and not each.has_joined for each in self._staying())
+        return self._engines.is_connecting
 
     @property
     def files(self) -> set[ModelFile]:
         """Those that run, or may be loaded again."""
-        loads = [self._load, self._fallback, *(each.load for each in self._engines.values())]
-        return {load.file for load in loads if load is not None}
+        return self._attempt.files(self._engines)
 
     @property
     def loading(self) -> ModelInfo | None:
         """The model that will be served next, if that is known."""
-        file = self._latest_file()
+        file = self._attempt.latest_file(self._engines)
         return None if file is None else file.info
 
     def is_serving(self, id: EngineId) -> bool:
@@ -159,29 +99,29 @@ class Assigner:
 
     def next_deadline(self) -> float | None:
         """When to call `tick`."""
-        return self._retry_at
+        return self._attempt.retry_at
 
     # ---- the agent's own events
 
     def start(self) -> list[Decision]:
         """The agent starts."""
-        return [self._start_engine(None, "serving")] if self._is_pinned else []
+        return [self._engines.start(None, "serving")] if self._is_pinned else []
 
     def stop(self) -> list[Decision]:
         """The agent should end: what runs is finished first."""
         self._is_stopping = True
         self._exit = Exit(0)
         decisions = self._abandon()
-        if (serving := self._in_role("serving")) is not None:
+        if (serving := self._engines.serving) is not None:
             decisions.append(RetireEngine(serving.id, None))
         return decisions if self._engines else [*decisions, self._exit]
 
     def tick(self, now: float) -> list[Decision]:
         """A deadline may have passed."""
-        if self._retry_at is None or now < self._retry_at:
+        if not self._attempt.is_due(now):
             return []
-        if self._load is not None or self._in_role("replacing") is not None:
-            self._retry_at = now + self._pause  # what ran is being loaded again
+        if self._attempt.load is not None or self._engines.replacing is not None:
+            self._attempt.put_off(now)  # what ran is being loaded again
             return []
         return self._begin()
 
@@ -206,48 +146,48 @@ class Assigner:
         self._order = order
         self._drain_timeout = order.drain_timeout
         if order.assignment == (None if last is None else last.assignment):
-            return [] if self._failure is None or self._is_at_it else self._begin()
-        self._forget_failure()
+            is_idle = not self._attempt.is_under_way(self._engines)
+            return self._begin() if is_idle and self._attempt.failure is not None else []
+        self._attempt.forget_failure()
         if order.assignment is not None:
             return self._pursue(order.assignment)
-        self._fallback = None
-        serving = self._in_role("serving")
-        return [*self._abandon(), *([self._retire(serving)] if serving else [])]
+        self._attempt.fallback = None
+        serving = self._engines.serving
+        return [*self._abandon(), *([serving.retire(self._drain_timeout)] if serving else [])]
 
     def _reload(self, order: Reload) -> list[Decision]:
-        if self._wish is None or self._is_at_it:
+        if self._wish is None or self._attempt.is_under_way(self._engines):
             return []
         self._drain_timeout = order.drain_timeout
-        self._forget_failure()
+        self._attempt.forget_failure()
         return self._begin()
 
     # ---- files
 
     def progressed(self, id: FetchId, download: Download) -> None:
         """So much of the file is here."""
-        if id == self._fetch:
-            self._download = download
+        if id == self._attempt.fetch:
+            self._attempt.download = download
 
     def fetched(
         self, id: FetchId, file: ModelFile, available: int | None, now: float
     ) -> list[Decision]:
         """The file is here. `available` is the memory in bytes that is free now, if known."""
         wish = self._wish
-        if id != self._fetch or wish is None:
+        if id != self._attempt.fetch or wish is None:
             return []
-        self._end_fetch()
-        if self._memory and file.needed is not None and file.needed > self._memory:
-            issue = too_large(file.needed, self._memory)
+        self._attempt.end_fetch()
+        if (issue := self._engines.too_large(file)) is not None:
             return self._fail(issue, available, now, may_retry=True)
-        self._failure = None
-        self._load = _Load(wish, file)
+        self._attempt.failure = None
+        self._attempt.load = Load(wish, file)
         return self._make_room(available)
 
     def fetch_failed(self, id: FetchId, issue: Issue, now: float) -> list[Decision]:
         """The file cannot be brought here, or is no model."""
-        if id != self._fetch:
+        if id != self._attempt.fetch:
             return []
-        self._end_fetch()
+        self._attempt.end_fetch()
         return self._fail(issue, None, now, may_retry=True)
 
     # ---- engines
@@ -257,7 +197,7 @@ class Assigner:
         engine = self._engines[id]
         if engine.role == "retiring" or self._is_stopping:
             return []
-        takes_over = self.is_standing_in or any(each.has_joined for each in self._staying())
+        takes_over = self.is_standing_in or self._engines.is_connected
         engine.is_loaded = True
         decisions: list[Decision] = [DialBalancers(id, takes_over)]
         if engine.told is not None and engine.told != engine.serves:
@@ -270,14 +210,13 @@ class Assigner:
         if engine.role == "retiring" or engine.has_joined:
             return []
         engine.has_joined = True
-        old = self._in_role("serving")
+        old = self._engines.serving
         if engine.role == "serving" or self._is_stopping:
             return []
         engine.role = "serving"
-        self._fallback = None
-        if self._failure is None:
-            self._pause = 0.0
-        return [] if old is None else [self._retire(old)]
+        self._attempt.fallback = None
+        self._attempt.succeeded()
+        return [] if old is None else [old.retire(self._drain_timeout)]
 
     def changed(
         self, id: EngineId, assignment: Assignment, reason: str | None, now: float
@@ -304,7 +243,7 @@ class Assigner:
         if engine.role != "replacing":
             return [EndEngine(id)]
         issue = load_failed(code, reason)
-        return [self._retire(engine), *self._load_failed(engine, issue, None, now)]
+        return [engine.retire(self._drain_timeout), *self._load_failed(engine, issue, None, now)]
 
     def ended(
         self, id: EngineId, quit: Quit, reason: str | None, available: int | None, now: float
@@ -315,7 +254,7 @@ class Assigner:
             self._exit = Exit(quit.code, quit.complaint)
             if not self._is_stopping:
                 self._is_stopping = True
-                leaving = [EndEngine(each.id) for each in self._leaving()]
+                leaving = [EndEngine(each.id) for each in self._engines.leaving]
                 return [*self._abandon(), *leaving, *self._last_word()]
         if self._is_stopping:
             return self._last_word()
@@ -329,123 +268,74 @@ class Assigner:
     # ---- the least that brings an assignment about
 
     def _pursue(self, wish: Assignment) -> list[Decision]:
-        serving, replacing = self._in_role("serving"), self._in_role("replacing")
-        if serving is not None and self._can_become(serving, wish):
-            return [*self._abandon(), *self._change(serving, wish)]
-        if replacing is not None and self._can_become(replacing, wish):
-            return self._change(replacing, wish)
+        serving, replacing = self._engines.serving, self._engines.replacing
+        if serving is not None and serving.can_become(wish, self._slots):
+            return [*self._abandon(), *serving.change(wish)]
+        if replacing is not None and replacing.can_become(wish, self._slots):
+            return replacing.change(wish)
         return self._begin()
-
-    def _can_become(self, engine: _Engine, wish: Assignment) -> bool:
-        if engine.load is None:
-            return False
-        loaded = engine.load.assignment
-        num_slots = loaded.slots or self._slots
-        wanted = replace(wish, slots=wish.slots or self._slots)
-        return not needs_reload(loaded, wanted, loaded_slots=num_slots)
-
-    def _change(self, engine: _Engine, wish: Assignment) -> list[Decision]:
-        if engine.told == wish:
-            return []
-        engine.told = wish
-        return [ChangeEngine(engine.id, wish)] if engine.is_loaded else []
 
     # ---- an attempt: fetch, make room, load
 
     def _begin(self) -> list[Decision]:
         decisions = self._abandon()
-        if (wish := self._wish) is None:
-            return decisions
-        self._retry_at = None
-        self._fetch = next(self._fetch_ids)
-        return [*decisions, Fetch(self._fetch, wish)]
+        wish = self._wish
+        return decisions if wish is None else [*decisions, self._attempt.begin(wish)]
 
     def _abandon(self) -> list[Decision]:
         """Stop the attempt, whatever it is at."""
-        decisions: list[Decision] = []
-        if self._fetch is not None:
-            decisions.append(CancelFetch(self._fetch))
-            self._end_fetch()
-        self._load = None
-        replacing = self._in_role("replacing")
-        return decisions if replacing is None else [*decisions, self._retire(replacing)]
-
-    def _end_fetch(self) -> None:
-        self._fetch = None
-        self._download = None
+        decisions = self._attempt.cancel()
+        replacing = self._engines.replacing
+        return (
+            decisions if replacing is None else [*decisions, replacing.retire(self._drain_timeout)]
+        )
 
     def _make_room(self, available: int | None) -> list[Decision]:
         """Load what is to be loaded if there is room, else see to it that there will be."""
-        if (load := self._load) is None:
+        if (load := self._attempt.load) is None:
             return []
-        serving = self._in_role("serving")
+        serving = self._engines.serving
         staying = [] if serving is None else [serving]
-        leaving = self._leaving()
-        if serving is not None and not self._fits(load, staying):
+        leaving = self._engines.leaving
+        if serving is not None and not self._engines.fits(load, staying):
             return self._retire_for_now(serving)
-        if leaving and not (self._fits(load, staying + leaving) and _is_free(load, available)):
+        if leaving and not (
+            self._engines.fits(load, staying + leaving) and load.is_free(available)
+        ):
             return []
-        if serving is not None and not leaving and not _is_free(load, available):
+        if serving is not None and not leaving and not load.is_free(available):
             return self._retire_for_now(serving)
-        self._load = None
-        return [self._start_engine(load, "replacing")]
+        self._attempt.load = None
+        return [self._engines.start(load, "replacing")]
 
-    def _fits(self, load: _Load, others: list[_Engine]) -> bool:
-        """Whether the host's memory holds it together with `others`."""
-        if not others:
-            return True
-        loads = [load, *(each.load for each in others)]
-        needs = [each.file.needed for each in loads if each is not None]
-        known = [each for each in needs if each is not None]
-        return len(known) == len(loads) and sum(known) <= self._memory
-
-    def _start_engine(
-        self, load: _Load | None, role: Literal["serving", "replacing"]
-    ) -> StartEngine:
-        id = next(self._engine_ids)
-        wish = None if load is None else load.assignment
-        self._engines[id] = _Engine(id, load, serves=wish, told=wish, role=role)
-        return StartEngine(id, wish, None if load is None else load.file)
-
-    def _retire(self, engine: _Engine) -> Decision:
-        is_loaded = engine.is_loaded and engine.role == "serving"
-        engine.role = "retiring"
-        return RetireEngine(engine.id, self._drain_timeout) if is_loaded else EndEngine(engine.id)
-
-    def _retire_for_now(self, engine: _Engine) -> list[Decision]:
+    def _retire_for_now(self, engine: Engine) -> list[Decision]:
         """Its replacement does not fit beside it. Should that not load, it is loaded again."""
         if engine.load is not None and engine.serves is not None:
-            self._fallback = replace(engine.load, assignment=engine.serves, is_fallback=True)
-        return [self._retire(engine)]
+            self._attempt.fallback = replace(
+                engine.load, assignment=engine.serves, is_fallback=True
+            )
+        return [engine.retire(self._drain_timeout)]
 
     # ---- failures
 
     def _load_failed(
-        self, engine: _Engine, issue: Issue, available: int | None, now: float
+        self, engine: Engine, issue: Issue, available: int | None, now: float
     ) -> list[Decision]:
         if not engine.is_fallback:
-            is_cheap = self._fallback is None and self._in_role("serving") is None
+            is_cheap = self._attempt.fallback is None and self._engines.serving is None
             return self._fail(issue, available, now, may_retry=is_cheap)
-        self._fallback = None
-        return self._fail(self._failure or issue, available, now, may_retry=True)
+        self._attempt.fallback = None
+        return self._fail(self._attempt.failure or issue, available, now, may_retry=True)
 
     def _fail(
         self, issue: Issue, available: int | None, now: float, *, may_retry: bool
     ) -> list[Decision]:
         """Go back to what ran. `may_retry`: another attempt takes nothing from anybody."""
-        self._failure = issue
-        if may_retry:
-            self._pause = pause_after(issue.code, self._pause)
-            self._retry_at = now + spread(self._pause, self._jitter)
-        if self._fallback is None or self._staying():
+        self._attempt.failed(issue, now, may_retry=may_retry)
+        if self._attempt.fallback is None or self._engines.staying:
             return []
-        self._load = self._fallback
+        self._attempt.load = self._attempt.fallback
         return self._make_room(available)
-
-    def _forget_failure(self) -> None:
-        self._failure = None
-        self._retry_at = None
-        self._pause = 0.0
 
     # ---- how things stand
 
@@ -453,62 +343,7 @@ class Assigner:
     def _wish(self) -> Assignment | None:
         return None if self._order is None else self._order.assignment
 
-    @property
-    def _is_at_it(self) -> bool:
-        """Whether an attempt is under way."""
-        is_replacing = self._in_role("replacing") is not None
-        return self._fetch is not None or self._load is not None or is_replacing
-
-    def _in_role(self, role: str) -> _Engine | None:
-        return next((each for each in self._engines.values() if each.role == role), None)
-
-    def _staying(self) -> list[_Engine]:
-        return [each for each in self._engines.values() if each.role != "retiring"]
-
-    def _leaving(self) -> list[_Engine]:
-        return [each for each in self._engines.values() if each.role == "retiring"]
-
-    def _latest(self) -> _Engine | None:
-        """The engine that brings the wish about, or did."""
-        return self._in_role("replacing") or self._in_role("serving")
-
-    def _phase(self) -> Phase:
-        if self._failure is not None:
-            return "failed"
-        if self._fetch is not None:
-            return "fetching"
-        engine = self._latest()
-        if self._load is not None or (self._wish is None and self._engines):
-            return "draining"
-        if engine is None:
-            return "waiting"
-        return "serving" if engine.is_loaded and engine.serves == self._wish else "loading"
-
-    def _latest_file(self) -> ModelFile | None:
-        engine = self._latest()
-        load = engine.load if self._load is None and engine is not None else self._load
-        return None if load is None else load.file
-
-    def _needed(self) -> int | None:
-        file = self._latest_file()
-        return None if file is None else file.needed
-
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        roles = [each.role for each in self._engines.values()]
-        if roles.count("serving") > 1 or roles.count("replacing") > 1:
-            raise RuntimeError(f"too many engines: {roles}")
-        if len(self._engines) > 1:
-            *_, last = self._engines.values()
-            others = [each for each in self._engines.values() if each is not last]
-            if last.load is None or not self._fits(last.load, others):
-                raise RuntimeError("two engines where memory is short")
-        is_loading = self._in_role("replacing") is not None
-        if (self._fetch is not None) + (self._load is not None) + is_loading > 1:
-            raise RuntimeError("two attempts at once")
-        if self._retry_at is not None and self._failure is None:
-            raise RuntimeError("an attempt would be made again that did not fail")
-
-
-def _is_free(load: _Load, available: int | None) -> bool:
-    return available is None or load.file.needed is None or load.file.needed <= available
+        self._engines.check_integrity()
+        self._attempt.check_integrity(is_loading=self._engines.replacing is not None)

@@ -1,0 +1,127 @@
+"""An attempt to bring an assignment about: how far it is, how it failed, when the next one comes.
+
+Invariant: nothing is tried again that did not fail.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+from ...shared.messages import Issue
+from ...shared.models.assignments import Assign, Assignment, Download, Phase, Work
+from ..models.retry_pauses import pause_after, spread
+from .decisions import CancelFetch, Decision, Fetch, FetchId, ModelFile
+from .engines import Engines, Load
+
+
+class Attempt:
+    """`jitter` is this agent's own number in [0, 1), which its pauses depend on."""
+
+    def __init__(self, jitter: float) -> None:
+        self._jitter = jitter
+        self._ids: Iterator[FetchId] = map(FetchId, count(1))
+        self._pause = 0.0
+        self.fetch: FetchId | None = None
+        self.download: Download | None = None
+        self.load: Load | None = None
+        """What waits for room."""
+        self.fallback: Load | None = None
+        """What ran, and was retired to make room."""
+        self.failure: Issue | None = None
+        self.retry_at: float | None = None
+
+    def begin(self, wish: Assignment) -> Fetch:
+        """Fetch the file."""
+        self.retry_at = None
+        self.fetch = next(self._ids)
+        return Fetch(self.fetch, wish)
+
+    def cancel(self) -> list[Decision]:
+        """Stop it, as far as no engine has been started."""
+        self.load = None
+        if self.fetch is None:
+            return []
+        cancelled = CancelFetch(self.fetch)
+        self.end_fetch()
+        return [cancelled]
+
+    def end_fetch(self) -> None:
+        """The file is here, or will not come."""
+        self.fetch = None
+        self.download = None
+
+    # ---- how far it is, with the engines that there are
+
+    def work(self, order: Assign, engines: Engines) -> Work:
+        """What balancers hear of the order."""
+        file = self.latest_file(engines)
+        return Work(
+            revision=order.revision,
+            assignment=order.assignment,
+            phase=self._phase(order.assignment, engines),
+            download=self.download,
+            needed=None if file is None else file.needed,
+        )
+
+    def latest_file(self, engines: Engines) -> ModelFile | None:
+        """The file that is loaded last, or will be."""
+        engine = engines.latest
+        load = engine.load if self.load is None and engine is not None else self.load
+        return None if load is None else load.file
+
+    def files(self, engines: Engines) -> set[ModelFile]:
+        """Those that run, or may be loaded again."""
+        loads = [self.load, self.fallback, *(each.load for each in engines)]
+        return {load.file for load in loads if load is not None}
+
+    def is_under_way(self, engines: Engines) -> bool:
+        """Whether anything is being fetched or loaded."""
+        is_loading = engines.replacing is not None
+        return self.fetch is not None or self.load is not None or is_loading
+
+    def _phase(self, wish: Assignment | None, engines: Engines) -> Phase:
+        """A failure is shown until it is mended."""
+        if self.failure is not None:
+            return "failed"
+        if self.fetch is not None:
+            return "fetching"
+        if self.load is not None or (wish is None and len(engines)):
+            return "draining"
+        engine = engines.latest
+        if engine is None:
+            return "waiting"
+        return "serving" if engine.is_loaded and engine.serves == wish else "loading"
+
+    # ---- failures
+
+    def failed(self, issue: Issue, now: float, *, may_retry: bool) -> None:
+        """It failed. `may_retry`: another attempt takes nothing from anybody."""
+        self.failure = issue
+        if may_retry:
+            self._pause = pause_after(issue.code, self._pause)
+            self.retry_at = now + spread(self._pause, self._jitter)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to try again."""
+        return self.retry_at is not None and now >= self.retry_at
+
+    def put_off(self, now: float) -> None:
+        """Try again after another pause: what ran is being loaded at the moment."""
+        self.retry_at = now + self._pause
+
+    def succeeded(self) -> None:
+        """The next failure is tried again soon."""
+        if self.failure is None:
+            self._pause = 0.0
+
+    def forget_failure(self) -> None:
+        """Something else is wished for, or the same anew."""
+        self.failure = None
+        self.retry_at = None
+        self._pause = 0.0
+
+    def check_integrity(self, *, is_loading: bool) -> None:
+        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        if (self.fetch is not None) + (self.load is not None) + is_loading > 1:
+            raise RuntimeError("two attempts at once")
+        if self.retry_at is not None and self.failure is None:
+            raise RuntimeError("an attempt would be made again that did not fail")

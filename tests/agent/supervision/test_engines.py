@@ -1,0 +1,101 @@
+"""The engines of a host: who is here in which role, and what fits beside whom."""
+
+import pytest
+
+from arriero.agent.supervision.decisions import (
+    ChangeEngine,
+    EndEngine,
+    EngineId,
+    ModelFile,
+    RetireEngine,
+    StartEngine,
+)
+from arriero.agent.supervision.engines import Engine, Engines, Load
+from arriero.shared.models.assignments import Assignment
+
+A = Assignment(name="a", source="file:///a.gguf", slots=2)
+HALF, MOST = ModelFile("half.gguf", 50), ModelFile("most.gguf", 90)
+UNKNOWN = ModelFile("unknown.gguf", None)
+
+
+@pytest.fixture
+def engines() -> Engines:
+    return Engines(memory=100)
+
+
+def started(engines: Engines, file: ModelFile) -> Engine:
+    decision = engines.start(Load(A, file), "replacing")
+    return engines[decision.id]
+
+
+def test_a_role_has_one_engine(engines: Engines) -> None:
+    assert engines.start(None, "serving") == StartEngine(EngineId(1), None, None)
+    second = started(engines, HALF)
+    assert (engines.serving, engines.replacing) == (engines[EngineId(1)], second)
+    assert engines.latest is second
+    second.role = "retiring"
+    assert engines.latest is engines.serving
+    assert (engines.staying, engines.leaving) == ([engines.serving], [second])
+    assert engines.pop(second.id) is second
+    assert engines.get(second.id) is None and len(engines) == 1
+
+
+def test_one_that_leaves_connects_nobody(engines: Engines) -> None:
+    engine = started(engines, HALF)
+    assert not (engines.is_connected or engines.is_connecting)
+    engine.is_loaded = True
+    assert engines.is_connecting
+    engine.has_joined = True
+    assert engines.is_connected and not engines.is_connecting
+    engine.role = "retiring"
+    assert not engines.is_connected
+
+
+def test_what_fits_beside_others(engines: Engines) -> None:
+    half = started(engines, HALF)
+    assert engines.fits(Load(A, MOST), [])
+    assert engines.fits(Load(A, HALF), [half])
+    assert not engines.fits(Load(A, MOST), [half])
+    assert not engines.fits(Load(A, UNKNOWN), [half]), "who knows"
+    assert Load(A, HALF).is_free(50) and not Load(A, HALF).is_free(49)
+    assert Load(A, HALF).is_free(None) and Load(A, UNKNOWN).is_free(1)
+
+
+def test_what_fits_nowhere() -> None:
+    issue = Engines(memory=80).too_large(MOST)
+    assert issue is not None and issue.code == "too_large"
+    assert Engines(memory=90).too_large(MOST) is None
+    assert Engines(memory=80).too_large(UNKNOWN) is None
+    assert Engines(memory=0).too_large(MOST) is None, "unknown memory"
+
+
+def test_only_one_that_serves_has_something_to_finish(engines: Engines) -> None:
+    loading, serving = started(engines, HALF), started(engines, HALF)
+    serving.role, serving.is_loaded = "serving", True
+    assert loading.retire(7.0) == EndEngine(loading.id)
+    assert serving.retire(7.0) == RetireEngine(serving.id, 7.0)
+    assert serving.role == loading.role == "retiring"
+
+
+def test_fewer_slots_need_no_reload(engines: Engines) -> None:
+    engine = started(engines, HALF)
+    fewer = Assignment(name="b", source=A.source, slots=1)
+    assert engine.can_become(fewer, slots=4)
+    assert not engine.can_become(Assignment(name="b", source=A.source), slots=4), "4 are more"
+    assert engine.change(fewer) == [], "it is told once it is loaded"
+    engine.is_loaded = True
+    assert engine.change(fewer) == []
+    assert engine.change(A) == [ChangeEngine(engine.id, A)]
+
+
+def test_a_pinned_engine_becomes_nothing_else(engines: Engines) -> None:
+    engines.start(None, "serving")
+    assert engines.serving is not None and not engines.serving.can_become(A, slots=4)
+
+
+def test_two_where_memory_is_short(engines: Engines) -> None:
+    started(engines, MOST).role = "serving"
+    engines.check_integrity()
+    started(engines, HALF)
+    with pytest.raises(RuntimeError, match="memory is short"):
+        engines.check_integrity()
