@@ -27,13 +27,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Milliseconds from the request's arrival, and rates; `None` where there was nothing."""
+    """Milliseconds from the request's arrival, and rates; `None` where there was nothing.
+
+    `moves` is how often the request moved to another agent.
+    """
 
     queue_ms: float | None = None
     first_token_ms: float | None = None
     total_ms: float | None = None
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

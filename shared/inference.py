@@ -278,13 +278,17 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Times in milliseconds since the request was accepted, and `Rates`."""
+    """Times in milliseconds since the request was accepted, `Rates`, and moves between agents.
+
+    After a move the rates are those of the last agent.
+    """
 
     queue_ms: float
     first_token_ms: float | None
     total_ms: float
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from ...shared.errors import RequestError
 from ...shared.inference import Event, RequestId, Token
 from ...shared.messages import FromBalancer, LogRead
 from ...shared.queries import Result
-from .recorder import NOWHERE, Ending, Origin
+from .recorder import NOWHERE, Ending, MoveReason, Origin
 
 LinkId = NewType("LinkId", int)
 """One socket of one agent. An agent that dials again has a new link and the same `AgentId`."""
@@ -77,6 +77,15 @@ class FirstToken:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """Record and log: a request left the agent of `origin` for another."""
+
+    request: RequestId
+    reason: MoveReason
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Record and log how a request ended."""
 
@@ -91,5 +100,14 @@ class ShowLog:
 
 
 Decision = (
-    Send | Disconnect | Deliver | DeliverTokens | Refuse | Settle | FirstToken | Finish | ShowLog
+    Send
+    | Disconnect
+    | Deliver
+    | DeliverTokens
+    | Refuse
+    | Settle
+    | FirstToken
+    | Moved
+    | Finish
+    | ShowLog
 )

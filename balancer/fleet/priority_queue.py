@@ -5,9 +5,10 @@ about as many outdated ones, however often ranks change or keys go. No group is 
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+G = TypeVar("G", bound=Hashable)
 K = TypeVar("K", bound=int | str)
 R = TypeVar("R", float, tuple[float, int])
 
@@ -79,42 +80,42 @@ class PriorityQueue(Generic[K, R]):
             heapq.heapify(self._heap)
 
 
-class Groups(Generic[K, R]):
+class Groups(Generic[G, K, R]):
     """A queue for each of many groups, which come and go with their keys."""
 
     __slots__ = ("_queues",)
 
     def __init__(self) -> None:
-        self._queues: dict[str | None, PriorityQueue[K, R]] = {}
+        self._queues: dict[G, PriorityQueue[K, R]] = {}
 
-    def __iter__(self) -> Iterator[str | None]:
+    def __iter__(self) -> Iterator[G]:
         """The groups, in no order."""
         return iter(self._queues)
 
-    def keys(self, group: str | None) -> Iterable[K]:
+    def keys(self, group: G) -> Iterable[K]:
         """The keys of a group, in no order."""
         return self._queues.get(group, ())
 
-    def size(self, group: str | None) -> int:
+    def size(self, group: G) -> int:
         """How many keys a group has."""
         queue = self._queues.get(group)
         return 0 if queue is None else len(queue)
 
-    def set(self, group: str | None, key: K, rank: R) -> None:
+    def set(self, group: G, key: K, rank: R) -> None:
         """Put `key` into a group, or give it another rank there."""
         queue = self._queues.get(group)
         if queue is None:
             queue = self._queues[group] = PriorityQueue()
         queue.set(key, rank)
 
-    def remove(self, group: str | None, key: K) -> None:
+    def remove(self, group: G, key: K) -> None:
         """Take `key` out of a group. Raises `KeyError` if it is not in."""
         queue = self._queues[group]
         queue.remove(key)
         if not queue:
             del self._queues[group]
 
-    def first(self, group: str | None) -> tuple[R, K] | None:
+    def first(self, group: G) -> tuple[R, K] | None:
         """The lowest rank of a group and its key."""
         queue = self._queues.get(group)
         return queue.first() if queue is not None else None

@@ -18,6 +18,10 @@ class Origin(NamedTuple):
 
 NOWHERE = Origin()
 
+MoveReason = Literal["lost", "silent", "drained", "given_back"]
+"""Why a request leaves an agent for another: the agent disconnected, fell silent, was drained with
+a deadline, or stopped by itself and gave back what it had not finished."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
@@ -28,7 +32,8 @@ class Ending:
     on last, `model` what that agent serves, or what the request named. Where the agent did not
     report at the end, `usage` has the prompt, once it was computed, and the completion tokens that
     were delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or
-    documents it had.
+    documents it had. `is_suspect`: agents were lost while they ran it, so often that it may be the
+    cause.
     """
 
     code: str
@@ -41,6 +46,7 @@ class Ending:
     num_inputs: int = 1
     caller: Caller = ANONYMOUS
     model: str | None = None
+    is_suspect: bool = False
 
 
 class Recorder(Protocol):
@@ -54,6 +60,9 @@ class Recorder(Protocol):
 
     def tokens(self, count: int, origin: Origin) -> None:
         """`count` tokens were delivered; once for each step."""
+
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        """A request left an agent for another."""
 
     def ended(self, ending: Ending) -> None:
         """A request ended; once for each that was accepted, and for each that was refused."""

@@ -84,6 +84,11 @@ class Agent:
         """The name of the model, if that can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the model: agents of the same one can go on with each other's answers."""
+        return self.model.fingerprint if self.model else None
+
     def state(self, num_busy: int) -> AgentState:
         """What it does, with so many requests."""
         if self.is_cordoned:

@@ -66,7 +66,8 @@ class AgentView:
 class RequestView:
     """One request that has not ended. `agent` is the id of the one it runs on.
 
-    `waited_seconds` is the time without a slot so far, `age_seconds` the time since acceptance.
+    `waited_seconds` is the time without a slot so far, `age_seconds` the time since acceptance;
+    `moves` is how often it moved to another agent.
     """
 
     id: RequestId
@@ -77,6 +78,7 @@ class RequestView:
     age_seconds: float
     num_tokens: int
     priority: int
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class FleetTotals:
     grows, as does `items_ignored`: what agents said of requests that were not with them (any more).
     `num_requests` have not ended, queries among them. Parts are those of queries: that no agent has
     yet, and that agents have. Of `num_models`, which are known, `num_models_unloaded` are only
-    remembered.
+    remembered. `tokens_kept` are those of unended answers, kept so that another agent can go on.
     """
 
     num_agents: int
@@ -102,6 +104,7 @@ class FleetTotals:
     num_requests: int = 0
     parts_waiting: int = 0
     parts_asked: int = 0
+    tokens_kept: int = 0
     num_models: int = 0
     num_models_unloaded: int = 0
 

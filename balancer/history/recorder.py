@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..fleet.recorder import Ending, Origin, Recorder
+from ..fleet.recorder import Ending, MoveReason, Origin, Recorder
 from ..fleet.view import FleetTotals
 from ..store.records import DAY
 from .endings import Endings, ended_request
@@ -63,6 +63,9 @@ class HistoryRecorder:
         for tally in self._of(*origin):
             tally.tokens(count)
 
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        """The request's ending says how often it moved."""
+
     def ended(self, ending: Ending) -> None:
         model = "" if ending.code in _OF_NO_MODEL else ending.model
         for tally in self._of(ending.agent or "", model or ""):
@@ -104,6 +107,10 @@ class Recorders:
     def tokens(self, count: int, origin: Origin) -> None:
         for each in self._recorders:
             each.tokens(count, origin)
+
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        for each in self._recorders:
+            each.moved(reason, origin)
 
     def ended(self, ending: Ending) -> None:
         for each in self._recorders:

@@ -118,7 +118,10 @@ class AgentChange(AgentFields):
 
 
 class Request(TypedDict):
-    """A request that has not ended; `agent` is the id of the agent that it runs on."""
+    """A request that has not ended; `agent` is the id of the agent that it runs on.
+
+    `moves` is how often it moved to another agent.
+    """
 
     id: RequestId
     state: RequestState
@@ -128,6 +131,7 @@ class Request(TypedDict):
     age_seconds: float
     num_tokens: Count
     priority: int
+    moves: Count
 
 
 _For = TypedDict("_For", {"for": WaitsFor | None})
@@ -155,6 +159,7 @@ class RequestFields(TypedDict, total=False):
     age_seconds: float
     num_tokens: Count
     priority: int
+    moves: Count
 
 
 class RequestChange(RequestFields):

@@ -90,6 +90,7 @@ def request_json(request: RequestView) -> Request:
         "age_seconds": round(request.age_seconds, 3),
         "num_tokens": request.num_tokens,
         "priority": request.priority,
+        "moves": request.moves,
     }
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ...shared.tracing.tracer import Tracer
-from ..fleet.recorder import Ending, Origin
+from ..fleet.recorder import Ending, MoveReason, Origin
 from .request_spans import parts_of, span_of
 
 
@@ -23,6 +23,9 @@ class TraceRecorder:
 
     def tokens(self, count: int, origin: Origin) -> None:
         """The end tells it, too."""
+
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        """The end tells how often, too."""
 
     def ended(self, ending: Ending) -> None:
         """A request ended: its span, if its trace is recorded."""

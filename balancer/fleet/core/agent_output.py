@@ -6,7 +6,7 @@ What an agent sends about a request that it does not have (any more) is ignored 
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import ShuttingDown, from_wire
+from ....shared.errors import Cancelled, ShuttingDown, from_wire
 from ....shared.inference import Token
 from ....shared.messages import (
     Busy,
@@ -44,6 +44,8 @@ class AgentOutput:
             lifecycle = get(item.id)
             if lifecycle is None or lifecycle.link != link:
                 self._state.items_ignored += 1
+            elif lifecycle.is_leaving:
+                decisions += self._left(lifecycle, item, now)
             elif isinstance(item, Piece):
                 token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
                 gains.append((lifecycle, token))
@@ -80,10 +82,29 @@ class AgentOutput:
                 return requests.received(lifecycle, item, now)
             case Ended():
                 return requests.done(lifecycle, item, now)
-            case Refused() if item.error.code != ShuttingDown.code or lifecycle.has_streamed:
+            case Refused() if item.error.code != ShuttingDown.code:
                 return requests.fail(lifecycle, from_wire(item.error), now)
-            case Refused() | Busy():
+            case Refused():
+                self._state.registry.rests(agent, now)
+                return requests.give_back(lifecycle, from_wire(item.error), now)
+            case Busy():
                 self._state.registry.rests(agent, now)
                 return requests.hand_back(lifecycle, now)
             case _:
                 assert_never(item)
+
+    def _left(self, lifecycle: RequestLifecycle, item: Item, now: float) -> Iterable[Decision]:
+        """It was told to stop. What it says before its end is not delivered, so it does not count.
+
+        An error of the request's own stays one.
+        """
+        requests = self._state.requests
+        match item:
+            case Ended(finish_reason="cancelled") if lifecycle.is_cancelling:
+                return requests.done(lifecycle, item, now)
+            case Refused(error=error) if error.code not in (ShuttingDown.code, Cancelled.code):
+                return requests.fail(lifecycle, from_wire(error), now)
+            case Ended() | Refused() | Busy():
+                return requests.let_go(lifecycle, now)
+            case _:
+                return ()

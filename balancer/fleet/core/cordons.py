@@ -46,7 +46,7 @@ class Cordons:
             self._keep(cordon.first, cordon)
 
     def add(self, id: AgentId, name: str, deadline: float | None) -> None:
-        """An agent gets no new work; what it runs at `deadline` ends then."""
+        """An agent gets no new work; what it runs at `deadline` moves then."""
         known = self._cordons.get(id)
         self.remove(id)
         self._keep(id, known or Cordon(id, name))

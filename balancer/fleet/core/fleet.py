@@ -11,8 +11,11 @@ How races end:
 - A client that disconnects ends its request at once, at any stage. One that cancels gets the
   agent's answer; if the agent does not start the request, or is lost, the request ends with
   `cancelled` and no other agent starts it.
-- When an agent is lost, its requests without any answer start next on other agents. A request
-  that `MAX_AGENTS_LOST` agents were lost with ends, since it may be the cause.
+- When an agent is lost, its requests go to the head of the queue. Those whose answer has begun go
+  on where it stopped, on agents of the same fingerprint. A request that agents were lost with too
+  often (`requests/moves.py`) ends, since it may be the cause.
+- A request that moves away from a living agent waits until that has answered the `Cancel`. What the
+  agent sent of the answer meanwhile is not delivered: the next one generates it again.
 - An agent that dials again while its old link still seems alive takes the old one's place.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
   `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
@@ -238,7 +241,7 @@ class Fleet(FleetViews):
         return [*requests, *self._state.dispatcher.renamed(aliases, now)]
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
-        """Give an agent no new work; what it still runs ends after `within` seconds, if given.
+        """Give an agent no new work; what it still runs moves after `within` seconds, if given.
 
         Raises `NotFound`, as the others do.
         """

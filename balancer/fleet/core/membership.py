@@ -19,6 +19,7 @@ from ....shared.reports.model_info import ModelInfo
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
 from ..decisions import Decision, Disconnect, LinkId, Send
+from ..recorder import MoveReason
 from ..registry import Agent
 from .state import FleetState
 from .steering import Steering, is_news
@@ -72,11 +73,13 @@ class Membership:
         agent.statistics = statistics
         self._state.registry.touch(agent.link)
 
-    def dismiss(self, agent: Agent, reason: str, now: float) -> list[Decision]:
+    def dismiss(
+        self, agent: Agent, reason: str, now: float, *, loss: MoveReason = "lost"
+    ) -> list[Decision]:
         """Let go of its link, and treat it as lost."""
-        return [Disconnect(agent.link, reason), *self.lost(agent, now)]
+        return [Disconnect(agent.link, reason), *self.lost(agent, now, loss)]
 
-    def lost(self, agent: Agent, now: float) -> list[Decision]:
+    def lost(self, agent: Agent, now: float, loss: MoveReason = "lost") -> list[Decision]:
         """Its link is gone: its requests move or end."""
         state = self._state
         state.changes.advance()
@@ -84,7 +87,7 @@ class Membership:
         self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
-        decisions = state.requests.agent_left(agent, now)
+        decisions = state.requests.agent_left(agent, loss, now)
         return [*decisions, *state.dispatcher.agent_left(agent, now)]
 
     def say_goodbye(self, now: float) -> list[Decision]:
@@ -109,7 +112,7 @@ class Membership:
         decisions: list[Decision] = []
         for agent in agents:
             reason = f"silent for {self._state.limits.heartbeat_timeout:g} s"
-            decisions += self.dismiss(agent, reason, now)
+            decisions += self.dismiss(agent, reason, now, loss="silent")
         return decisions
 
     def attend(self, agent: Agent, now: float) -> list[Decision]:

@@ -127,7 +127,7 @@ class Steering:
     # ---- operators
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
-        """Give it no new work. What it still runs at `deadline` ends then."""
+        """Give it no new work. What it still runs at `deadline` moves then."""
         self.cordons.add(agent.hello.agent_id, agent.name, deadline)
         agent.is_cordoned = True
         return self._changed(agent, now)
@@ -156,17 +156,17 @@ class Steering:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """When to look, or to end what a drained agent still runs."""
+        """When to look, or to move what a drained agent still runs."""
         deadlines = [self.cordons.next_deadline()]
         if self._controller.wish is not None:
             deadlines += [self._look_at, self._controller.look_at]
         return min((each for each in deadlines if each is not None), default=None)
 
     def due(self, now: float) -> list[Decision]:
-        """Look, and end what is to end."""
+        """Look, and move what is to move."""
         decisions: list[Decision] = []
         for agent in self.cordons.due(now):
-            decisions += self._end_requests(agent, now)
+            decisions += self._move_requests(agent, now)
         times = (self._look_at, self._controller.look_at)
         if self._state.is_draining:
             self._look_at = self._controller.look_at = None
@@ -174,10 +174,10 @@ class Steering:
             decisions += self._look(now)
         return decisions
 
-    def _end_requests(self, id: AgentId, now: float) -> list[Decision]:
+    def _move_requests(self, id: AgentId, now: float) -> list[Decision]:
         error = ShuttingDown("the agent was drained before the request had ended")
         links = self._state.registry.links_of(id)
-        return [each for link in links for each in self._state.requests.end_on(link, error, now)]
+        return [each for link in links for each in self._state.requests.move_from(link, error, now)]
 
     # ---- looks
 

@@ -222,7 +222,7 @@ class QueryQueue:
         return Hand(part, agent.link)
 
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        return None if agent.model is None else self._waiting.first(agent.model)
+        return None if agent.model is None else self._waiting.first((None, agent.model))
 
     def _take_back(self, part: Part) -> LinkId:
         link = self._queries[part.query].holders.pop(part.number)
@@ -245,7 +245,8 @@ class QueryQueue:
         if agent.model is None or len(agent.parts) >= self._per_agent:
             self._free.discard(agent.link)
         else:
-            self._free.put(agent.link, agent.model, float(len(agent.parts)), agent.turn)
+            keys = (None, agent.model)
+            self._free.put(agent.link, keys, float(len(agent.parts)), agent.turn)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

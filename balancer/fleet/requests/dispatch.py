@@ -7,7 +7,8 @@ an agent keeps its place, which is before all that were never assigned.
 Invariants:
 - No agent is given more than the slots it reported; after a cut, nothing until it is below again.
 - Nobody waits while an agent that could serve them has a free slot.
-- Of those that ask for the same model, nobody is assigned before one that arrived earlier.
+- Of those that ask for the same model, nobody is assigned before one that arrived earlier. One of
+  which a part was answered asks for the engine that answered it: the model and its fingerprint.
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 
 A decision costs O(log agents + log waiting): free agents are ranked by load, per model and all
@@ -23,7 +24,7 @@ from ..decisions import LinkId, Refuse
 from ..tally import Tally
 from .line import Line
 from .matching import Free
-from .routing import RoutingRequest
+from .routing import NOTHING, Engine, Offer, RoutingRequest, Wanted
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again, if no more is known."""
@@ -39,26 +40,18 @@ class Assign:
 
 @dataclass(slots=True)
 class _Agent:
+    """`keys` are those of its offer."""
+
     link: LinkId
-    model: str | None = None
-    slots: int = 0
-    is_accepting: bool = False
+    offer: Offer = NOTHING
+    keys: tuple[Wanted, ...] = ()
     is_full: bool = False
     turn: int = 0
     running: set[RequestId] = field(default_factory=set)
 
     @property
-    def is_able(self) -> bool:
-        return self.is_accepting and self.model is not None and self.slots > 0
-
-    @property
     def has_free_slot(self) -> bool:
-        return self.is_able and not self.is_full and len(self.running) < self.slots
-
-    @property
-    def keys(self) -> tuple[str | None, ...]:
-        """The queues it serves: those of its model, and those who take any."""
-        return (None,) if self.model is None else (None, self.model)
+        return self.offer.is_able and not self.is_full and len(self.running) < self.offer.slots
 
 
 @dataclass(slots=True)
@@ -77,7 +70,7 @@ class Dispatch:
         self._requests: dict[RequestId, _Request] = {}
         self._waiting = Line()
         self._free = Free()
-        self._able: Tally[str | None] = Tally()
+        self._able: Tally[Wanted] = Tally()
         """Slots of agents that take work, taken or not, by the model that these serve."""
         self._num_arrived = 0
         self._num_assigned = 0
@@ -120,20 +113,23 @@ class Dispatch:
         return self._waiting.stranded(self._able)
 
     def waiting(self) -> Iterator[tuple[str | None, int, RequestId]]:
-        """Models that requests wait for: how many wait, and the first of them."""
+        """Models that requests wait for: how many wait, and the first of them.
+
+        A model may come again, for requests that wait for one of its engines.
+        """
         return self._waiting.models()
 
     def has_free_slot(self, model: str | None) -> bool:
         """Whether a newcomer for `model` would start at once."""
         return self._free.first(model) is not None
 
-    def num_slots_for(self, model: str | None) -> int:
-        """The slots of agents that take requests for that model; 0 if none does."""
-        return self._able[model]
+    def num_slots_for(self, wanted: Wanted) -> int:
+        """The slots of agents that take requests which want this; 0 if none does."""
+        return self._able[wanted]
 
-    def model_of(self, id: RequestId) -> str | None:
-        """The model that a request is for."""
-        return self._requests[id].routing.model
+    def wanted_by(self, id: RequestId) -> Wanted:
+        """What a request waits for, or would."""
+        return self._requests[id].routing.wanted
 
     def place_of(self, id: RequestId) -> int:
         """The place of a waiting request, from 1: it is started after so many less one."""
@@ -170,6 +166,12 @@ class Dispatch:
         self._rank(agent)
         return self._place([id])
 
+    def bind(self, id: RequestId, engine: Engine) -> None:
+        """From now on only agents like this one may have the request, which runs on one."""
+        self._running(id)
+        request = self._requests[id]
+        request.routing = replace(request.routing, engine=engine)
+
     def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
         """Who waits for a model of `names` waits for what it is called there; who that is."""
         waiting = [id for name in names for id in self._waiting.of(name)]
@@ -183,22 +185,18 @@ class Dispatch:
 
     # ---- agents
 
-    def agent_joined(
-        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
-    ) -> list[Assign]:
-        """An agent is here. Agents without a model get nothing."""
+    def agent_joined(self, link: LinkId, offer: Offer) -> list[Assign]:
+        """An agent is here."""
         if link in self._agents:
             raise ValueError(f"link {link} has joined already")
         self._agents[link] = _Agent(link)
-        return self.agent_changed(link, model=model, slots=slots, is_accepting=is_accepting)
+        return self.agent_changed(link, offer)
 
-    def agent_changed(
-        self, link: LinkId, *, model: str | None, slots: int, is_accepting: bool
-    ) -> list[Assign]:
+    def agent_changed(self, link: LinkId, offer: Offer) -> list[Assign]:
         """What the agent says of itself has changed; what it runs, it goes on running."""
         agent = self._agents[link]
         self._count(agent, -1)
-        agent.model, agent.slots, agent.is_accepting = model, slots, is_accepting
+        agent.offer, agent.keys = offer, offer.keys
         agent.is_full = False
         self._count(agent, 1)
         return self._fill(agent)
@@ -230,10 +228,10 @@ class Dispatch:
         assigned = []
         for id in ids:
             request = self._requests[id]
-            link = self._free.first(request.routing.model)
+            link = self._free.first(request.routing.wanted)
             if link is None:
                 request.link = None
-                self._waiting.put(id, request.routing.model, request.arrival)
+                self._waiting.put(id, request.routing.wanted, request.arrival)
             else:
                 assigned.append(self._assign(id, self._agents[link]))
         return assigned
@@ -256,7 +254,7 @@ class Dispatch:
         return Assign(id, agent.link)
 
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        return None if agent.model is None else self._waiting.first(agent.model)
+        return self._waiting.first(agent.keys)
 
     def _running(self, id: RequestId) -> LinkId:
         link = self._requests[id].link
@@ -266,18 +264,18 @@ class Dispatch:
 
     def _rank(self, agent: _Agent) -> None:
         """Update the agent's place among the free agents."""
-        if agent.has_free_slot and agent.model is not None:
-            load = len(agent.running) / agent.slots
-            self._free.put(agent.link, agent.model, load, agent.turn)
+        if agent.has_free_slot:
+            load = len(agent.running) / agent.offer.slots
+            self._free.put(agent.link, agent.keys, load, agent.turn)
         else:
             self._free.discard(agent.link)
 
     def _count(self, agent: _Agent, sign: int) -> None:
         """Put the agent into the totals, or take it out."""
-        self.num_slots += sign * agent.slots
-        if agent.is_able:
+        self.num_slots += sign * agent.offer.slots
+        if agent.offer.is_able:
             for key in agent.keys:
-                self._able.add(key, sign * agent.slots)
+                self._able.add(key, sign * agent.offer.slots)
 
     def _queue_full(self, model: str | None) -> QueueFull:
         if self._max_buffered == 0:
@@ -299,7 +297,7 @@ class Dispatch:
         _require(len(running) == self.num_running, "running requests are miscounted")
         for id, link in running.items():
             _require(self._requests[id].link == link, f"{id} does not run on {link}")
-        _require(self.num_slots == sum(a.slots for a in self._agents.values()), "slots")
+        _require(self.num_slots == sum(a.offer.slots for a in self._agents.values()), "slots")
         for agent in self._agents.values():
             self._check_agent(agent)
         self._waiting.check_integrity()

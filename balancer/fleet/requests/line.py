@@ -1,7 +1,7 @@
 """Requests that wait, each with its place.
 
 Of a model's requests, those before one are those that came earlier and that the same agents could
-start: for the same model, or for any.
+start: for the same model, one of its engines, or for any.
 """
 
 from bisect import bisect_left, insort
@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from ....shared.inference import RequestId
 from .matching import Waiting
+from .routing import Engine, Wanted
 
 
 class Line(Waiting):
@@ -18,55 +19,77 @@ class Line(Waiting):
     which takes a few microseconds for ten thousand.
     """
 
-    __slots__ = ("_by_model", "_ranks")
+    __slots__ = ("_by_wanted", "_engines", "_ranks")
 
     def __init__(self) -> None:
         super().__init__()
         self._ranks: dict[RequestId, float] = {}
-        self._by_model: dict[str | None, list[float]] = {}
+        self._by_wanted: dict[Wanted, list[float]] = {}
+        self._engines: dict[str, set[Engine]] = {}
+        """Those that somebody waits for, by model."""
 
-    def put(self, id: RequestId, model: str | None, rank: float) -> None:
+    def put(self, id: RequestId, wanted: Wanted, rank: float) -> None:
         """Add a request that does not wait yet. No other has its rank."""
         if id in self._ranks:
             raise ValueError(f"request {id} waits already")
-        super().put(id, model, rank)
+        super().put(id, wanted, rank)
         self._ranks[id] = rank
-        insort(self._by_model.setdefault(model, []), rank)
+        insort(self._by_wanted.setdefault(wanted, []), rank)
+        if isinstance(wanted, Engine):
+            self._engines.setdefault(wanted.model, set()).add(wanted)
 
     def remove(self, id: RequestId) -> None:
         """Remove a request. Raises `KeyError` if it does not wait."""
-        model = self._models[id]
+        wanted = self._wanted[id]
         super().remove(id)
-        ranks = self._by_model[model]
+        ranks = self._by_wanted[wanted]
         del ranks[bisect_left(ranks, self._ranks.pop(id))]
         if not ranks:
-            del self._by_model[model]
+            self._nobody_wants(wanted)
 
-    def place(self, id: RequestId, served: Collection[str | None]) -> int:
-        """Its place, from 1. A request for any model counts those for the models in `served`."""
-        model, rank = self._models[id], self._ranks[id]
-        return 1 + self._before(model, rank, served)
+    def _nobody_wants(self, wanted: Wanted) -> None:
+        del self._by_wanted[wanted]
+        if isinstance(wanted, Engine):
+            self._engines[wanted.model].remove(wanted)
+            if not self._engines[wanted.model]:
+                del self._engines[wanted.model]
 
-    def next_place(self, model: str | None, served: Collection[str | None]) -> int:
+    def place(self, id: RequestId, served: Collection[Wanted]) -> int:
+        """Its place, from 1. A request for any model counts those for what is in `served`."""
+        wanted, rank = self._wanted[id], self._ranks[id]
+        return 1 + self._before(wanted, rank, served)
+
+    def next_place(self, wanted: Wanted, served: Collection[Wanted]) -> int:
         """The place that a newcomer would get."""
-        return 1 + self._before(model, float("inf"), served)
+        return 1 + self._before(wanted, float("inf"), served)
 
-    def _before(self, model: str | None, rank: float, served: Collection[str | None]) -> int:
-        rivals = {None, model} if model is not None else {None, *self._shared(served)}
-        return sum(bisect_left(self._by_model.get(each, ()), rank) for each in rivals)
+    def _before(self, wanted: Wanted, rank: float, served: Collection[Wanted]) -> int:
+        rivals = self._rivals(wanted, served)
+        return sum(bisect_left(self._by_wanted.get(each, ()), rank) for each in rivals)
 
-    def _shared(self, served: Collection[str | None]) -> list[str | None]:
-        """Models in `served` that somebody waits for."""
-        few, many = sorted((served, self._by_model), key=len)
-        return [model for model in few if model in many]
+    def _rivals(self, wanted: Wanted, served: Collection[Wanted]) -> set[Wanted]:
+        """What those want who could start on the same agents."""
+        if wanted is None:
+            return {None, *self._shared(served)}
+        if isinstance(wanted, Engine):
+            return {None, wanted.model, wanted}
+        return {None, wanted, *self._engines.get(wanted, ())}
+
+    def _shared(self, served: Collection[Wanted]) -> list[Wanted]:
+        """What of `served` somebody waits for."""
+        few, many = sorted((served, self._by_wanted), key=len)
+        return [wanted for wanted in few if wanted in many]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         super().check_integrity()
-        expected: dict[str | None, list[float]] = {}
+        expected: dict[Wanted, list[float]] = {}
         for id, rank in self._ranks.items():
-            expected.setdefault(self._models[id], []).append(rank)
-        if self._ranks.keys() != self._models.keys():
+            expected.setdefault(self._wanted[id], []).append(rank)
+        if self._ranks.keys() != self._wanted.keys():
             raise RuntimeError("somebody waits without a place")
-        if {model: sorted(ranks) for model, ranks in expected.items()} != self._by_model:
+        if {wanted: sorted(ranks) for wanted, ranks in expected.items()} != self._by_wanted:
             raise RuntimeError("places are out of order")
+        engines = {wanted for wanted in expected if isinstance(wanted, Engine)}
+        if engines != {engine for each in self._engines.values() for engine in each}:
+            raise RuntimeError("an engine is waited for in vain")

@@ -1,10 +1,9 @@
 """One request's life: queued, assigned, streaming, ended; and how long each may take.
 
-A request may go from assigned back to queued when its agent would not start it or was lost, but
-never after a part of the answer was delivered. Notices and the prompt's length may have been
-delivered before: of the next agent's, only new ones are delivered. The time it spends
-with an agent does not count as waiting: when it comes back, it has what was left of its time in the
-queue.
+A request goes back from its agent to the queue when the agent would not start it, was lost, or has
+to let it go. Its life keeps what was delivered: the next agent goes on after that, and the client
+gets nothing twice. The time it spends with an agent does not count as waiting: when it comes back,
+it has what was left of its time in the queue. Each agent has the time for its first token anew.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
 whole request never moves.
@@ -12,6 +11,7 @@ whole request never moves.
 
 from dataclasses import replace
 
+from ....shared.continuation import Continuation
 from ....shared.errors import (
     FirstTokenTimeout,
     QueueTimeout,
@@ -21,49 +21,50 @@ from ....shared.errors import (
 )
 from ....shared.inference import (
     AgentId,
-    Begun,
     Done,
     Failed,
     GenerateRequest,
-    Notice,
     Rates,
     RequestId,
     Timings,
+    Token,
     ToolCall,
     ToolCallStarted,
-    Usage,
 )
-from ....shared.messages import Called, CallStarted, Ended, Noticed, PromptRead
+from ....shared.messages import Ended
 from ..caller import ANONYMOUS, Caller
-from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId
+from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
 from ..lifecycle import Lifecycle
 from ..limits import Limits
-from ..recorder import Ending, Origin
+from ..recorder import Ending, MoveReason, Origin
 from ..view import RequestState, RequestView
+from .delivered import Delivered, Told
+from .moves import Moves
+from .routing import Engine
 
 _NO_RATES = Rates()
 
-MAX_NOTICES = 64
-"""Notices that a request's client gets; further ones are counted, and the last notice says so."""
-
-Told = CallStarted | Called | Noticed | PromptRead
-"""What an agent sends of an answer or about it, besides its pieces and its end."""
-
 
 class RequestLifecycle(Lifecycle):
-    """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's."""
+    """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
+
+    `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was told
+    to stop, so that another goes on; what it sends until it has stopped is of no use.
+    `fingerprint` is that of the agent whose answer has begun, or of the present one.
+    """
 
     __slots__ = (
         "_assigned_at",
-        "_begun",
         "_first_token_at",
         "_last_token_at",
-        "_notices",
-        "_num_notices",
-        "_num_notices_left_out",
+        "delivered",
+        "fingerprint",
         "is_cancelling",
         "is_ended",
+        "is_leaving",
+        "is_streaming",
         "link",
+        "moves",
         "num_tokens",
         "request",
     )
@@ -80,28 +81,46 @@ class RequestLifecycle(Lifecycle):
         super().__init__(id, limits, now, caller=caller, model=request.model)
         self.request = request
         self.link: LinkId | None = None
+        self.fingerprint: str | None = None
         self.is_cancelling = False
+        self.is_leaving = False
+        self.is_streaming = False
         self.is_ended = False
         self.num_tokens = 0
+        self.delivered = Delivered()
+        self.moves = Moves()
         self._assigned_at = now
         self._first_token_at: float | None = None
         self._last_token_at = now
-        self._begun: Begun | None = None
-        self._notices: set[Notice] = set()
-        self._num_notices = 0
-        self._num_notices_left_out = 0
 
     @property
     def state(self) -> RequestState:
         """Where it is in its life, as long as it lives."""
-        if self.has_streamed:
-            return "streaming"
-        return "queued" if self.link is None else "assigned"
+        if self.link is None:
+            return "queued"
+        return "streaming" if self.is_streaming else "assigned"
 
     @property
     def has_streamed(self) -> bool:
         """Whether anything of the answer was delivered: text or a call."""
         return self._first_token_at is not None
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """Where the next agent goes on; `None` where it begins, or cannot go on."""
+        return self.delivered.continuation if self.has_streamed else None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The agents that can go on with its answer, if any can."""
+        if self.model is None or self.fingerprint is None or not self.delivered.is_whole:
+            return None
+        return Engine(self.model, self.fingerprint)
+
+    @property
+    def can_move(self) -> bool:
+        """Whether another agent can go on with it, or begin."""
+        return not self.has_streamed or self.engine is not None
 
     @property
     def origin(self) -> Origin:
@@ -128,32 +147,56 @@ class RequestLifecycle(Lifecycle):
             age_seconds=now - self.accepted_at,
             num_tokens=self.num_tokens,
             priority=self.request.priority,
+            moves=self.moves.num,
         )
 
     # ---- with an agent, and without
 
-    def assigned(self, link: LinkId, agent: str, now: float, *, model: str | None = None) -> None:
+    def assigned(
+        self,
+        link: LinkId,
+        agent: str,
+        now: float,
+        *,
+        model: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
         """It was given to an agent, which serves `model`."""
         self._require("queued")
         self.model = model or self.model
+        self.fingerprint = fingerprint
         self._leave_queue(agent, now)
         self._assigned_at = now
         self.link = link
 
+    def fingerprint_known(self, fingerprint: str | None) -> None:
+        """Its agent says what the answer is bound to; an agent that changes is still the same."""
+        if self.fingerprint is None:
+            self.fingerprint = fingerprint
+
     def came_back(self, now: float) -> None:
-        """The agent did not start it, or was lost before anything was delivered."""
-        self._require("assigned")
+        """Its agent does not have it any more: it waits for the next."""
+        self._require("assigned", "streaming")
         self.link = None
+        self.is_streaming = self.is_leaving = False
         self._join_queue(now)
 
-    def gained(self, num_tokens: int, now: float) -> float | FirstToken:
+    def moved(self, reason: MoveReason, now: float) -> Moved:
+        """The same, of one that its agent had."""
+        self.moves.moved(reason)
+        self.came_back(now)
+        return Moved(self.id, reason, self.origin)
+
+    def gained(self, token: Token, now: float) -> float | FirstToken:
         """Text came from the agent, to be delivered: the seconds since the text before.
 
         Of the first text of an answer, the measurement instead.
         """
         if self.link is None or self.is_ended:
             raise self._no_agent()
-        self.num_tokens += num_tokens
+        self.num_tokens += len(token.tokens)
+        self.delivered.add(token)
+        self.is_streaming = True
         if self._first_token_at is None:
             return self._stream(now)
         gap = now - self._last_token_at
@@ -162,43 +205,24 @@ class RequestLifecycle(Lifecycle):
 
     def received(self, item: Told, now: float) -> tuple[Decision, ...]:
         """The agent sent something of the answer or about it: deliver it, unless it was before."""
-        self._require_agent()
-        match item:
-            case CallStarted():
-                return self._call(ToolCallStarted(item.call_id, item.name), now)
-            case Called():
-                return self._call(ToolCall(item.call_id, item.name, item.arguments), now)
-            case Noticed():
-                return self._notice(Notice(item.code, item.message))
-            case PromptRead():
-                return self._begin(Begun(item.prompt_tokens, item.cached_tokens))
-
-    def _call(self, event: ToolCallStarted | ToolCall, now: float) -> tuple[Decision, ...]:
-        """A call is a part of the answer, so the request does not move any more."""
+        if self.link is None or self.is_ended:
+            raise self._no_agent()
+        event = self.delivered.event_of(item)
+        if event is None:
+            return ()
         deliver = Deliver(self.id, event)
-        return (deliver,) if self.has_streamed else (deliver, self._stream(now))
-
-    def _notice(self, notice: Notice) -> tuple[Decision, ...]:
-        if notice in self._notices:
-            return ()
-        if self._num_notices == MAX_NOTICES:
-            self._num_notices_left_out += 1
-            return ()
-        self._num_notices += 1
+        is_answer = isinstance(event, ToolCallStarted | ToolCall)
+        if self.is_streaming or not is_answer:
+            return (deliver,)
+        self.is_streaming = True
         if not self.has_streamed:
-            self._notices.add(notice)
-        return (Deliver(self.id, notice),)
-
-    def _begin(self, begun: Begun) -> tuple[Decision, ...]:
-        if self._begun is not None:
-            return ()
-        self._begun = begun
-        return (Deliver(self.id, begun),)
+            return (deliver, self._stream(now))
+        self._last_token_at = now
+        return (deliver,)
 
     def _stream(self, now: float) -> FirstToken:
-        """The answer begins. No other agent will repeat a notice, so they need no remembering."""
+        """The answer begins."""
         self._first_token_at = self._last_token_at = now
-        self._notices.clear()
         return FirstToken(now - self.accepted_at, self.origin)
 
     # ---- the end
@@ -206,10 +230,11 @@ class RequestLifecycle(Lifecycle):
     def done(self, end: Ended, now: float) -> list[Decision]:
         """The agent says it ended well."""
         timings = self._timings(now, end.rates)
+        usage = self.delivered.as_told(end.usage) if self.moves.num else end.usage
         agent = self.agent or ""
-        event = Done(end.finish_reason, end.usage, timings, agent, end.stop_string)
+        event = Done(end.finish_reason, usage, timings, agent, end.stop_string)
         finish = self._finish(end.finish_reason, now)
-        ending = replace(finish.ending, usage=end.usage, timings=timings)
+        ending = replace(finish.ending, usage=usage, timings=timings)
         return [*self._last_notice(), Deliver(self.id, event), Finish(ending)]
 
     def failed(self, error: RequestError, now: float) -> list[Decision]:
@@ -234,7 +259,7 @@ class RequestLifecycle(Lifecycle):
             return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
         match self.state:
             case "queued":
-                return QueueTimeout(f"no slot was free for {limits.buffered_request_timeout:g} s")
+                return self._waited_too_long()
             case "assigned":
                 return FirstTokenTimeout(f"no token within {limits.first_token_timeout:g} s")
             case "streaming":
@@ -253,15 +278,15 @@ class RequestLifecycle(Lifecycle):
             case "streaming":
                 return self._last_token_at + limits.token_timeout
 
+    def _waited_too_long(self) -> RequestError:
+        seconds = self._limits.buffered_request_timeout
+        if self.has_streamed:
+            return self.moves.stuck(self.agent or "", seconds)
+        return QueueTimeout(f"no slot was free for {seconds:g} s")
+
     def _last_notice(self) -> list[Decision]:
-        """Says how many notices the client did not get, if there were any."""
-        if not self._num_notices_left_out:
-            return []
-        message = (
-            f"only the first {MAX_NOTICES} notices are passed on; "
-            f"left out: {self._num_notices_left_out}"
-        )
-        return [Deliver(self.id, Notice("notices_left_out", message))]
+        last = self.delivered.last_notice
+        return [] if last is None else [Deliver(self.id, last)]
 
     def _finish(self, code: str, now: float) -> Finish:
         if self.is_ended:
@@ -274,18 +299,10 @@ class RequestLifecycle(Lifecycle):
                 agent=self.agent,
                 caller=self.caller,
                 model=self.model,
-                usage=self._usage_so_far(),
+                usage=self.delivered.usage(self.num_tokens),
                 timings=self._timings(now, _NO_RATES),
+                is_suspect=self.moves.suspicion is not None,
             )
-        )
-
-    def _usage_so_far(self) -> Usage:
-        """The prompt counts once an agent has computed it."""
-        begun = self._begun or Begun(0, 0)
-        return Usage(
-            prompt_tokens=begun.prompt_tokens,
-            cached_tokens=begun.cached_tokens,
-            completion_tokens=self.num_tokens,
         )
 
     def _timings(self, now: float, rates: Rates) -> Timings:
@@ -296,23 +313,23 @@ class RequestLifecycle(Lifecycle):
             total_ms=self.total_ms(now),
             prefill_tokens_per_second=rates.prefill_tokens_per_second,
             decode_tokens_per_second=rates.decode_tokens_per_second,
+            moves=self.moves.num,
         )
-
-    def _require_agent(self) -> None:
-        if self.link is None or self.is_ended:
-            raise self._no_agent()
 
     def _no_agent(self) -> ValueError:
         return ValueError(f"request {self.id} has no agent to receive from")
 
-    def _require(self, state: RequestState) -> None:
-        if self.state != state or self.is_ended:
-            raise ValueError(f"request {self.id} is {self.state}, not {state}, or has ended")
+    def _require(self, *states: RequestState) -> None:
+        if self.state not in states or self.is_ended:
+            expected = " or ".join(states)
+            raise ValueError(f"request {self.id} is {self.state}, not {expected}, or has ended")
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        if self.state == "streaming" and self.link is None:
+        if (self.is_streaming or self.is_leaving) and self.link is None:
             raise RuntimeError(f"{self.id} streams from nobody")
+        if self.is_streaming and not self.has_streamed:
+            raise RuntimeError(f"{self.id} streams and never began")
         if (self._queued_at is None) != (self.link is not None):
             raise RuntimeError(f"{self.id} counts its waiting wrongly")
         if self._waited < 0 or self.num_tokens < 0:

@@ -1,69 +1,27 @@
-"""The requests that have not ended: where each is, and who gets the slot of one that ends.
+"""What happens to requests: where each goes, and who gets the slot of one that ends."""
 
-Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
-dispatch has it on; its deadline is armed.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
-from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
+from ....shared.inference import GenerateRequest, RequestId, Token
 from ....shared.messages import Cancel, Ended, Start
 from ..caller import Caller
-from ..change_log import ChangeLog
-from ..deadlines import Deadlines
-from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Refuse
-from ..limits import Limits
-from ..registry import Agent, Registry
-from ..view import RequestView
-from .dispatch import Assign, Dispatch
-from .request_lifecycle import RequestLifecycle, Told
-from .routing import routing_of
-from .waiting_room import WaitingRoom
-
-MAX_AGENTS_LOST = 3
-"""Agents that may be lost with a request before it is taken for the cause, and ends."""
-
+from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
+from ..recorder import MoveReason
+from ..registry import Agent
+from .delivered import Told
+from .dispatch import Assign
+from .live_requests import LiveRequests
+from .request_lifecycle import RequestLifecycle
+from .routing import Offer, routing_of
 
 Gain = tuple[RequestLifecycle, Token]
 """What a request gained in a step."""
 
 
-class Requests:
+class Requests(LiveRequests):
     """Every method returns decisions, to be carried out in their order."""
-
-    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
-        self.dispatch = Dispatch(limits.max_buffered_requests)
-        self.waiting_room = WaitingRoom(self.dispatch)
-        self._limits = limits
-        self._registry = registry
-        self._changes = changes
-        self._lifecycles: dict[RequestId, RequestLifecycle] = {}
-        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
-
-    def __len__(self) -> int:
-        return len(self._lifecycles)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._lifecycles
-
-    def get(self, id: RequestId) -> RequestLifecycle | None:
-        """The lifecycle of a request that has not ended."""
-        return self._lifecycles.get(id)
-
-    def next_deadline(self) -> float | None:
-        """Not later than the first request's deadline, or the next news for those who wait."""
-        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline())
-        return min((each for each in deadlines if each is not None), default=None)
-
-    def views(self, now: float) -> Iterator[RequestView]:
-        """All of them, oldest first."""
-        return (self.view(lifecycle, now) for lifecycle in self._lifecycles.values())
-
-    def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
-        """One of them."""
-        return lifecycle.view(self._agent_id(lifecycle), now)
 
     # ---- what clients do
 
@@ -100,7 +58,7 @@ class Requests:
 
     def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Its client has disconnected: end it and cancel it at the agent."""
-        return [*self._stop(lifecycle, now), *self._end(lifecycle, [lifecycle.gone(now)], now)]
+        return [*self._cancel(lifecycle, now), *self._end(lifecycle, [lifecycle.gone(now)], now)]
 
     def cancel(self, lifecycles: Iterable[RequestLifecycle], now: float) -> list[Decision]:
         """End those that wait and cancel the others at their agents; no slot is freed meanwhile."""
@@ -109,7 +67,7 @@ class Requests:
             if lifecycle.link is None:
                 decisions += self.fail(lifecycle, Cancelled("cancelled before it started"), now)
             else:
-                decisions += self._stop(lifecycle, now)
+                decisions += self._cancel(lifecycle, now)
         return decisions
 
     # ---- what agents send
@@ -123,24 +81,26 @@ class Requests:
         firsts: list[FirstToken] = []
         num_tokens = 0
         for lifecycle, token in gains:
-            num_gained = len(token.tokens)
-            num_tokens += num_gained
-            gap = lifecycle.gained(num_gained, now)
+            num_tokens += len(token.tokens)
+            was_streaming = lifecycle.is_streaming
+            gap = lifecycle.gained(token, now)
+            if not was_streaming:
+                self._deadlines.arm(lifecycle.id)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
-                self._deadlines.arm(lifecycle.id)
             else:
                 gaps.append(gap)
             tokens.append((lifecycle.id, token))
+        self.tokens_kept += num_tokens
         self._changes.requests_changed([id for id, _ in tokens])
         origin = gains[0][0].origin
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
-        had_streamed = lifecycle.has_streamed
+        was_streaming = lifecycle.is_streaming
         decisions = lifecycle.received(item, now)
-        if not had_streamed and lifecycle.has_streamed:
+        if not was_streaming and lifecycle.is_streaming:
             self._deadlines.arm(lifecycle.id)
         self._changes.request_changed(lifecycle.id)
         return decisions
@@ -157,40 +117,54 @@ class Requests:
         """The agent did not start it: another agent gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:
             return self.fail(lifecycle, Cancelled("cancelled before it started"), now)
-        if lifecycle.has_streamed:
+        if lifecycle.is_streaming:
             return self.fail(lifecycle, EngineFailed("given back after it had started"), now)
         self._unassign(lifecycle, now)
         return self._start(self.dispatch.came_back(lifecycle.id), now)
+
+    def give_back(
+        self, lifecycle: RequestLifecycle, error: RequestError, now: float
+    ) -> list[Decision]:
+        """The agent stops and does not finish it: another goes on, or it ends with `error`."""
+        if lifecycle.is_cancelling or not lifecycle.is_streaming:
+            return self.hand_back(lifecycle, now)
+        if not lifecycle.can_move:
+            return self.fail(lifecycle, error, now)
+        return self._move(lifecycle, "given_back", now)
+
+    def let_go(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """The agent was told to stop, and has: another gets it, unless its client cancelled it."""
+        if lifecycle.is_cancelling:
+            return self.fail(lifecycle, Cancelled("cancelled while it moved"), now)
+        return self._move(lifecycle, "drained", now)
 
     # ---- agents join, change and leave
 
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is ready to be given work."""
-        assigned = self.dispatch.agent_joined(
-            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.takes_work
-        )
-        return self._start(assigned, now)
+        return self._start(self.dispatch.agent_joined(agent.link, _offer(agent)), now)
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
-        assigned = self.dispatch.agent_changed(
-            agent.link, model=agent.generates, slots=agent.slots, is_accepting=agent.takes_work
-        )
-        return self._start(assigned, now)
+        for id in self.dispatch.running_on(agent.link):
+            if self._lifecycles[id].model == agent.generates:
+                self._lifecycles[id].fingerprint_known(agent.fingerprint)
+        return self._start(self.dispatch.agent_changed(agent.link, _offer(agent)), now)
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
         """An agent that was full may be tried again."""
         return self._start(self.dispatch.agent_rested(agent.link), now)
 
-    def agent_left(self, agent: Agent, now: float) -> list[Decision]:
-        """Requests without any answer yet go elsewhere, before all who wait; the rest ends."""
+    def agent_left(self, agent: Agent, reason: MoveReason, now: float) -> list[Decision]:
+        """Its requests go elsewhere, before all who wait; those that cannot end."""
         decisions: list[Decision] = []
         ended = []
-        for id in self.dispatch.running_on(agent.link):
+        running = self.dispatch.running_on(agent.link)
+        for id in running:
             lifecycle = self._lifecycles[id]
-            lifecycle.num_agents_lost += 1
+            lifecycle.moves.agent_lost(is_alone=len(running) == 1)
             if (error := _loss(lifecycle)) is None:
-                self._unassign(lifecycle, now)
+                decisions.append(self._leave(lifecycle, reason, now))
             else:
                 self._forget(lifecycle)
                 ended.append(id)
@@ -223,11 +197,21 @@ class Requests:
             decisions += self._give_up(lifecycle, error, now)
         return decisions
 
-    def end_on(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
-        """End those that an agent has."""
+    def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
+        """Have an agent stop what it has, so that others go on; what cannot move ends.
+
+        They move when the agent has answered, so that none is on two agents.
+        """
         decisions: list[Decision] = []
         for id in self.dispatch.running_on(link):
-            decisions += self._give_up(self._lifecycles[id], error, now)
+            lifecycle = self._lifecycles[id]
+            if lifecycle.is_cancelling:
+                continue
+            if lifecycle.can_move:
+                decisions += self._stop(lifecycle, now)
+                lifecycle.is_leaving = True
+            else:
+                decisions += self._give_up(lifecycle, error, now)
         return decisions
 
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
@@ -237,11 +221,6 @@ class Requests:
             decisions += self.fail(self._lifecycles[id], error, now)
         return decisions
 
-    def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Models that requests wait for: how many wait, and since when the first does."""
-        for model, num_waiting, first in self.dispatch.waiting():
-            yield model, num_waiting, self._lifecycles[first].accepted_at
-
     # ---- inside
 
     def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
@@ -249,7 +228,14 @@ class Requests:
         for assign in assigned:
             lifecycle = self._lifecycles[assign.request]
             agent = self._registry[assign.link]
-            lifecycle.assigned(assign.link, agent.name, now, model=agent.generates)
+            continuation = lifecycle.continuation
+            lifecycle.assigned(
+                assign.link,
+                agent.name,
+                now,
+                model=agent.generates,
+                fingerprint=agent.fingerprint,
+            )
             self.waiting_room.started(lifecycle.id)
             self._deadlines.arm(lifecycle.id)
             self._changes.request_changed(lifecycle.id)
@@ -258,6 +244,7 @@ class Requests:
             start = Start(
                 id=lifecycle.id,
                 request=lifecycle.request,
+                continuation=continuation,
                 traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
             )
             decisions.append(self._registry.send(assign.link, start, now))
@@ -270,11 +257,32 @@ class Requests:
         self._deadlines.arm(lifecycle.id)
         self._changes.request_changed(lifecycle.id)
 
+    def _move(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> list[Decision]:
+        """Its agent has stopped: it returns to the head of the queue."""
+        left = self._leave(lifecycle, reason, now)
+        return [left, *self._start(self.dispatch.came_back(lifecycle.id), now)]
+
+    def _leave(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> Moved:
+        if lifecycle.has_streamed and (engine := lifecycle.engine) is not None:
+            self.dispatch.bind(lifecycle.id, engine)
+        self._touch_agent(lifecycle)
+        moved = lifecycle.moved(reason, now)
+        self.waiting_room.came_back(lifecycle.id, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.request_changed(lifecycle.id)
+        return moved
+
+    def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Its client does not want it any more."""
+        decisions = self._stop(lifecycle, now)
+        lifecycle.is_cancelling = lifecycle.link is not None
+        return decisions
+
     def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Tell the agent, if there is one, and only once."""
-        if lifecycle.link is None or lifecycle.is_cancelling:
+        is_told = lifecycle.is_cancelling or lifecycle.is_leaving
+        if lifecycle.link is None or is_told:
             return []
-        lifecycle.is_cancelling = True
         return [self._registry.send(lifecycle.link, Cancel(id=lifecycle.id), now)]
 
     def _give_up(
@@ -290,48 +298,27 @@ class Requests:
             self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
         return [*last, *self._start(self.dispatch.ended(lifecycle.id), now)]
 
-    def _forget(self, lifecycle: RequestLifecycle) -> None:
-        del self._lifecycles[lifecycle.id]
-        self._deadlines.disarm(lifecycle.id)
-        self.waiting_room.forget(lifecycle.id)
-        self._changes.request_gone(lifecycle.id)
-        self._touch_agent(lifecycle)
-
-    def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
-        if lifecycle.link is not None:
-            self._registry.touch(lifecycle.link)
-
-    def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
-        return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id
-
-    def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
-        self.dispatch.check_integrity()
-        self.waiting_room.check_integrity()
-        self._deadlines.check_integrity()
-        for id, lifecycle in self._lifecycles.items():
-            lifecycle.check_integrity()
-            if id not in self._deadlines or lifecycle.is_ended:
-                raise RuntimeError(f"{id} has no deadline, or has ended")
-            if lifecycle.link != self.dispatch.link_of(id):
-                raise RuntimeError(f"{id} is not where dispatch has it")
-        if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
-            raise RuntimeError("dispatch has a request that has ended")
-
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
     """Refuse a newcomer."""
     return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
 
 
+def _offer(agent: Agent) -> Offer:
+    return Offer(
+        model=agent.generates,
+        slots=agent.slots,
+        is_accepting=agent.takes_work,
+        fingerprint=agent.fingerprint,
+    )
+
+
 def _loss(lifecycle: RequestLifecycle) -> RequestError | None:
     """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
     if lifecycle.is_cancelling:
         return Cancelled("cancelled; the agent was lost before it answered")
-    if lifecycle.has_streamed:
+    if (suspicion := lifecycle.moves.suspicion) is not None:
+        return suspicion
+    if not lifecycle.can_move:
         return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
-    if lifecycle.num_agents_lost >= MAX_AGENTS_LOST:
-        return AgentLost(
-            f"{MAX_AGENTS_LOST} agents were lost while they ran this request, the likely cause"
-        )
     return None

@@ -1,7 +1,7 @@
 """What dispatch may know of a request to choose an agent for it: never its text."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ....shared.inference import GenerateRequest
 from ..caller import ANONYMOUS, Caller
@@ -9,9 +9,54 @@ from ..caller import ANONYMOUS, Caller
 PriorityClass = Literal["interactive", "default", "batch"]
 
 
+class Engine(NamedTuple):
+    """Agents that can go on with each other's answers: their model's name and fingerprint."""
+
+    model: str
+    fingerprint: str
+
+
+Wanted = str | Engine | None
+"""What a request waits for: a model by name, an agent that goes on where another stopped, any."""
+
+
+def model_of(wanted: Wanted) -> str | None:
+    """The name of the model that is wanted; `None` is any."""
+    return wanted.model if isinstance(wanted, Engine) else wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What an agent can be given. Without a model it gets nothing."""
+
+    model: str | None
+    slots: int
+    is_accepting: bool = True
+    fingerprint: str | None = None
+
+    @property
+    def is_able(self) -> bool:
+        """Whether it takes work and has a slot, free or not."""
+        return self.is_accepting and self.model is not None and self.slots > 0
+
+    @property
+    def keys(self) -> tuple[Wanted, ...]:
+        """The queues it serves: of its model, of its engine, and of those who take any."""
+        if self.model is None:
+            return ()
+        if self.fingerprint is None:
+            return (None, self.model)
+        return (None, self.model, Engine(self.model, self.fingerprint))
+
+
+NOTHING = Offer(model=None, slots=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingRequest:
-    """`model` of `None` is any. Dispatch uses the model only; the other fields are not used yet.
+    """`model` of `None` is any. A part of the answer came from `engine`: only such agents go on.
+
+    Dispatch uses these two; the other fields are not used yet.
 
     `prefix_key` names a stored prompt that the request begins with: agents that hold it could be
     preferred. `num_tokens` of the prompt are known only where it was given as token ids. Every
@@ -24,6 +69,12 @@ class RoutingRequest:
     caller: Caller = ANONYMOUS
     prefix_key: str | None = None
     num_tokens: int | None = None
+    engine: Engine | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """The queue it waits in."""
+        return self.engine or self.model
 
 
 def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:

@@ -11,6 +11,7 @@ from math import ceil
 from ....shared.inference import RequestId, Waiting, WaitsFor
 from ..decisions import Deliver
 from .dispatch import RETRY_AFTER, Dispatch
+from .routing import Wanted, model_of
 from .slot_times import SlotTimes
 from .waiting_news import WaitingNews
 
@@ -70,12 +71,12 @@ class WaitingRoom:
 
     def of(self, id: RequestId, seconds_to_load: SecondsToLoad) -> Waiting:
         """What a waiting request can expect."""
-        model = self._dispatch.model_of(id)
+        wanted = self._dispatch.wanted_by(id)
         place = self._dispatch.place_of(id)
-        what: WaitsFor = "slot" if self._dispatch.num_slots_for(model) else "model"
-        pause = self._pause(model)
+        what: WaitsFor = "slot" if self._dispatch.num_slots_for(wanted) else "model"
+        pause = self._pause(wanted)
         if what == "model":
-            seconds = seconds_to_load(model)
+            seconds = seconds_to_load(model_of(wanted))
         else:
             seconds = None if pause is None else place * pause
         return Waiting(place, what, None if seconds is None else float(ceil(seconds)))
@@ -84,9 +85,10 @@ class WaitingRoom:
         """Seconds after which the queue has probably moved on."""
         return min(max(self._pause(model) or RETRY_AFTER, RETRY_AFTER), MAX_RETRY_AFTER)
 
-    def _pause(self, model: str | None) -> float | None:
-        """Seconds between two ends of requests, while all slots for the model are taken."""
-        slots, mean = self._dispatch.num_slots_for(model), self._slot_times.mean(model)
+    def _pause(self, wanted: Wanted) -> float | None:
+        """Seconds between two ends of requests, while all slots for what is wanted are taken."""
+        slots = self._dispatch.num_slots_for(wanted)
+        mean = self._slot_times.mean(model_of(wanted))
         return mean / slots if slots and mean is not None else None
 
     def check_integrity(self) -> None:

@@ -7,6 +7,7 @@ exactly as long as the core knows its link. All of it runs on one event loop, an
 
 import asyncio
 import logging
+import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -36,6 +37,7 @@ from ..decisions import (
     Finish,
     FirstToken,
     LinkId,
+    Moved,
     Refuse,
     Send,
     Settle,
@@ -61,6 +63,11 @@ _TIMER_GRAIN = 0.001
 def new_request_id() -> RequestId:
     """One that no other request has."""
     return RequestId(uuid.uuid4().hex)
+
+
+def new_seed() -> int:
+    """A seed that nobody can guess."""
+    return secrets.randbits(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +101,14 @@ class FleetRuntime:
         recorder: Recorder,
         tracer: Tracer = NO_TRACER,
         clock: Callable[[], float] = time.monotonic,
+        draw_seed: Callable[[], int] = new_seed,
         watch_interval: float = WATCH_INTERVAL,
     ) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._tracer = tracer
         self._clock = clock
+        self._draw_seed = draw_seed
         self._watch_interval = watch_interval
         self._streams: dict[RequestId, Stream] = {}
         self._query_handles: dict[RequestId, QueryHandle] = {}
@@ -137,11 +146,18 @@ class FleetRuntime:
         stream = Stream(new_request_id() if id is None else id, self._close)
         self._streams[stream.id] = stream
         caller = self._traced(caller)
+        request = self._seeded(request)
         decisions = self._fleet.request_arrived(
             stream.id, request, self._clock(), caller=caller, tell_waiting=tell_waiting
         )
         self._accept(stream.id, decisions)
         return stream
+
+    def _seeded(self, request: GenerateRequest) -> GenerateRequest:
+        """With a seed, so that another agent goes on with the same one; greedy ones need none."""
+        if request.seed is not None or request.temperature == 0:
+            return request
+        return replace(request, seed=self._draw_seed())
 
     def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:
         """Accept `query_request`. Raises as `open` does, and for what no agent here can answer."""
@@ -232,7 +248,7 @@ class FleetRuntime:
         self._carry_out(self._fleet.restored(wish, self._clock()))
 
     def cordon(self, agent: AgentId, within: float | None) -> None:
-        """Give an agent no new work; what it runs ends after `within` seconds, if given.
+        """Give an agent no new work; what it runs moves after `within` seconds, if given.
 
         Raises `NotFound`, as the others do.
         """
@@ -376,6 +392,9 @@ class FleetRuntime:
                     self._deliver_tokens(decision)
                 case FirstToken(seconds=seconds, origin=origin):
                     self._recorder.first_token(seconds, origin)
+                case Moved():
+                    self._recorder.moved(decision.reason, decision.origin)
+                    _log_move(decision)
                 case Send(link=link, message=message):
                     self._peers[link].send(message)
                 case Disconnect(link=link, reason=reason):
@@ -452,4 +471,12 @@ def _log(ending: Ending) -> None:
         total_ms=timings.total_ms,
         error=ending.error.message if ending.error is not None else None,
     )
-    logger.info("request ended", extra=values)
+    if ending.is_suspect:
+        logger.warning("request ended: it may be what ends its agents", extra=values)
+    else:
+        logger.info("request ended", extra=values)
+
+
+def _log_move(moved: Moved) -> None:
+    values = context(id=moved.request, agent=moved.origin.agent, reason=moved.reason)
+    logger.info("request moves to another agent", extra=values)

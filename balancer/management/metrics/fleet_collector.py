@@ -67,6 +67,11 @@ class FleetCollector(Collector):
         yield GaugeMetricFamily(
             "arriero_draining", "1 while the balancer is shutting down.", value=view.is_draining
         )
+        yield GaugeMetricFamily(
+            "arriero_kept_tokens",
+            "Tokens of answers under way, kept so that another agent can go on with them.",
+            value=view.tokens_kept,
+        )
         yield CounterMetricFamily(
             "arriero_items_ignored",
             "Ignored items of agents: their request or query had ended, or was with another agent.",

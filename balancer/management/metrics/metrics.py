@@ -5,6 +5,7 @@ describes connected agents is in `fleet_collector` and leaves with them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from ....shared.errors import BY_CODE
 from ....shared.tracing.span_queue import QueueNumbers
-from ...fleet.recorder import Ending, Origin
+from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import FleetView
 from ...store.records import StoreStatus
@@ -88,6 +89,13 @@ class Metrics:
             "arriero_requests",
             "Requests by how they ended: a finish reason, an error's code or client_gone.",
             ["code"],
+            registry=self.registry,
+        )
+        self._moves = Counter(
+            "arriero_moves",
+            "Requests that left an agent for another: it was lost, fell silent, was drained with a "
+            "deadline, or gave them back.",
+            ["reason"],
             registry=self.registry,
         )
         self._query_inputs = Histogram(
@@ -233,6 +241,9 @@ class Metrics:
         self._completion_tokens.inc(count)
         self._models.tokens(count, origin)
 
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        self._moves.labels(reason).inc()
+
     def ended(self, ending: Ending) -> None:
         self._models.ended(ending)
         self._requests.labels(ending.code).inc()
@@ -268,6 +279,8 @@ class Metrics:
         """A series that appears with its first event has no rate over that event."""
         for code in _CODES:
             self._requests.labels(code)
+        for reason in get_args(MoveReason):
+            self._moves.labels(reason)
         for kind in _KINDS:
             self._tokens.labels(kind)
         for kind in _QUERIES:

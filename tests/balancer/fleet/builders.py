@@ -36,9 +36,14 @@ def request(model: str | None = None) -> GenerateRequest:
     return GenerateRequest(prompt="Once", model=model)
 
 
-def model_info(name: str = "llama") -> ModelInfo:
+def model_info(name: str = "llama", fingerprint: str | None = None) -> ModelInfo:
     return ModelInfo(
-        name=name, architecture="llama", parameters=1000, size_bytes=2000, context_size=2048
+        name=name,
+        architecture="llama",
+        parameters=1000,
+        size_bytes=2000,
+        context_size=2048,
+        fingerprint=fingerprint,
     )
 
 
@@ -51,6 +56,7 @@ def hello(
     work: Work | None = None,
     takes_over: bool = False,
     facts: HostFacts = HostFacts(),  # noqa: B008
+    fingerprint: str | None = None,
 ) -> Hello:
     return Hello(
         protocol=protocol,
@@ -58,7 +64,7 @@ def hello(
         name=f"host-{id}",
         version="1.0",
         slots=slots,
-        model=None if model is None else model_info(model),
+        model=None if model is None else model_info(model, fingerprint),
         work=work,
         takes_over=takes_over,
         facts=facts,
@@ -71,11 +77,12 @@ def status(
     accepting: bool = True,
     model: str | None = "llama",
     work: Work | None = None,
+    fingerprint: str | None = None,
 ) -> Status:
     return Status(
         slots=slots,
         accepting=accepting,
-        model=None if model is None else model_info(model),
+        model=None if model is None else model_info(model, fingerprint),
         work=work,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from arriero.balancer.fleet.recorder import Ending, Origin
+from arriero.balancer.fleet.recorder import Ending, MoveReason, Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.shared.messages import FromBalancer
 
@@ -25,6 +25,7 @@ class RecordingRecorder:
         self.gaps: list[float] = []
         self.counts: list[int] = []
         self.origins: list[Origin] = []
+        self.moves: list[tuple[MoveReason, Origin]] = []
         self.endings: list[Ending] = []
 
     def first_token(self, seconds: float, origin: Origin) -> None:
@@ -36,6 +37,9 @@ class RecordingRecorder:
     def tokens(self, count: int, origin: Origin) -> None:
         self.counts.append(count)
         self.origins.append(origin)
+
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        self.moves.append((reason, origin))
 
     def ended(self, ending: Ending) -> None:
         self.endings.append(ending)

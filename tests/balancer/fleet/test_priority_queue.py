@@ -57,7 +57,7 @@ def test_removing_what_is_not_there_is_a_mistake() -> None:
 
 
 def test_groups_come_and_go_with_their_keys() -> None:
-    groups: Groups[str, float] = Groups()
+    groups: Groups[str | None, str, float] = Groups()
     groups.set("llama", "a", 2.0)
     groups.set("llama", "b", 1.0)
     groups.set(None, "c", 3.0)

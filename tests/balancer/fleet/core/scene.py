@@ -75,9 +75,11 @@ class Scene:
         return self._checked(self.fleet.drain(self.now, self.now + within))
 
 
-def with_agent(slots: int = 1, limits: Limits = NO_HEARTBEATS) -> Scene:
+def with_agent(
+    slots: int = 1, limits: Limits = NO_HEARTBEATS, fingerprint: str | None = None
+) -> Scene:
     scene = Scene(limits)
-    scene.join(A, hello("a1", slots=slots))
+    scene.join(A, hello("a1", slots=slots, fingerprint=fingerprint))
     return scene
 
 

@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.balancer.fleet.decisions import Deliver, DeliverTokens, FirstToken, Send
+from arriero.balancer.fleet.decisions import (
+    Deliver,
+    DeliverTokens,
+    FirstToken,
+    LinkId,
+    Moved,
+    Send,
+)
 from arriero.balancer.fleet.recorder import Origin
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, PromptTooLong, ShuttingDown
 from arriero.shared.inference import (
     Begun,
@@ -17,8 +25,18 @@ from arriero.shared.inference import (
     ToolCall,
     ToolCallStarted,
 )
-from arriero.shared.messages import Called, CallStarted, Item, Noticed, PromptRead
-from tests.balancer.fleet.builders import busy, codes, delivered, ended, hello, piece, refused, sent
+from arriero.shared.messages import Called, CallStarted, Item, Noticed, PromptRead, Start
+from tests.balancer.fleet.builders import (
+    busy,
+    codes,
+    delivered,
+    ended,
+    hello,
+    piece,
+    refused,
+    sent,
+    status,
+)
 from tests.balancer.fleet.core.scene import A, B, failure, start, with_agent
 
 HOST = Origin("host-a1", "llama")
@@ -46,16 +64,63 @@ def test_what_a_client_heard_is_not_told_again_by_the_next_agent() -> None:
     assert scene.say(B, noticed, other, read) == [
         Deliver(id, Notice("n_discard_clamped", "far too many"))
     ]
-    assert len(delivered(scene.say(B, piece("r"), noticed))) == 2
+    assert len(delivered(scene.say(B, piece("r"), noticed))) == 1
 
 
-def test_an_answer_that_has_begun_with_a_call_does_not_begin_anew() -> None:
+def test_without_a_fingerprint_an_answer_that_has_begun_ends() -> None:
     scene = with_agent()
     scene.open("r")
     scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
     assert scene.fleet.view(scene.now).requests[0].state == "streaming"
     scene.join(B, hello("a2"))
     assert codes(scene.leave(A)) == {"r": "agent_lost"}
+
+
+def test_an_answer_goes_on_after_what_was_delivered() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    id = RequestId("r")
+    scene.say(A, piece("r", "ab", num_tokens=2), piece("r", "", num_tokens=1))
+    scene.say(A, piece("r", "Once", "prompt", num_tokens=0))
+    scene.say(A, CallStarted(id=id, call_id="c", name="f"), piece("r", "{", "tool_call"))
+    scene.join(B, hello("b", fingerprint="f"))
+    moved, started = scene.leave(A)
+    assert moved == Moved(id, "lost", HOST)
+    assert started == Send(
+        B,
+        replace(
+            start("r"),
+            continuation=Continuation.after(
+                [0, 1, 0, 0], num_characters=3, num_prompt_characters=4, num_calls_started=1
+            ),
+        ),
+    )
+    assert scene.fleet.view(scene.now).requests[0].moves == 1
+    assert [event for _, event in delivered(scene.say(B, piece("r", "}", "tool_call")))] == [
+        Token("}", "tool_call", (0,))
+    ]
+
+
+def test_an_answer_waits_for_an_agent_of_the_same_fingerprint() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.say(A, piece("r"))
+    scene.join(B, hello("b", fingerprint="g"))
+    assert sent(scene.leave(A)) == []
+    assert scene.fleet.view(scene.now).requests[0].state == "queued"
+    assert codes(scene.after(29.0)) == {}
+    assert codes(scene.after(1.0)) == {"r": "agent_lost"}
+
+
+def test_a_fingerprint_that_comes_later_counts() -> None:
+    scene = with_agent()
+    scene.open("r")
+    scene.say(A, piece("r"))
+    scene.fleet.agent_said(A, status(1, fingerprint="f"), scene.now)
+    scene.leave(A)
+    scene.join(B, hello("b"))
+    [given] = sent(scene.fleet.agent_said(B, status(1, fingerprint="f"), scene.now))
+    assert isinstance(given, Start) and given.continuation is not None
 
 
 def test_silence_after_a_call_has_begun_is_measured_from_there() -> None:
@@ -114,17 +179,36 @@ def test_busy_goes_to_another_agent_or_back_to_the_head() -> None:
     assert sent(scene.say(B, ended("1"))) == [start("2")]
 
 
+@pytest.mark.parametrize("fingerprint", [None, "f"])
 @pytest.mark.parametrize("pieces", [0, 1])
-def test_shutting_down_agents_hand_over_what_has_not_begun(pieces: int) -> None:
-    scene = with_agent()
+def test_agents_that_stop_give_back_what_another_can_go_on_with(
+    pieces: int, fingerprint: str | None
+) -> None:
+    scene = with_agent(fingerprint=fingerprint)
     scene.open("r")
     scene.say(A, *[piece("r")] * pieces)
-    scene.join(B, hello("b"))
+    scene.join(B, hello("b", fingerprint=fingerprint))
     decisions = scene.say(A, refused("r", ShuttingDown("going down")))
-    if pieces:
+    if not pieces:
+        assert decisions == [Send(B, start("r"))]
+    elif fingerprint is None:
         assert failure(decisions, "r").code == "shutting_down"
     else:
-        assert decisions == [Send(B, start("r"))]
+        moved, started = decisions
+        assert moved == Moved(RequestId("r"), "given_back", HOST)
+        assert isinstance(started, Send) and started.link == B
+
+
+def test_an_agent_that_has_no_slot_for_an_answer_leaves_it_to_the_next() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.say(A, piece("r"))
+    scene.join(B, hello("b", fingerprint="f"))
+    scene.leave(A)
+    scene.join(LinkId(3), hello("c", fingerprint="f"))
+    [given] = scene.say(B, busy("r"))
+    assert isinstance(given, Send) and given.link == LinkId(3)
+    assert isinstance(given.message, Start) and given.message.continuation is not None
 
 
 def test_busy_in_the_middle_of_an_answer_is_a_failure() -> None:

@@ -2,10 +2,12 @@
 
 import pytest
 
-from arriero.balancer.fleet.decisions import Disconnect, LinkId, Send
+from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
+from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE
-from arriero.balancer.fleet.requests.requests import MAX_AGENTS_LOST
+from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
+from arriero.shared.inference import RequestId
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
 from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import (
@@ -70,10 +72,22 @@ def test_a_request_that_takes_agents_down_does_not_take_them_all() -> None:
     scene = Scene()
     scene.open("r")
     for i in range(1, MAX_AGENTS_LOST):
+        scene.open(f"bystander-{i}")
         assert start("r") in sent(scene.join(LinkId(i), hello(f"a{i}")))
         assert codes(scene.leave(LinkId(i))) == {}
+        scene.close(f"bystander-{i}")
     scene.join(LinkId(9), hello("last"))
-    assert failure(scene.leave(LinkId(9)), "r").code == "agent_lost"
+    decisions = scene.leave(LinkId(9))
+    assert failure(decisions, "r").code == "agent_lost"
+    assert [each.ending.is_suspect for each in decisions if isinstance(each, Finish)] == [True]
+
+
+def test_a_request_that_takes_agents_down_alone_is_found_earlier() -> None:
+    scene = with_agent()
+    scene.open("r")
+    assert codes(scene.leave(A)) == {}
+    scene.join(B, hello("b"))
+    assert failure(scene.leave(B), "r").message.startswith("2 agents in a row")
 
 
 def test_an_agent_that_dials_again_takes_its_own_place() -> None:
@@ -95,7 +109,11 @@ def test_a_second_hello_costs_the_agent_its_link() -> None:
     scene.open("r")
     scene.join(B, hello("b"))
     decisions = scene.fleet.agent_said(A, hello("a1"), scene.now)
-    assert decisions == [Disconnect(A, "a second hello on one link"), Send(B, start("r"))]
+    assert decisions == [
+        Disconnect(A, "a second hello on one link"),
+        Moved(RequestId("r"), "lost", Origin("host-a1", "llama")),
+        Send(B, start("r")),
+    ]
 
 
 def test_another_protocol_is_rejected_with_a_reason() -> None:
@@ -125,7 +143,11 @@ def test_a_silent_agent_is_lost() -> None:
         scene.fleet.agent_said(B, Heartbeat(), scene.now)
     assert Disconnect(A, "silent for 5 s") not in scene.after(1.0)
     decisions = scene.after(SECOND_LOOK)
-    assert decisions[:2] == [Disconnect(A, "silent for 5 s"), Send(B, start("r"))]
+    assert decisions[:3] == [
+        Disconnect(A, "silent for 5 s"),
+        Moved(RequestId("r"), "silent", Origin("host-a1", "llama")),
+        Send(B, start("r")),
+    ]
 
 
 def test_a_balancer_that_was_held_up_hears_its_agents_before_it_judges_them() -> None:

@@ -7,14 +7,33 @@ import pytest
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
-from arriero.balancer.fleet.decisions import Decision, Deliver, Disconnect, LinkId, Refuse, Send
+from arriero.balancer.fleet.decisions import (
+    Decision,
+    Deliver,
+    Disconnect,
+    LinkId,
+    Moved,
+    Refuse,
+    Send,
+)
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.shared.errors import ModelNotFound, NotFound, RequestError, ShuttingDown
-from arriero.shared.inference import AgentId, Failed, RequestId, Waiting
+from arriero.shared.continuation import Continuation
+from arriero.shared.errors import EngineFailed, ModelNotFound, NotFound, RequestError, ShuttingDown
+from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.messages import Cancel, Start, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
 from arriero.shared.queries import Tokenize
-from tests.balancer.fleet.builders import ended, hello, piece, status, work
+from tests.balancer.fleet.builders import (
+    codes,
+    delivered,
+    ended,
+    hello,
+    piece,
+    refused,
+    sent,
+    status,
+    work,
+)
 from tests.balancer.fleet.core.scene import A, B, Scene
 
 FILE = "file:///llama.gguf"
@@ -236,20 +255,60 @@ def test_a_drained_agent_gets_nothing_new_until_it_is_resumed() -> None:
     assert scene.state_of("a") == "ready"
 
 
-def test_what_runs_past_the_deadline_of_a_drain_ends() -> None:
+def drained_in_an_answer(fingerprint: str | None) -> tuple[Steered, list[Decision]]:
+    """The decisions at the deadline of a drain."""
     scene = Steered()
-    scene.join(A, hello("a"))
+    scene.join(A, hello("a", fingerprint=fingerprint))
     scene.open("r")
+    scene.say(A, piece("r"))
     scene.fleet.cordon(AgentId("a"), 5.0, scene.now)
     assert scene.fleet.next_deadline() == scene.now + 5.0
-    scene.now += 5.0
-    decisions = scene.fleet.tick(scene.now)
+    return scene, scene.after(5.0)
+
+
+def test_what_runs_past_the_deadline_of_a_drain_moves_when_the_agent_has_stopped() -> None:
+    scene, decisions = drained_in_an_answer("f")
+    assert decisions == [Send(A, Cancel(id=RequestId("r")))]
+    scene.join(B, hello("b", fingerprint="f"))
+    assert scene.say(A, piece("r", "late")) == [], "the next agent says it again"
+    moved, started = scene.say(A, ended("r", "cancelled"))
+    assert isinstance(moved, Moved) and moved.reason == "drained"
+    assert isinstance(started, Send) and isinstance(started.message, Start)
+    assert started.message.continuation == Continuation.after([0], num_characters=4)
+    assert scene.state_of("a") == "drained"
+
+
+def test_what_cannot_move_ends_at_the_deadline_of_a_drain() -> None:
+    scene, decisions = drained_in_an_answer(None)
     assert any(isinstance(d, Send) and isinstance(d.message, Cancel) for d in decisions)
     [end] = [each.event for each in decisions if isinstance(each, Deliver)]
     assert isinstance(end, Failed)
     assert isinstance(end.error, ShuttingDown)
     assert RequestId("r") not in scene.fleet
     assert scene.state_of("a") == "drained"
+
+
+def test_a_client_that_cancels_what_moves_hears_so() -> None:
+    scene, _ = drained_in_an_answer("f")
+    assert sent(scene.cancel("r")) == [], "the agent was told"
+    assert codes(scene.say(A, ended("r", "cancelled"))) == {"r": "cancelled"}
+
+
+def test_a_client_that_cancelled_before_the_drain_gets_the_agents_answer() -> None:
+    scene = Steered()
+    scene.join(A, hello("a", fingerprint="f"))
+    scene.open("r")
+    scene.cancel("r")
+    scene.fleet.cordon(AgentId("a"), 5.0, scene.now)
+    assert scene.after(5.0) == []
+    [(_, done)] = delivered(scene.say(A, ended("r", "cancelled")))
+    assert isinstance(done, Done)
+
+
+def test_an_error_of_a_request_that_moves_is_its_end() -> None:
+    scene, _ = drained_in_an_answer("f")
+    decisions = scene.say(A, refused("r", EngineFailed("broken")))
+    assert codes(decisions) == {"r": "engine_failed"}
 
 
 def test_a_drained_agent_that_dials_again_is_still_drained() -> None:
@@ -443,4 +502,6 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
     scene.say(B, ended("r2"))
     assert (num_busy(), scene.state_of("a")) == (1, "draining")
     scene.after(5.0)
+    assert (num_busy(), scene.state_of("a")) == (1, "draining")
+    scene.say(A, ended("r1", "cancelled"))
     assert (num_busy(), scene.state_of("a")) == (0, "drained")

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import RETRY_AFTER, Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import RoutingRequest
+from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import RequestId
 
@@ -23,7 +23,7 @@ def join(
     model: str | None = "m",
     is_accepting: bool = True,
 ) -> list[Assign]:
-    return dispatch.agent_joined(link, model=model, slots=slots, is_accepting=is_accepting)
+    return dispatch.agent_joined(link, Offer(model=model, slots=slots, is_accepting=is_accepting))
 
 
 def assign(id: str, link: LinkId) -> Assign:
@@ -150,7 +150,9 @@ def test_where_no_agent_has_a_model_yet_requests_wait_for_one() -> None:
     join(dispatch, A, model=None)
     assert arrive(dispatch, "1", "m") == []
     assert arrive(dispatch, "2", None) == []
-    assert dispatch.agent_changed(A, model="m", slots=1, is_accepting=True) == [assign("1", A)]
+    assert dispatch.agent_changed(A, Offer(model="m", slots=1, is_accepting=True)) == [
+        assign("1", A)
+    ]
 
 
 def test_slots_cut_below_what_runs_give_nothing_until_enough_has_ended() -> None:
@@ -158,7 +160,7 @@ def test_slots_cut_below_what_runs_give_nothing_until_enough_has_ended() -> None
     join(dispatch, A, slots=3)
     for id in ("1", "2", "3", "4"):
         arrive(dispatch, id)
-    assert dispatch.agent_changed(A, model="m", slots=1, is_accepting=True) == []
+    assert dispatch.agent_changed(A, Offer(model="m", slots=1, is_accepting=True)) == []
     assert dispatch.ended(RequestId("1")) == []
     assert dispatch.ended(RequestId("2")) == []
     assert dispatch.ended(RequestId("3")) == [assign("4", A)]
@@ -169,11 +171,13 @@ def test_a_draining_agent_finishes_and_takes_nothing() -> None:
     dispatch = Dispatch(10)
     join(dispatch, A, slots=2)
     arrive(dispatch, "1")
-    dispatch.agent_changed(A, model="m", slots=2, is_accepting=False)
+    dispatch.agent_changed(A, Offer(model="m", slots=2, is_accepting=False))
     assert arrive(dispatch, "2") == []
     assert not dispatch.is_ready
     assert dispatch.ended(RequestId("1")) == []
-    assert dispatch.agent_changed(A, model="m", slots=2, is_accepting=True) == [assign("2", A)]
+    assert dispatch.agent_changed(A, Offer(model="m", slots=2, is_accepting=True)) == [
+        assign("2", A)
+    ]
 
 
 def test_stranded_are_those_no_agent_will_take() -> None:
@@ -182,7 +186,7 @@ def test_stranded_are_those_no_agent_will_take() -> None:
     arrive(dispatch, "2", "n")
     join(dispatch, A, model="m", slots=0)
     assert sorted(dispatch.stranded()) == ["1", "2"]
-    dispatch.agent_changed(A, model="m", slots=1, is_accepting=True)
+    dispatch.agent_changed(A, Offer(model="m", slots=1, is_accepting=True))
     assert dispatch.stranded() == ["2"]
 
 

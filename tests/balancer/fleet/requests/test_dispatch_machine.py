@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import RoutingRequest
+from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, Wanted, model_of
 from arriero.shared.inference import RequestId
 
 
@@ -16,20 +16,27 @@ from arriero.shared.inference import RequestId
 class Agent:
     """What the machine knows of an agent: its own words, and what it was given."""
 
-    slots: int
-    model: str | None
-    is_accepting: bool
+    offer: Offer
     is_full: bool = False
     running: set[RequestId] = field(default_factory=set)
 
-    def has_slot_for(self, model: str | None) -> bool:
-        serves = self.model is not None and model in (None, self.model)
-        return serves and self.is_accepting and not self.is_full and len(self.running) < self.slots
+    def has_slot_for(self, wanted: Wanted) -> bool:
+        model, fingerprint = self.offer.model, self.offer.fingerprint
+        engine = None if fingerprint is None else (model, fingerprint)
+        serves = model is not None and wanted in (None, model, engine)
+        has_room = not self.is_full and len(self.running) < self.offer.slots
+        return serves and self.offer.is_accepting and has_room
 
 
+OFFERS = st.builds(
+    Offer,
+    model=st.sampled_from([None, "m", "m", "m", "n"]),
+    slots=st.integers(0, 5),
+    is_accepting=st.booleans(),
+    fingerprint=st.sampled_from([None, "f", "f", "g"]),
+)
 MODELS = st.sampled_from([None, "m", "m", "m", "n"])
 """Mostly one model, so that agents have several of its requests and their order shows."""
-SLOTS = st.integers(0, 5)
 
 
 class DispatchMachine(RuleBasedStateMachine):
@@ -39,7 +46,7 @@ class DispatchMachine(RuleBasedStateMachine):
     def start(self, max_buffered: int) -> None:
         self.dispatch = Dispatch(max_buffered)
         self.max_buffered = max_buffered
-        self.models: dict[RequestId, str | None] = {}
+        self.wanted: dict[RequestId, Wanted] = {}
         self.waiting: list[RequestId] = []
         self.agents: dict[LinkId, Agent] = {}
         self.num_links = 0
@@ -50,10 +57,10 @@ class DispatchMachine(RuleBasedStateMachine):
     def follow(self, assigned: list[Assign]) -> None:
         for assign in assigned:
             agent = self.agents[assign.link]
-            model = self.models[assign.request]
-            assert agent.has_slot_for(model), "more than the agent has, or not its model"
+            wanted = self.wanted[assign.request]
+            assert agent.has_slot_for(wanted), "more than the agent has, or not its model"
             older = self.waiting[: self.waiting.index(assign.request)]
-            assert all(self.models[id] != model for id in older), "out of order"
+            assert all(self.wanted[id] != wanted for id in older), "out of order"
             self.waiting.remove(assign.request)
             agent.running.add(assign.request)
 
@@ -66,10 +73,10 @@ class DispatchMachine(RuleBasedStateMachine):
             self.arrives(model)
 
     def arrives(self, model: str | None) -> None:
-        id = RequestId(str(len(self.models)))
-        self.models[id] = model
+        id = RequestId(str(len(self.wanted)))
+        self.wanted[id] = model
         loads = {
-            link: len(agent.running) / agent.slots
+            link: len(agent.running) / agent.offer.slots
             for link, agent in self.agents.items()
             if agent.has_slot_for(model)
         }
@@ -90,10 +97,19 @@ class DispatchMachine(RuleBasedStateMachine):
         self.waiting.remove(id)
         assert self.dispatch.ended(id) == []
 
+    def bind(self, id: RequestId) -> None:
+        """A part of it was answered, so it goes on with the same engine only."""
+        offer = next(agent.offer for agent in self.agents.values() if id in agent.running)
+        if offer.model is not None and offer.fingerprint is not None:
+            self.wanted[id] = Engine(offer.model, offer.fingerprint)
+            self.dispatch.bind(id, Engine(offer.model, offer.fingerprint))
+
     @precondition(lambda self: self.running())
-    @rule(data=st.data(), is_given_back=st.booleans())
-    def ends(self, data: st.DataObject, is_given_back: bool) -> None:
+    @rule(data=st.data(), is_given_back=st.booleans(), has_begun=st.booleans())
+    def ends(self, data: st.DataObject, is_given_back: bool, has_begun: bool) -> None:
         id = data.draw(st.sampled_from(self.running()))
+        if has_begun:
+            self.bind(id)
         agent = next(agent for agent in self.agents.values() if id in agent.running)
         agent.running.remove(id)
         agent.is_full = is_given_back
@@ -103,27 +119,20 @@ class DispatchMachine(RuleBasedStateMachine):
         else:
             self.follow(self.dispatch.ended(id))
 
-    @rule(slots=SLOTS, model=MODELS, is_accepting=st.booleans())
-    def joins(self, slots: int, model: str | None, is_accepting: bool) -> None:
+    @rule(offer=OFFERS)
+    def joins(self, offer: Offer) -> None:
         self.num_links += 1
         link = LinkId(self.num_links)
-        self.agents[link] = Agent(slots, model, is_accepting)
-        self.follow(
-            self.dispatch.agent_joined(link, model=model, slots=slots, is_accepting=is_accepting)
-        )
+        self.agents[link] = Agent(offer)
+        self.follow(self.dispatch.agent_joined(link, offer))
 
     @precondition(lambda self: self.agents)
-    @rule(data=st.data(), slots=SLOTS, model=MODELS, is_accepting=st.booleans())
-    def changes(
-        self, data: st.DataObject, slots: int, model: str | None, is_accepting: bool
-    ) -> None:
+    @rule(data=st.data(), offer=OFFERS)
+    def changes(self, data: st.DataObject, offer: Offer) -> None:
         link = data.draw(st.sampled_from(sorted(self.agents)))
         agent = self.agents[link]
-        agent.slots, agent.model, agent.is_accepting = slots, model, is_accepting
-        agent.is_full = False
-        self.follow(
-            self.dispatch.agent_changed(link, model=model, slots=slots, is_accepting=is_accepting)
-        )
+        agent.offer, agent.is_full = offer, False
+        self.follow(self.dispatch.agent_changed(link, offer))
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data())
@@ -136,28 +145,42 @@ class DispatchMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def leaves(self, data: st.DataObject) -> None:
         link = data.draw(st.sampled_from(sorted(self.agents)))
-        running = self.agents.pop(link).running
+        running = self.agents[link].running
         ended = data.draw(st.sets(st.sampled_from(sorted(running)))) if running else set()
+        for id in data.draw(st.sets(st.sampled_from(sorted(running)))) if running else set():
+            self.bind(id)
+        del self.agents[link]
         self.wait(*(running - ended))
         self.follow(self.dispatch.agent_left(link, ended))
 
     @invariant()
     def nobody_waits_in_vain(self) -> None:
         for id in self.waiting:
-            assert not any(a.has_slot_for(self.models[id]) for a in self.agents.values())
+            assert not any(a.has_slot_for(self.wanted[id]) for a in self.agents.values())
+
+    @invariant()
+    def those_whom_nobody_serves_are_known(self) -> None:
+        served = [agent for agent in self.agents.values() if agent.offer.is_able]
+        stranded = {
+            id
+            for id in self.waiting
+            if not any(self.wanted[id] in agent.offer.keys for agent in served)
+        }
+        assert set(self.dispatch.stranded()) == stranded
 
     @invariant()
     def places_are_what_counting_says(self) -> None:
-        able = [a for a in self.agents.values() if a.is_accepting and a.slots and a.model]
-        served = {agent.model for agent in able}
+        offers = [a.offer for a in self.agents.values() if a.offer.is_able]
+        served = {key for offer in offers for key in offer.keys}
         for id in self.waiting:
-            model = self.models[id]
-            rivals = {None, *served} if model is None else {None, model}
-            ahead = self.waiting[: self.waiting.index(id)]
-            place = 1 + sum(self.models[each] in rivals for each in ahead)
+            wanted = self.wanted[id]
+            rivals = {None, *served} if wanted is None else {None, wanted, model_of(wanted)}
+            ahead = [self.wanted[each] for each in self.waiting[: self.waiting.index(id)]]
+            engines = {e for e in ahead if isinstance(e, Engine) and e.model == wanted}
+            place = 1 + sum(each in rivals | engines for each in ahead)
             assert self.dispatch.place_of(id) == place
-            slots = sum(agent.slots for agent in able if model in (None, agent.model))
-            assert self.dispatch.num_slots_for(model) == slots
+            slots = sum(offer.slots for offer in offers if wanted in offer.keys)
+            assert self.dispatch.num_slots_for(wanted) == slots
 
     @invariant()
     def counts_agree(self) -> None:
@@ -165,7 +188,7 @@ class DispatchMachine(RuleBasedStateMachine):
         dispatch.check_integrity()
         assert dispatch.num_waiting == len(self.waiting)
         assert dispatch.num_running == len(self.running())
-        assert dispatch.num_slots == sum(agent.slots for agent in self.agents.values())
+        assert dispatch.num_slots == sum(agent.offer.slots for agent in self.agents.values())
         for link, agent in self.agents.items():
             assert set(dispatch.running_on(link)) == agent.running
 

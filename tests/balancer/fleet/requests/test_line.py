@@ -3,12 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.requests.line import Line
+from arriero.balancer.fleet.requests.routing import Engine, Wanted
 from arriero.shared.inference import RequestId
 
-MODELS = st.sampled_from([None, "m", "n", "o"])
+ENGINES = [Engine("m", "f"), Engine("m", "g"), Engine("n", "f")]
+WANTED = st.sampled_from([None, "m", "n", "o", *ENGINES])
 
 
-def line_of(*models: str | None) -> Line:
+def line_of(*models: Wanted) -> Line:
     line = Line()
     for number, model in enumerate(models):
         line.put(RequestId(str(number)), model, number)
@@ -44,10 +46,15 @@ def test_nobody_waits_twice() -> None:
         line.remove(RequestId("0"))
 
 
-@given(st.lists(MODELS), st.sets(st.integers(0, 20)), st.sets(MODELS))
-def test_places_by_counting(
-    models: list[str | None], removed: set[int], served: set[str | None]
-) -> None:
+def test_those_who_want_an_engine_wait_with_those_who_want_its_model() -> None:
+    line = line_of("m", ENGINES[0], ENGINES[1], ENGINES[2], "m")
+    served = {None, "m", ENGINES[0]}
+    assert [line.place(RequestId(str(n)), served) for n in range(5)] == [1, 2, 2, 1, 4]
+    line.check_integrity()
+
+
+@given(st.lists(WANTED), st.sets(st.integers(0, 20)), st.sets(WANTED))
+def test_places_by_counting(models: list[Wanted], removed: set[int], served: set[Wanted]) -> None:
     line = line_of(*models)
     for number in removed & set(range(len(models))):
         line.remove(RequestId(str(number)))
@@ -56,5 +63,8 @@ def test_places_by_counting(
     for number in here:
         model = models[number]
         rivals = {None, *served} if model is None else {None, model}
+        if isinstance(model, Engine):
+            rivals.add(model.model)
+        rivals |= {each for each in ENGINES if each.model == model}
         ahead = sum(models[each] in rivals for each in here if each < number)
         assert line.place(RequestId(str(number)), served) == 1 + ahead

@@ -10,12 +10,17 @@ from arriero.balancer.fleet.decisions import (
     Finish,
     FirstToken,
     LinkId,
+    Moved,
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
-from arriero.balancer.fleet.requests.request_lifecycle import MAX_NOTICES, RequestLifecycle
+from arriero.balancer.fleet.requests.notices import MAX_NOTICES
+from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.requests.routing import Engine
 from arriero.balancer.fleet.view import RequestView
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (
+    AgentLost,
     Cancelled,
     EngineFailed,
     FirstTokenTimeout,
@@ -30,9 +35,11 @@ from arriero.shared.inference import (
     Notice,
     RequestId,
     Timings,
+    Token,
+    ToolCallStarted,
     Usage,
 )
-from arriero.shared.messages import Noticed, PromptRead
+from arriero.shared.messages import CallStarted, Noticed, PromptRead
 from tests.balancer.fleet.builders import USAGE, ended, request
 
 LIMITS = Limits(
@@ -51,8 +58,12 @@ def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
 def streaming_at(now: float) -> RequestLifecycle:
     lifecycle = lifecycle_at(now)
     lifecycle.assigned(LINK, "host", now)
-    lifecycle.gained(1, now)
+    lifecycle.gained(token(1), now)
     return lifecycle
+
+
+def token(num_tokens: int) -> Token:
+    return Token("word", "content", tuple(range(num_tokens)))
 
 
 def ending(finish: Decision) -> Ending:
@@ -65,9 +76,9 @@ def test_a_whole_life_is_timed_from_acceptance() -> None:
     assert lifecycle.state == "queued"
     lifecycle.assigned(LINK, "host", 101.0, model="llama-2")
     assert lifecycle.state == "assigned"
-    assert lifecycle.gained(2, 103.0) == FirstToken(3.0, Origin("host", "llama-2"))
+    assert lifecycle.gained(token(2), 103.0) == FirstToken(3.0, Origin("host", "llama-2"))
     assert lifecycle.state == "streaming"
-    assert lifecycle.gained(1, 103.5) == 0.5
+    assert lifecycle.gained(token(1), 103.5) == 0.5
     assert lifecycle.num_tokens == 3
     timings = Timings(queue_ms=1000.0, first_token_ms=3000.0, total_ms=4000.0)
     end = replace(ended("r"), stop_string="END")
@@ -120,14 +131,14 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
 def test_each_token_moves_the_deadline_of_the_next() -> None:
     lifecycle = streaming_at(1.0)
     assert lifecycle.deadline == 6.0
-    lifecycle.gained(1, 4.0)
+    lifecycle.gained(token(1), 4.0)
     assert lifecycle.deadline == 9.0
     assert lifecycle.overdue(9.0) == TokenTimeout("no further token within 5 s")
 
 
 def test_the_whole_request_has_a_deadline_that_nothing_moves() -> None:
     lifecycle = streaming_at(0.0)
-    lifecycle.gained(1, 98.0)
+    lifecycle.gained(token(1), 98.0)
     assert lifecycle.deadline == 100.0
     assert lifecycle.overdue(100.0) == RequestTimeout("not finished within 100 s")
 
@@ -178,14 +189,67 @@ def test_time_with_an_agent_is_not_time_in_the_queue() -> None:
     assert ending(lifecycle.gone(30.0)).timings.queue_ms == 9000.0
 
 
-def test_what_has_streamed_cannot_come_back() -> None:
-    with pytest.raises(ValueError, match="streaming, not assigned"):
-        streaming_at(0.0).came_back(1.0)
+def test_what_has_streamed_goes_on_with_the_next_agent() -> None:
+    lifecycle = streaming_at(0.0)
+    assert lifecycle.moved("lost", 2.0) == Moved(RequestId("r"), "lost", Origin("host", "llama"))
+    assert (lifecycle.state, lifecycle.link, lifecycle.deadline) == ("queued", None, 12.0)
+    assert lifecycle.continuation == Continuation.after([0], num_characters=4)
+    lifecycle.assigned(LinkId(2), "other", 3.0)
+    assert (lifecycle.state, lifecycle.deadline) == ("assigned", 23.0), "a first token of its own"
+    assert lifecycle.gained(token(1), 5.0) == 5.0, "the client saw a pause, not a first token"
+    assert (lifecycle.state, lifecycle.deadline) == ("streaming", 10.0)
+    _, finish = lifecycle.done(ended("r"), 6.0)
+    assert ending(finish).timings.moves == 1
+    assert ending(finish).timings.first_token_ms == 0.0
+
+
+def test_a_call_is_a_first_sign_of_the_next_agent_too() -> None:
+    lifecycle = streaming_at(0.0)
+    lifecycle.moved("silent", 2.0)
+    lifecycle.assigned(LinkId(2), "other", 3.0)
+    called = CallStarted(id=RequestId("r"), call_id="c", name="f")
+    assert lifecycle.received(called, 9.0) == (Deliver(RequestId("r"), ToolCallStarted("c", "f")),)
+    assert (lifecycle.state, lifecycle.deadline) == ("streaming", 14.0)
+
+
+def test_usage_has_the_prompt_as_it_was_told_first() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 0.0)
+    lifecycle.received(PromptRead(id=RequestId("r"), prompt_tokens=9, cached_tokens=5), 1.0)
+    lifecycle.moved("lost", 2.0)
+    lifecycle.assigned(LinkId(2), "other", 3.0)
+    again = PromptRead(id=RequestId("r"), prompt_tokens=9, cached_tokens=0)
+    assert lifecycle.received(again, 4.0) == ()
+    _, finish = lifecycle.done(ended("r"), 6.0)
+    assert ending(finish).usage == replace(USAGE, prompt_tokens=9, cached_tokens=5)
+
+
+def test_an_answer_waits_for_its_engine_in_vain() -> None:
+    lifecycle = streaming_at(0.0)
+    lifecycle.moved("lost", 2.0)
+    assert lifecycle.overdue(12.0) == AgentLost(
+        "the agent host was lost in the middle of the answer, and no agent with the same model "
+        "could go on within 10 s"
+    )
+
+
+def test_only_answers_that_are_bound_to_an_engine_can_move() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama")
+    assert lifecycle.can_move, "nothing was delivered"
+    lifecycle.gained(token(1), 1.0)
+    assert not lifecycle.can_move
+    lifecycle.fingerprint_known("abc")
+    lifecycle.fingerprint_known("abd")
+    assert lifecycle.engine == Engine("llama", "abc")
+    assert lifecycle.can_move
+    lifecycle.gained(Token("x", "content", (2**32,)), 1.0)
+    assert not lifecycle.can_move, "a token that no vocabulary has"
 
 
 def test_nothing_is_gained_without_an_agent() -> None:
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle_at(0.0).gained(1, 1.0)
+        lifecycle_at(0.0).gained(token(1), 1.0)
 
 
 def test_it_ends_once() -> None:
@@ -194,13 +258,13 @@ def test_it_ends_once() -> None:
     with pytest.raises(ValueError, match="ended already"):
         lifecycle.failed(Cancelled("late"), 2.0)
     with pytest.raises(ValueError, match="no agent"):
-        lifecycle.gained(1, 2.0)
+        lifecycle.gained(token(1), 2.0)
 
 
 def test_its_view_shows_where_it_is() -> None:
     lifecycle = lifecycle_at(10.0)
     lifecycle.assigned(LINK, "host", 12.0)
-    lifecycle.gained(3, 13.0)
+    lifecycle.gained(token(3), 13.0)
     assert lifecycle.view(AgentId("a1"), 15.0) == RequestView(
         id=RequestId("r"),
         state="streaming",
@@ -216,7 +280,7 @@ def test_its_view_shows_where_it_is() -> None:
 def test_what_was_used_counts_however_it_ends() -> None:
     lifecycle = streaming_at(0.0)
     lifecycle.received(PromptRead(id=RequestId("r"), prompt_tokens=7, cached_tokens=4), 1.0)
-    lifecycle.gained(2, 1.0)
+    lifecycle.gained(token(2), 1.0)
     used = ending(lifecycle.gone(2.0)).usage
     assert used == Usage(prompt_tokens=7, cached_tokens=4, completion_tokens=3)
 

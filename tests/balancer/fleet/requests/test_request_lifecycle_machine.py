@@ -1,5 +1,7 @@
 """One request: any legal life, watched from outside."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -7,9 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.recorder import MoveReason
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.shared.errors import EngineFailed
-from arriero.shared.inference import Done, Failed, RequestId
+from arriero.shared.inference import Done, Failed, RequestId, Token
 from tests.balancer.fleet.builders import ended, request
 
 LIMITS = Limits(
@@ -27,6 +30,8 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
         self.waited = 0.0
         self.stage_began = self.now
         self.num_ends = 0
+        self.num_moves = 0
+        self.gains: list[int] = []
 
     def is_in(self, *states: str) -> bool:
         return self.num_ends == 0 and self.lifecycle.state in states
@@ -42,6 +47,7 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
         for finish in finishes:
             timings = finish.ending.timings
             assert 0 <= timings.queue_ms <= timings.total_ms + 1e-6
+            assert timings.moves == self.num_moves
 
     @precondition(lambda self: self.num_ends == 0)
     @rule(seconds=st.sampled_from([0.0, 0.5, 1.0, 3.0]))
@@ -60,15 +66,21 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
         self.lifecycle.assigned(LinkId(1), "host", self.now)
         self.stage_began = self.now
 
-    @precondition(lambda self: self.is_in("assigned"))
-    @rule()
-    def comes_back(self) -> None:
-        self.lifecycle.came_back(self.now)
+    @precondition(lambda self: self.is_in("assigned", "streaming"))
+    @rule(reason=st.none() | st.sampled_from(get_args(MoveReason)))
+    def comes_back(self, reason: MoveReason | None) -> None:
+        if reason is None:
+            self.lifecycle.came_back(self.now)
+        else:
+            self.lifecycle.moved(reason, self.now)
+            self.num_moves += 1
 
     @precondition(lambda self: self.is_in("assigned", "streaming"))
-    @rule()
-    def gains(self) -> None:
-        self.lifecycle.gained(1, self.now)
+    @rule(num_tokens=st.integers(0, 3))
+    def gains_tokens(self, num_tokens: int) -> None:
+        ids = tuple(range(num_tokens))
+        self.gains += ids
+        self.lifecycle.gained(Token("ab", "content", ids), self.now)
         self.stage_began = self.now
 
     @precondition(lambda self: self.is_in("assigned", "streaming"))
@@ -90,7 +102,7 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
     @rule()
     def nothing_more_happens(self) -> None:
         with pytest.raises(ValueError, match="r"):
-            self.lifecycle.gained(1, self.now)
+            self.lifecycle.gained(Token("late"), self.now)
         with pytest.raises(ValueError, match="ended already"):
             self.lifecycle.gone(self.now)
         with pytest.raises(ValueError, match="has ended"):
@@ -109,6 +121,11 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
         }[self.lifecycle.state]
         assert self.lifecycle.deadline == min(stage, 50.0 + LIMITS.request_timeout)
         assert self.lifecycle.waited(self.now) == self.waited
+
+    @invariant()
+    def the_next_agent_goes_on_after_what_was_delivered(self) -> None:
+        continuation = self.lifecycle.continuation
+        assert list(continuation.tokens if continuation else ()) == self.gains
 
 
 TestRequestLifecycleMachine = RequestLifecycleMachine.TestCase

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.requests.routing import RoutingRequest, routing_of
+from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, routing_of
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.fleet.builders import request
 
@@ -18,3 +18,20 @@ def test_token_ids_are_counted_and_a_stored_prompt_is_named() -> None:
         caller=ALICE, prefix_key="manual", num_tokens=3
     )
     assert routing_of(replace(wanted, prompt="text"), ALICE).num_tokens is None
+
+
+def test_what_an_agent_offers() -> None:
+    offer = Offer(model="llama", slots=1, fingerprint="abc")
+    assert offer.keys == (None, "llama", Engine("llama", "abc"))
+    assert replace(offer, fingerprint=None).keys == (None, "llama")
+    assert replace(offer, model=None).keys == ()
+    assert offer.is_able
+    for useless in ({"model": None}, {"slots": 0}, {"is_accepting": False}):
+        assert not replace(offer, **useless).is_able  # type: ignore[arg-type]
+
+
+def test_an_answer_that_has_begun_wants_the_engine_that_began_it() -> None:
+    routing = RoutingRequest(model="llama")
+    assert routing.wanted == "llama"
+    assert replace(routing, engine=Engine("llama", "abc")).wanted == Engine("llama", "abc")
+    assert Engine("llama", "abc") != ("llama", "abd")

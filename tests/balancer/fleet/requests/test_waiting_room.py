@@ -1,6 +1,6 @@
 from arriero.balancer.fleet.decisions import Deliver, LinkId
 from arriero.balancer.fleet.requests.dispatch import RETRY_AFTER, Dispatch
-from arriero.balancer.fleet.requests.routing import RoutingRequest
+from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.requests.waiting_room import MAX_RETRY_AFTER, WaitingRoom
 from arriero.shared.inference import RequestId, Waiting
 
@@ -14,7 +14,7 @@ def unknown(_model: str | None) -> None:
 def room(slots: int = 2) -> tuple[Dispatch, WaitingRoom]:
     """One agent whose slots are taken, and three requests that wait."""
     dispatch = Dispatch(max_buffered=3)
-    dispatch.agent_joined(LinkId(1), model="m", slots=slots, is_accepting=True)
+    dispatch.agent_joined(LinkId(1), Offer(model="m", slots=slots, is_accepting=True))
     for number in range(slots):
         dispatch.enqueue(RequestId(str(number)), RoutingRequest(model="m"))
     for id in (P, Q, R):
@@ -42,9 +42,20 @@ def test_other_models_say_nothing_about_it() -> None:
 def test_without_an_agent_the_wait_is_for_the_model() -> None:
     dispatch, waiting = room()
     waiting.freed_slot("m", 3.0)
-    dispatch.agent_changed(LinkId(1), model=None, slots=0, is_accepting=True)
+    dispatch.agent_changed(LinkId(1), Offer(model=None, slots=0, is_accepting=True))
     assert waiting.of(Q, unknown) == Waiting(2, "model")
     assert waiting.of(Q, {"m": 12.2}.get) == Waiting(2, "model", 13.0)
+
+
+def test_an_answer_that_goes_on_waits_for_its_engine() -> None:
+    dispatch, waiting = room()
+    waiting.freed_slot("m", 3.0)
+    dispatch.bind(RequestId("0"), Engine("m", "f"))
+    dispatch.came_back(RequestId("0"))
+    assert waiting.of(RequestId("0"), unknown) == Waiting(1, "model")
+    dispatch.agent_changed(LinkId(1), Offer(model="m", slots=1, fingerprint="f"))
+    assert waiting.of(RequestId("0"), unknown) == Waiting(1, "slot", 3.0)
+    assert waiting.of(P, unknown).position == 2
 
 
 def test_who_listens_is_told_and_who_does_not_is_not() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from socket import SHUT_RDWR
 
 import pytest
@@ -37,7 +38,10 @@ Client = TestClient[web.Request, web.Application]
 @pytest.fixture
 def runtime() -> FleetRuntime:
     return FleetRuntime(
-        Fleet(Limits(heartbeat_timeout=2.0)), recorder=RecordingRecorder(), watch_interval=0.0
+        Fleet(Limits(heartbeat_timeout=2.0)),
+        recorder=RecordingRecorder(),
+        draw_seed=lambda: 7,
+        watch_interval=0.0,
     )
 
 
@@ -76,7 +80,7 @@ async def test_a_request_runs_on_an_agent_that_dialled(
 ) -> None:
     socket = await join(client)
     with runtime.open(request(), caller=ANONYMOUS) as stream:
-        assert await hear(socket) == Start(id=stream.id, request=request())
+        assert await hear(socket) == Start(id=stream.id, request=replace(request(), seed=7))
         await say(socket, output(piece(stream.id, "Once")))
         assert await anext(stream) == Token("Once", "content", (0,))
         await say(socket, output(ended(stream.id)))
@@ -201,7 +205,7 @@ async def test_dialling_again_closes_the_old_socket(client: Client, runtime: Fle
     assert (closing.type, closing.extra) == (WSMsgType.CLOSE, "the agent has dialled again")
     await asyncio.wait_for(old.close(), 5)
     stream = runtime.open(request(), caller=ANONYMOUS)
-    assert await hear(new) == Start(id=stream.id, request=request())
+    assert await hear(new) == Start(id=stream.id, request=replace(request(), seed=7))
     stream.close()
     await new.close()
 

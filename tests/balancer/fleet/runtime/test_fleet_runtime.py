@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
-from arriero.shared.errors import QueueFull, ShuttingDown
+from arriero.shared.errors import AgentLost, QueueFull, ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, Done, Event, Failed, Token
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
@@ -22,6 +23,9 @@ from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import ManualClock, RecordingPeer, RecordingRecorder
 from tests.shared.tracing.fakes import Kept
 
+SEED = 2026
+SEEDED = replace(request(), seed=SEED)
+
 
 class QueryDispatcher:
     """A fleet runtime with everything around it in the test's hands."""
@@ -30,7 +34,11 @@ class QueryDispatcher:
         self.clock = ManualClock()
         self.recorder = RecordingRecorder()
         self.runtime = FleetRuntime(
-            Fleet(limits or Limits()), recorder=self.recorder, clock=self.clock, watch_interval=0.0
+            Fleet(limits or Limits()),
+            recorder=self.recorder,
+            clock=self.clock,
+            draw_seed=lambda: SEED,
+            watch_interval=0.0,
         )
 
     def join(self, id: str = "a1", slots: int = 2) -> tuple[LinkId, RecordingPeer]:
@@ -42,7 +50,7 @@ async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() ->
     dispatcher = QueryDispatcher()
     link, peer = dispatcher.join()
     with dispatcher.runtime.open(request(), caller=ANONYMOUS) as stream:
-        assert peer.sent[1:] == [Start(id=stream.id, request=request())]
+        assert peer.sent[1:] == [Start(id=stream.id, request=SEEDED)]
         dispatcher.clock.now += 2.0
         dispatcher.runtime.agent_said(link, output(piece(stream.id, "Once", num_tokens=2)))
         dispatcher.clock.now += 0.5
@@ -97,7 +105,7 @@ async def test_a_reader_that_goes_frees_the_slot() -> None:
     _, peer = dispatcher.join(slots=1)
     with dispatcher.runtime.open(request(), caller=ANONYMOUS) as first:
         second = dispatcher.runtime.open(request(), caller=ANONYMOUS)
-    assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=request())]
+    assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=SEEDED)]
     assert dispatcher.runtime.totals().slots_busy == 1
 
 
@@ -300,3 +308,32 @@ async def test_what_waits_for_agents_is_added_up() -> None:
     assert dispatcher.runtime.backlog() == Backlog(num_messages=2, num_bytes=20)
     dispatcher.runtime.agent_left(link)
     assert dispatcher.runtime.backlog() == Backlog(num_messages=1, num_bytes=10)
+
+
+async def test_a_request_has_a_seed_unless_it_needs_none() -> None:
+    dispatcher = QueryDispatcher()
+    _, peer = dispatcher.join(slots=4)
+    greedy, own = replace(request(), temperature=0.0), replace(request(), seed=7)
+    for each in (request(), greedy, own):
+        dispatcher.runtime.open(each, caller=ANONYMOUS)
+    sent = [each.request for each in peer.sent if isinstance(each, Start)]
+    assert sent == [SEEDED, greedy, own]
+
+
+async def test_a_move_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = QueryDispatcher()
+    caplog.set_level(logging.INFO)
+    link, _ = dispatcher.join()
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.recorder.moves == [("lost", Origin("host-a1", "llama"))]
+    link, _ = dispatcher.join("a2")
+    dispatcher.runtime.agent_left(link)
+    assert [event async for event in stream][-1] == Failed(
+        AgentLost(
+            "2 agents in a row were lost while they ran nothing but this request, the likely cause"
+        )
+    )
+    move, end = [record for record in caplog.records if "request" in record.message]
+    assert (move.levelname, end.levelname) == ("INFO", "WARNING")
+    assert stream.id in str(vars(move)) and stream.id in str(vars(end))

@@ -72,6 +72,13 @@ def test_endings_by_code() -> None:
     assert value(metrics, "arriero_requests_total", code="agent_lost") == 2
 
 
+def test_moves_by_reason() -> None:
+    metrics = Metrics()
+    assert value(metrics, "arriero_moves_total", reason="drained") == 0
+    metrics.moved("lost", NOWHERE)
+    assert value(metrics, "arriero_moves_total", reason="lost") == 1
+
+
 def test_every_code_is_there_from_the_start() -> None:
     metrics = Metrics()
     for code in ("stop", "length", "cancelled", "client_gone", *BY_CODE):

@@ -1,0 +1,92 @@
+"""The requests that have not ended: each is found by its id, and seen.
+
+Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
+dispatch has it on; its deadline is armed.
+"""
+
+from collections.abc import Iterator
+
+from ....shared.inference import AgentId, RequestId
+from ..change_log import ChangeLog
+from ..deadlines import Deadlines
+from ..limits import Limits
+from ..registry import Registry
+from ..view import RequestView
+from .dispatch import Dispatch
+from .request_lifecycle import RequestLifecycle
+from .waiting_room import WaitingRoom
+
+
+class LiveRequests:
+    """`tokens_kept` were delivered to requests that have not ended."""
+
+    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
+        self.dispatch = Dispatch(limits.max_buffered_requests)
+        self.waiting_room = WaitingRoom(self.dispatch)
+        self._limits = limits
+        self._registry = registry
+        self._changes = changes
+        self._lifecycles: dict[RequestId, RequestLifecycle] = {}
+        self.tokens_kept = 0
+        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
+
+    def __len__(self) -> int:
+        return len(self._lifecycles)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._lifecycles
+
+    def get(self, id: RequestId) -> RequestLifecycle | None:
+        """The lifecycle of a request that has not ended."""
+        return self._lifecycles.get(id)
+
+    def next_deadline(self) -> float | None:
+        """Not later than the first request's deadline, or the next news for those who wait."""
+        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline())
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def views(self, now: float) -> Iterator[RequestView]:
+        """All of them, oldest first."""
+        return (self.view(lifecycle, now) for lifecycle in self._lifecycles.values())
+
+    def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
+        """One of them."""
+        return lifecycle.view(self._agent_id(lifecycle), now)
+
+    def demands(self) -> Iterator[tuple[str | None, int, float]]:
+        """Models that requests wait for: how many wait, and since when the first does."""
+        for model, num_waiting, first in self.dispatch.waiting():
+            yield model, num_waiting, self._lifecycles[first].accepted_at
+
+    # ---- inside
+
+    def _forget(self, lifecycle: RequestLifecycle) -> None:
+        del self._lifecycles[lifecycle.id]
+        self.tokens_kept -= lifecycle.num_tokens
+        self._deadlines.disarm(lifecycle.id)
+        self.waiting_room.forget(lifecycle.id)
+        self._changes.request_gone(lifecycle.id)
+        self._touch_agent(lifecycle)
+
+    def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
+        if lifecycle.link is not None:
+            self._registry.touch(lifecycle.link)
+
+    def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
+        return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.dispatch.check_integrity()
+        self.waiting_room.check_integrity()
+        self._deadlines.check_integrity()
+        if self.tokens_kept != sum(each.num_tokens for each in self._lifecycles.values()):
+            raise RuntimeError("the kept tokens are miscounted")
+        for id, lifecycle in self._lifecycles.items():
+            lifecycle.check_integrity()
+            if id not in self._deadlines or lifecycle.is_ended:
+                raise RuntimeError(f"{id} has no deadline, or has ended")
+            if lifecycle.link != self.dispatch.link_of(id):
+                raise RuntimeError(f"{id} is not where dispatch has it")
+        if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
+            raise RuntimeError("dispatch has a request that has ended")

@@ -1,0 +1,82 @@
+"""What the next agent is told, for any answer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.requests import delivered
+from arriero.balancer.fleet.requests.delivered import Delivered
+from arriero.shared.continuation import Continuation
+from arriero.shared.inference import (
+    Begun,
+    LogProb,
+    Notice,
+    RequestId,
+    Token,
+    TokenLogProbs,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
+from arriero.shared.messages import Called, CallStarted, Noticed, PromptRead
+
+R = RequestId("r")
+LOG_PROBS = TokenLogProbs(LogProb(1, b"x", -0.5))
+TOKENS = st.builds(
+    Token,
+    st.text(max_size=3),
+    st.sampled_from(["content", "reasoning", "tool_call"]),
+    st.lists(st.integers(0, 2**31 - 1), max_size=3).map(tuple),
+    st.sampled_from([(), (LOG_PROBS,), (LOG_PROBS, LOG_PROBS)]),
+)
+
+
+@given(st.lists(TOKENS), st.text(max_size=3))
+def test_a_continuation_is_the_sum_of_what_was_delivered(tokens: list[Token], echo: str) -> None:
+    answer = Delivered()
+    answer.add(Token(echo, "prompt", (), (LOG_PROBS,)))
+    for token in tokens:
+        answer.add(token)
+    assert answer.continuation == Continuation.after(
+        [id for token in tokens for id in token.tokens],
+        num_characters=sum(len(token.text) for token in tokens),
+        num_prompt_characters=len(echo),
+        num_log_probs=sum(len(token.log_probs) for token in tokens),
+    )
+
+
+def test_calls_are_counted_when_they_begin_and_when_they_are_complete() -> None:
+    answer = Delivered()
+    started = CallStarted(id=R, call_id="c", name="f")
+    called = Called(id=R, call_id="c", name="f", arguments="{}")
+    assert answer.event_of(started) == ToolCallStarted("c", "f")
+    assert answer.event_of(called) == ToolCall("c", "f", "{}")
+    assert answer.event_of(started) == ToolCallStarted("c", "f"), "a second call"
+    assert answer.continuation == Continuation(num_calls_started=2, num_calls=1)
+
+
+def test_what_the_next_agent_tells_again_is_left_out() -> None:
+    answer = Delivered()
+    noticed = Noticed(id=R, code="odd", message="so")
+    for expected in (Notice("odd", "so"), None):
+        assert answer.event_of(noticed) == expected
+    assert answer.event_of(PromptRead(id=R, prompt_tokens=7, cached_tokens=3)) == Begun(7, 3)
+    assert answer.event_of(PromptRead(id=R, prompt_tokens=7, cached_tokens=0)) is None
+    assert answer.usage(2) == Usage(prompt_tokens=7, cached_tokens=3, completion_tokens=2)
+
+
+def test_an_answer_whose_tokens_cannot_be_kept_cannot_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strange = Delivered()
+    strange.add(Token("a", "content", (1, 2**40, 2)))
+    assert strange.continuation is None
+    monkeypatch.setattr(delivered, "MAX_TOKENS", 3)
+    endless = Delivered()
+    for number in range(3):
+        endless.add(Token("a", "content", (number,)))
+    assert endless.continuation is not None
+    for number in range(10):
+        endless.add(Token("a", "content", (number,)))
+        assert endless.num_tokens <= 3
+    assert endless.continuation is None
