@@ -31,7 +31,8 @@ class Answer:
     ) -> None:
         """What was `delivered` by another agent is left out."""
         self._id = id
-        self._delivered = delivered or Delivered()
+        self._delivered = delivered
+        """Until all of it has come again."""
         self._num_prompt_tokens = len(prepared.prompt)
         self._stats: SequenceStats | None = None
         piece = _showing(piece, prepared.reading)
@@ -39,7 +40,8 @@ class Answer:
         is_explained = prepared.sampling.top_log_probs is not None
         self._attribution = Attribution(piece) if is_explained else None
         # After a token all of the prompt was sent.
-        self._echo = None if self._delivered.tokens else _echo_writer(prepared, piece)
+        is_echoed = delivered is not None and delivered.tokens > 0
+        self._echo = None if is_echoed else _echo_writer(prepared, piece)
         self._explains_end = prepared.echo is not None
         self._piece = piece
         self._utterance = Utterance(id, prepared.reading, self._attribution)
@@ -60,12 +62,12 @@ class Answer:
         items = self._utterance.take(gain)
         if self._transcript.is_stopped:
             items += [*self._utterance.flush(), self._ended("stop", None)]
-        return self._delivered.beyond(items)
+        return self._new(items)
 
     @property
     def is_past_delivered(self) -> bool:
         """Whether all that was delivered of the answer has come again."""
-        return self._delivered.is_answer_past
+        return self._delivered is None or self._delivered.is_answer_past
 
     def would_be_past_delivered(self) -> bool:
         """Whether it would have if the answer ended here. To be asked last: it ends it.
@@ -73,10 +75,10 @@ class Answer:
         The end itself can be missing while a save is written.
         """
         if not self.is_over:
-            self._delivered.beyond([*self._flush(), *self._utterance.rest()])
-        num_of_end = 1 if self._explains_end else 0
-        self._delivered.log_probs = max(0, self._delivered.log_probs - num_of_end)
-        return self._delivered.is_answer_past
+            self._new([*self._flush(), *self._utterance.rest()])
+        if self._delivered is not None and self._explains_end:
+            self._delivered.log_probs = max(0, self._delivered.log_probs - 1)
+        return self.is_past_delivered
 
     @property
     def is_explained(self) -> bool:
@@ -85,7 +87,17 @@ class Answer:
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """The new items of one step."""
-        return self._delivered.beyond(self._taken(output))
+        items = self._taken(output)
+        return items if self._delivered is None else self._new(items)
+
+    def _new(self, items: list[Item]) -> list[Item]:
+        """Those of `items` that were not delivered."""
+        if self._delivered is None:
+            return items
+        items = self._delivered.beyond(items)
+        if self._delivered.is_past:
+            self._delivered = None
+        return items
 
     def _taken(self, output: SequenceOutput) -> list[Item]:
         self._stats = output.end.stats if output.end is not None else output.stats or self._stats
