@@ -148,6 +148,7 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_store(parts.persistence.writer.status)
     metrics.collect_log_reads(lambda: runtime.num_log_reads)
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
+    metrics.collect_usage(lambda: len(parts.persistence.history.usage))
     metrics.collect_limits(lambda: runtime.num_limited_callers)
     metrics.collect_notices(lambda: parts.reports.num_clients)
     metrics.collect_sessions(lambda: len(parts.sessions))

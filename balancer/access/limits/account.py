@@ -24,17 +24,18 @@ class Demand:
 
     `num_prompt_tokens` and `num_answer_tokens` are estimates from above; without `max_tokens` the
     answer may take more. What does not count as a request (`num_requests` of 0) is only counted
-    among those that run at once.
+    among those that run at once. `num_copies` of it come together, and all are let in or none.
     """
 
     num_requests: int = 1
     num_prompt_tokens: int = 0
     num_answer_tokens: int = 0
     has_max_tokens: bool = False
+    num_copies: int = 1
 
     @property
     def num_tokens(self) -> int:
-        """Those of prompt and answer."""
+        """Those of prompt and answer, of one copy."""
         return self.num_prompt_tokens + self.num_answer_tokens
 
 
@@ -81,7 +82,8 @@ class UsageAccount:
     def refusal(self, limits: CallerLimits, demand: Demand, now: float) -> RequestError | None:
         """Why a request would be over its limits; for how long, as far as that is known."""
         return (
-            self._too_many_at_once(limits)
+            _too_many_together(limits, demand)
+            or self._too_many_at_once(limits, demand)
             or self._too_many_requests(limits, demand, now)
             or self._too_many_tokens(limits, demand, now)
         )
@@ -107,9 +109,9 @@ class UsageAccount:
             tokens=_level(limits.tokens_per_minute, self._tokens, held, now),
         )
 
-    def _too_many_at_once(self, limits: CallerLimits) -> RateLimited | None:
+    def _too_many_at_once(self, limits: CallerLimits, demand: Demand) -> RateLimited | None:
         most = limits.max_concurrent
-        if most is None or self.num_live < most:
+        if most is None or self.num_live + demand.num_copies <= most:
             return None
         noun = "requests" if most != 1 else "request"
         return RateLimited(
@@ -122,9 +124,10 @@ class UsageAccount:
         most = limits.requests_per_minute
         if most is None or not demand.num_requests:
             return None
-        if self._requests.used(now) + demand.num_requests <= most:
+        needed = demand.num_requests * demand.num_copies
+        if self._requests.used(now) + needed <= most:
             return None
-        seconds = self._requests.seconds_until(most - demand.num_requests, now)
+        seconds = self._requests.seconds_until(most - needed, now)
         return RateLimited(
             f"the limit of {most} requests a minute is used up; "
             f"the next is free in {_told(seconds)}",
@@ -139,7 +142,7 @@ class UsageAccount:
             return None
         if (error := _never_fits(most, demand)) is not None:
             return error
-        needed = min(demand.num_tokens, most)
+        needed = min(demand.num_tokens * demand.num_copies, most)
         room = most - sum(self._held.values()) - needed
         if self._tokens.used(now) <= room:
             return None
@@ -157,6 +160,21 @@ class UsageAccount:
             raise RuntimeError("a request holds less than nothing")
 
 
+def _too_many_together(limits: CallerLimits, demand: Demand) -> InvalidRequest | None:
+    """The error for more copies than any waiting makes room for."""
+    num = demand.num_copies
+    for most, what in (
+        (limits.max_concurrent, "requests at once"),
+        (limits.requests_per_minute, "requests a minute"),
+    ):
+        if most is not None and num > max(most, 1):
+            return InvalidRequest(
+                f"{num} prompts or choices come together, each of which is a request, and the "
+                f"limit is {most} {what}; ask for at most {most} at a time"
+            )
+    return None
+
+
 def _never_fits(most: int, demand: Demand) -> InvalidRequest | None:
     """The error for what no waiting helps. Without `max_tokens` the prompt alone has to fit."""
     prompt = demand.num_prompt_tokens
@@ -165,10 +183,15 @@ def _never_fits(most: int, demand: Demand) -> InvalidRequest | None:
             f"the prompt has about {prompt} tokens, and the limit is {most} tokens a minute "
             "for prompt and answer together"
         )
-    if demand.has_max_tokens and demand.num_tokens > most:
+    if demand.num_copies > 1 and prompt * demand.num_copies >= most:
+        return InvalidRequest(
+            f"{demand.num_copies} prompts of about {prompt} tokens come together, and the limit is "
+            f"{most} tokens a minute; ask for fewer at a time"
+        )
+    if demand.has_max_tokens and demand.num_tokens * demand.num_copies > most:
         return InvalidRequest(
             f"`max_tokens`: the limit is {most} tokens a minute, and the prompt has about {prompt} "
-            f"of them; ask for at most {most - prompt}",
+            f"of them; ask for at most {most // demand.num_copies - prompt}",
             field="max_tokens",
         )
     return None

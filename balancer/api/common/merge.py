@@ -7,6 +7,7 @@ the events that pile up.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack
+from itertools import count
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -42,6 +43,7 @@ class RefusedStream:
 
 
 AnyStream = TypeVar("AnyStream", bound=EventStream)
+OpenedStream = TypeVar("OpenedStream", bound=EventStream, covariant=True)
 
 
 def open_all(
@@ -55,6 +57,20 @@ def open_all(
             opened.callback(streams[-1].close)
         opened.pop_all()
         return streams
+
+
+class OpenOne(Protocol[OpenedStream]):
+    """Opens one request, the first of `together` like it."""
+
+    def __call__(self, request: GenerateRequest, /, *, together: int) -> OpenedStream: ...
+
+
+def open_together(
+    open_one: OpenOne[AnyStream], requests: Sequence[GenerateRequest]
+) -> list[AnyStream]:
+    """As `open_all`; where the caller's limits have no room for all, none is opened at all."""
+    left = count(len(requests), -1)
+    return open_all(lambda request: open_one(request, together=next(left)), requests)
 
 
 def or_refusal(

@@ -59,9 +59,9 @@ class Admission:
         return frozenset(resolve(name) or name for name in names)
 
     def request(
-        self, request: GenerateRequest, caller: Caller, now: float
+        self, request: GenerateRequest, caller: Caller, now: float, *, together: int = 1
     ) -> Newcomer[GenerateRequest]:
-        """A request has come."""
+        """A request has come, the first of so many like it that come together."""
         limits = self._limiter.limits_of(caller)
         request, error = self._named(request, limits)
         if error is None:
@@ -73,7 +73,8 @@ class Admission:
             return Newcomer(request, within)
         demand = self._demand(within, limits)
         would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
-        over = self._over(caller, limits, demand, now, would_wait=would_wait)
+        all_of_them = replace(demand, num_copies=together)
+        over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
         return Newcomer(within, over, demand)
 
     def query(

@@ -85,14 +85,16 @@ class Fleet(FleetViews):
         *,
         caller: Caller = ANONYMOUS,
         tell_waiting: float | None = None,
+        together: int = 1,
     ) -> list[Decision]:
         """A client sent a request. Accepted, unless there is a `Refuse` among the decisions.
 
-        The client is told about waits that are longer than `tell_waiting` seconds.
+        The client is told about waits that are longer than `tell_waiting` seconds. It is refused if
+        its caller's limits have no room for `together` requests like it, of which it is the first.
         """
         decisions = self._due(now)
         self._state.changes.advance()
-        newcomer = self._admission.request(request, caller, now)
+        newcomer = self._admission.request(request, caller, now, together=together)
         if newcomer.error is not None:
             lifecycle = RequestLifecycle(id, newcomer.request, self.limits, now, caller=caller)
             return [*decisions, *refuse(lifecycle, newcomer.error, now)]

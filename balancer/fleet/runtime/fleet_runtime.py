@@ -135,8 +135,11 @@ class FleetRuntime:
         *,
         caller: Caller,
         tell_waiting: float | None = None,
+        together: int = 1,
     ) -> Stream:
         """Accept `request`; its stream tells about waits longer than `tell_waiting` seconds.
+
+        It is the first of `together` requests like it, all of which will be opened, or none.
 
         Raises why it is refused, such as `QueueFull` or `RateLimited`.
 
@@ -148,7 +151,12 @@ class FleetRuntime:
         caller = self._traced(caller)
         request = self._seeded(request)
         decisions = self._fleet.request_arrived(
-            stream.id, request, self._clock(), caller=caller, tell_waiting=tell_waiting
+            stream.id,
+            request,
+            self._clock(),
+            caller=caller,
+            tell_waiting=tell_waiting,
+            together=together,
         )
         self._accept(stream.id, decisions)
         return stream

@@ -223,6 +223,12 @@ class Metrics:
             num_callers,
         )
 
+    def collect_usage(self, num_rows: Callable[[], int]) -> None:
+        """From now on answer with how many rows of usage are in memory."""
+        self._gauge(
+            "usage_rows", "Days, callers and models whose usage is told apart in memory.", num_rows
+        )
+
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""
         encode, content_type = choose_encoder(accept)

@@ -115,6 +115,7 @@ class FakeFleetRuntime:
         *,
         caller: Caller = ANONYMOUS,
         tell_waiting: float | None = None,
+        together: int = 1,
     ) -> FakeStream:
         self.callers.append(caller)
         self.tell_waiting.append(tell_waiting)

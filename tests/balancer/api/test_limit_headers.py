@@ -141,3 +141,16 @@ async def test_an_answer_that_is_too_long_is_refused_with_the_limit(
         error = (await response.json())["error"]
         assert f"`{name}`: at most 100" in error["message"]
         assert error.get("field", error.get("param")) == name
+
+
+async def test_choices_that_do_not_all_fit_cost_nothing() -> None:
+    body = {**CALLS["/v1/completions"], "max_tokens": 5}
+    async with scripted_fleet(anonymous=CallerLimits(requests_per_minute=3)) as (client, _):
+        status, headers = await post(client, "/v1/completions", body)
+        assert (status, headers["x-ratelimit-remaining-requests"]) == (200, "2")
+        status, headers = await post(client, "/v1/completions", {**body, "n": 3})
+        assert (status, headers["x-ratelimit-remaining-requests"]) == (429, "2")
+        status, headers = await post(client, "/v1/completions", {**body, "n": 2})
+        assert (status, headers["x-ratelimit-remaining-requests"]) == (200, "0")
+        status, _ = await post(client, "/v1/completions", {**body, "n": 4})
+        assert status == 400, "no waiting helps"

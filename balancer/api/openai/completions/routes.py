@@ -11,7 +11,7 @@ from .....shared.inference import Done, Event, Failed, Waiting
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
-from ...common.merge import Merged, open_all
+from ...common.merge import Merged, open_together
 from ...fields.reading import obeyed
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
@@ -57,7 +57,7 @@ async def _answer_all(
     open_one = partial(
         runtime.open, caller=caller_of(request), tell_waiting=comments_after(wanted.stream)
     )
-    streams = open_all(open_one, wanted.requests)
+    streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:
         head = Head(

@@ -1,5 +1,7 @@
 """One caller's last minute: what is refused, for how long, and what is given back."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +111,38 @@ def test_a_request_is_admitted_once_and_ends_once() -> None:
     account.ended(RequestId("a"), 0, 0.0)
     with pytest.raises(KeyError):
         account.ended(RequestId("a"), 0, 0.0)
+
+
+def test_what_comes_together_needs_room_for_all() -> None:
+    account = UsageAccount()
+    limits = CallerLimits(requests_per_minute=3, max_concurrent=3, tokens_per_minute=100)
+    account.admitted(RequestId("a"), limits, tokens(5, 5), 0.0)
+    two, three = replace(tokens(5, 5), num_copies=2), replace(tokens(5, 5), num_copies=3)
+    assert account.refusal(limits, two, 0.0) is None
+    assert "3 requests at once" in rate_limited(account.refusal(limits, three, 0.0)).message
+    account.ended(RequestId("a"), 0, 0.0)
+    error = rate_limited(account.refusal(limits, three, 0.0))
+    assert "3 requests a minute" in error.message
+    assert error.retry_after == SPAN
+    assert account.refusal(limits, three, 60.0) is None
+    large = replace(tokens(5, 45), num_copies=2)
+    account.admitted(RequestId("b"), limits, tokens(5, 5), 60.0)
+    assert "10" in rate_limited(account.refusal(limits, large, 60.0)).message
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (CallerLimits(max_concurrent=2), "at most 2 at a time"),
+        (CallerLimits(requests_per_minute=2), "at most 2 at a time"),
+        (CallerLimits(tokens_per_minute=90), "at most 20"),
+        (CallerLimits(tokens_per_minute=30), "ask for fewer"),
+    ],
+)
+def test_more_together_than_ever_fits(limits: CallerLimits, told: str) -> None:
+    error = UsageAccount().refusal(limits, replace(tokens(10, 25), num_copies=3), 0.0)
+    assert isinstance(error, InvalidRequest)
+    assert told in error.message
 
 
 EVENTS = st.lists(

@@ -167,6 +167,12 @@ def test_callers_with_limits() -> None:
     assert value(metrics, "arriero_limited_callers") == 4
 
 
+def test_rows_of_usage() -> None:
+    metrics = Metrics()
+    metrics.collect_usage(lambda: 5)
+    assert value(metrics, "arriero_usage_rows") == 5
+
+
 def test_refusals_by_door_and_code() -> None:
     metrics = Metrics()
     metrics.refused("/v1/messages", "invalid_request")
