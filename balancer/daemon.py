@@ -36,6 +36,7 @@ from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
+from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .persistence import Persistence
 from .ports import check_exposure, connections_of, serve
@@ -57,7 +58,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(settings, until_the_end)
         check_exposure(settings, has_keys=not parts.access.is_open)
-        await restore(parts.keeper, parts.persistence.store)
+        await restore(parts.keeper, parts.drains, parts.persistence.store)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in parts.work()]
             addresses = await _open_ports(parts, settings, until_the_end)
@@ -79,6 +80,7 @@ class Parts:
     runtime: FleetRuntime
     hub: EventHub
     keeper: DesiredStateKeeper
+    drains: DrainKeeper
     conversations: ConversationStore
     bodies: Bodies
     hosts: AllowedHosts
@@ -121,6 +123,7 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         runtime=runtime,
         hub=EventHub(runtime),
         keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
+        drains=DrainKeeper(runtime, persistence.cordons),
         conversations=ConversationStore(
             max_bytes=settings.responses_limit, max_age=settings.responses_max_age
         ),
@@ -209,6 +212,7 @@ def _management(
         parts.hub,
         parts.metrics,
         keeper=parts.keeper,
+        drains=parts.drains,
         history=parts.persistence.history,
         store_status=parts.persistence.writer.status,
         bodies=parts.bodies,
@@ -221,9 +225,10 @@ def _management(
     )
 
 
-async def restore(keeper: DesiredStateKeeper, store: Store) -> None:
-    """Take up the desired state that was saved. Raises `StartupError`."""
+async def restore(keeper: DesiredStateKeeper, drains: DrainKeeper, store: Store) -> None:
+    """Take up the desired state and the drains that were saved. Raises `StartupError`."""
     try:
+        await drains.restore()
         keeper.restore(await store.load_desired_state())
     except StoreAway as error:
         raise StartupError(f"--state: cannot read the desired state: {error}") from error

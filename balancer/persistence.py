@@ -20,12 +20,13 @@ LAST_WRITES = 3.0
 class Persistence:
     """`store` is for reading at the start; `writer` saves, and `history` is kept by it.
 
-    `keys` are read and written at once, since whoever changes one waits for it.
+    `keys` and `cordons` are read and written at once, since whoever changes one waits for it.
     """
 
     def __init__(self, opened: OpenedStore) -> None:
         self.store = opened.state
         self.keys = opened.keys
+        self.cordons = opened.cordons
         self.writer = StoreWriter(opened.state, history=opened.history)
         self.history = History()
 

@@ -1,6 +1,7 @@
 """The desired state over real daemons: a model comes, and changes under traffic."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from integration_tests.corpus import generate, plain_cases
@@ -97,3 +98,28 @@ async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
 
 async def statuses(fleet: Fleet) -> dict[str, str]:
     return {model["name"]: model["status"] for model in await fleet.view("models")}
+
+
+async def test_a_drained_host_stays_drained_over_restarts_of_all(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    state = f"sqlite:///{tmp_path}/state.db"
+    balancer = await fleet.start_balancer(state=state)
+    nothing: dict[str, Any] = {"model": None, "slots": None, "context_size": None}
+    agent = await fleet.start_agent(name="mule", **nothing)
+    [first] = await fleet.view("agents")
+    async with fleet.http.post(
+        f"{fleet.management}/api/v1/agents/{first['id']}/drain", json={}
+    ) as response:
+        assert response.status == 200
+    assert await agent.terminate() == 0
+    assert await balancer.terminate() == 0
+    await fleet.start_balancer(state=state)
+    await fleet.start_agent(name="mule", **nothing)
+    [again] = await fleet.view("agents")
+    assert again["id"] != first["id"]
+    assert again["state"] == "drained"
+    async with fleet.http.post(
+        f"{fleet.management}/api/v1/agents/{again['id']}/resume", json={}
+    ) as response:
+        assert (await response.json())["state"] == "idle"

@@ -10,7 +10,7 @@ import aiohttp
 import openai
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
-from integration_tests.daemons import MODEL, Fleet, until
+from integration_tests.daemons import MODEL, Fleet
 
 HEARD_WITHIN = 15.0
 """Seconds within which anything has to be heard; comments begin after five."""
@@ -92,23 +92,3 @@ async def test_clients_of_other_apis_wait_for_a_model_that_is_on_its_way(fleet: 
 async def _said(client: openai.AsyncOpenAI, body: dict[str, Any]) -> str:
     stream = await client.chat.completions.create(**body, stream=True)
     return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-
-
-async def test_a_drained_host_that_starts_again_is_still_drained(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    agent = await fleet.start_agent(name="mule")
-    [seen] = await fleet.view("agents")
-    async with fleet.http.post(
-        f"{fleet.management}/api/v1/agents/{seen['id']}/drain", json={}
-    ) as response:
-        assert response.status == 200
-    await agent.terminate()
-    await fleet.launch_agent(name="mule")
-
-    async def is_back() -> bool:
-        agents = await fleet.view("agents")
-        return [(each["name"], each["state"]) for each in agents] == [("mule", "drained")]
-
-    await until(is_back, deadline=20.0)
-    [again] = await fleet.view("agents")
-    assert again["id"] != seen["id"]

@@ -514,7 +514,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.history", "balancer.store.records", "balancer.store"),
     ),
     "balancer.management.steering": (
-        *(*API, *RUNTIME, "balancer.api.native", "balancer.control", "balancer.store.records"),
+        *(
+            *API,
+            *RUNTIME,
+            "balancer.api.native",
+            "balancer.control",
+            "balancer.store",
+            "balancer.store.records",
+        ),
     ),
     "balancer.management.keys": (
         *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),

@@ -62,6 +62,14 @@ class AgentView:
     work: Work | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """An operator wants an agent to get no new work. `first` is the id that it had then."""
+
+    first: AgentId
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
     """One request that has not ended. `agent` is the id of the one it runs on.

@@ -40,6 +40,7 @@ from .request_filter import RequestFilter
 from .serializers import agent_json, dumps, listed_json
 from .session.browser_sessions import BrowserSessions
 from .session.routes import routes as session_routes
+from .steering.drains import DrainKeeper
 from .steering.keeper import DesiredStateKeeper
 from .steering.routes import routes as steering_routes
 from .throughput import AgentRates
@@ -54,6 +55,7 @@ def management_app(
     metrics: Metrics,
     *,
     keeper: DesiredStateKeeper,
+    drains: DrainKeeper | None = None,
     history: History | None = None,
     store_status: Callable[[], StoreStatus] = StoreStatus,
     bodies: Bodies | None = None,
@@ -83,7 +85,7 @@ def management_app(
             *_fleet_routes(runtime, history),
             *agent_log_routes(runtime),
             *_watching_routes(hub, metrics, Admission(access)),
-            *steering_routes(runtime, keeper),
+            *steering_routes(runtime, keeper, drains or DrainKeeper(runtime, MemoryStore())),
             *agent_socket.routes(
                 runtime,
                 needs_certificate=agents_show_certificates,

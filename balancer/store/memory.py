@@ -1,15 +1,16 @@
 """`memory://`: a store that lives as long as the balancer."""
 
 from .port import KeyConflict, RevisionConflict
-from .records import Persist, SavedKey, SavedState
+from .records import MAX_CORDONS, Persist, SavedCordon, SavedKey, SavedState
 
 
 class MemoryStore:
-    """The default `Store`, and a `KeyStore`."""
+    """The default `Store`, a `KeyStore` and a `CordonStore`."""
 
     def __init__(self) -> None:
         self._state: SavedState | None = None
         self._keys: dict[str, SavedKey] = {}
+        self._cordons: dict[str, SavedCordon] = {}
 
     async def load_desired_state(self) -> SavedState | None:
         return self._state
@@ -40,6 +41,17 @@ class MemoryStore:
         if current.revision != revision:
             raise KeyConflict(current)
         del self._keys[name]
+
+    async def load_cordons(self) -> list[SavedCordon]:
+        return sorted(self._cordons.values(), key=lambda each: each.since)
+
+    async def save_cordon(self, cordon: SavedCordon) -> None:
+        self._cordons[cordon.agent] = cordon
+        if len(self._cordons) > MAX_CORDONS:
+            del self._cordons[(await self.load_cordons())[0].agent]
+
+    async def forget_cordon(self, agent: str) -> None:
+        self._cordons.pop(agent, None)
 
     async def close(self) -> None:
         pass

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .memory import MemoryStore
-from .port import HistoryStore, KeyStore, Store, StoreAway, StoreRefused
+from .port import CordonStore, HistoryStore, KeyStore, Store, StoreAway, StoreRefused
 from .url import StoreUrl
 
 CLOSE_TIMEOUT = 4.0
@@ -21,10 +21,11 @@ CLOSE_TIMEOUT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """A store, the same as what keeps keys, and the same again if it keeps the history."""
+    """A store, the same as what keeps keys and cordons, and again if it keeps the history."""
 
     state: Store
     keys: KeyStore
+    cordons: CordonStore
     history: HistoryStore | None = None
 
 
@@ -32,7 +33,7 @@ async def open_store(url: StoreUrl) -> OpenedStore:
     """Open it, and bring its tables to this version. Raises `StoreRefused` with one sentence."""
     if url.kind == "memory":
         memory = MemoryStore()
-        return OpenedStore(memory, memory)
+        return OpenedStore(memory, memory, memory)
     if url.kind == "sqlite":
         _require_file(Path(url.location))
     elif find_spec("asyncpg") is None:
@@ -47,7 +48,7 @@ async def open_store(url: StoreUrl) -> OpenedStore:
         await store.close()
         await _ended(set(threading.enumerate()) - threads)
         raise StoreRefused(f"cannot use {url}: {error}") from error
-    return OpenedStore(store, store, store)
+    return OpenedStore(store, store, store, store)
 
 
 async def _ended(threads: set[threading.Thread]) -> None:

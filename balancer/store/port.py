@@ -6,6 +6,7 @@ from typing import Protocol
 from .records import (
     EndedRequest,
     Persist,
+    SavedCordon,
     SavedKey,
     SavedState,
     SavedStep,
@@ -74,6 +75,19 @@ class KeyStore(Protocol):
 
     async def forget_key(self, name: str, revision: int) -> None:
         """Delete this revision; well if it is gone. Raises `KeyConflict`."""
+
+
+class CordonStore(Protocol):
+    """Keeps operators' cordons; as `Store` otherwise."""
+
+    async def load_cordons(self) -> list[SavedCordon]:
+        """All of them, oldest first; at most `MAX_CORDONS`."""
+
+    async def save_cordon(self, cordon: SavedCordon) -> None:
+        """Add it, or replace that of the same agent."""
+
+    async def forget_cordon(self, agent: str) -> None:
+        """Delete it; well if it is gone."""
 
 
 class HistoryStore(Protocol):

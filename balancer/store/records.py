@@ -13,6 +13,9 @@ MAX_DOCUMENT = 2**24
 MAX_ENDINGS = 10_000
 """Ended requests that a store keeps; older ones are deleted."""
 
+MAX_CORDONS = 4096
+"""Cordons that a store keeps; older ones are deleted."""
+
 StepWidth = Literal[1, 60]
 """Seconds of one step of the history."""
 
@@ -205,3 +208,17 @@ class StoreStatus:
     def is_away(self) -> bool:
         """Whether the last try failed."""
         return self.away_since is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCordon:
+    """An operator wants an agent to get no new work, `since` then. `agent` is the id it had."""
+
+    agent: str
+    name: str
+    since: float
+
+
+def storable_text(text: str) -> str:
+    """`text` without characters that PostgreSQL's text cannot hold."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

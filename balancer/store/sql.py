@@ -8,7 +8,7 @@ from sqlalchemy import Insert, RowMapping, Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from . import sql_keys
+from . import sql_cordons, sql_keys
 from .engine import engine_of, reached
 from .migrate import migrate
 from .port import RevisionConflict
@@ -17,6 +17,7 @@ from .records import (
     STEPS_KEPT,
     EndedRequest,
     Persist,
+    SavedCordon,
     SavedKey,
     SavedState,
     SavedStep,
@@ -24,6 +25,7 @@ from .records import (
     UsageQuery,
     UsageRow,
     UsageSum,
+    storable_text,
 )
 from .tables import DESIRED_STATE, ENDED_REQUESTS, HISTORY_STEPS, USAGE
 from .url import StoreUrl
@@ -31,7 +33,7 @@ from .usage_statements import COUNTS, older_usage, replacing, usage_sums
 
 
 class SqlStore:
-    """A `Store`, a `KeyStore` and a `HistoryStore`."""
+    """A `Store`, a `KeyStore`, a `CordonStore` and a `HistoryStore`."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
@@ -71,6 +73,18 @@ class SqlStore:
     async def forget_key(self, name: str, revision: int) -> None:
         async with self._transaction() as connection:
             await sql_keys.forget_key(connection, name, revision)
+
+    async def load_cordons(self) -> list[SavedCordon]:
+        async with self._transaction() as connection:
+            return await sql_cordons.load_cordons(connection)
+
+    async def save_cordon(self, cordon: SavedCordon) -> None:
+        async with self._transaction() as connection:
+            await sql_cordons.save_cordon(connection, cordon)
+
+    async def forget_cordon(self, agent: str) -> None:
+        async with self._transaction() as connection:
+            await sql_cordons.forget_cordon(connection, agent)
 
     async def append_history(
         self,
@@ -176,6 +190,4 @@ def _usage_sum(row: RowMapping) -> UsageSum:
 
 
 def _text(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    return storable_text(value) if isinstance(value, str) else value

@@ -70,6 +70,15 @@ ACCESS_KEYS = Table(
     Column("rotated_at", Double),
 )
 """The keys themselves are nowhere: `digest` is their SHA-256."""
+
+CORDONS = Table(
+    "cordons",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("since", Double, nullable=False),
+)
+
 USAGE = Table(
     "usage",
     METADATA,

@@ -10,20 +10,12 @@ an agent that is cordoned.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from ....shared.inference import AgentId
+from ..view import Cordon
 
 MAX_CORDONS = 4096
 """Cordons that are remembered; the oldest is forgotten first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cordon:
-    """`first` is the id that the agent had when it was cordoned; `name` is its name."""
-
-    first: AgentId
-    name: str
 
 
 class Cordons:

@@ -51,6 +51,7 @@ from ..recorder import Ending
 from ..registry import Agent
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import refuse
+from ..view import Cordon
 from .agent_output import AgentOutput
 from .fleet_views import FleetViews
 from .membership import Membership
@@ -241,6 +242,10 @@ class Fleet(FleetViews):
         aliases = self._state.models.aliases
         requests = self._state.requests.renamed(aliases, now)
         return [*requests, *self._state.dispatcher.renamed(aliases, now)]
+
+    def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
+        """These were there before the balancer started, oldest first; no agent is here yet."""
+        self._steering.cordons.restored(cordons)
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
         """Give an agent no new work; what it still runs moves after `within` seconds, if given.

@@ -14,9 +14,8 @@ from ..caller import ANONYMOUS, Caller
 from ..limits import Limits
 from ..registry import Agent
 from ..requests.waiting_room import SecondsToLoad
-from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from ..view import AgentView, Cordon, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .admission import Admission
-from .cordons import Cordon
 from .state import FleetState
 from .steering import Steering
 

@@ -47,7 +47,7 @@ from ..limits import Limits
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
-from ..view import AgentView, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from ..view import AgentView, Cordon, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .log_reads import PATIENCE, LogReads
 from .stream import Stream
 
@@ -288,6 +288,14 @@ class FleetRuntime:
     def num_log_reads(self) -> int:
         """Readers who wait for agents' logs."""
         return len(self._log_reads)
+
+    def cordon_of(self, agent: AgentId) -> Cordon | None:
+        """The cordon of an agent that gets no new work."""
+        return self._fleet.cordon_of(agent)
+
+    def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
+        """These were there before the balancer started, oldest first."""
+        self._fleet.restore_cordons(cordons)
 
     def dry_run(self, wish: DesiredState) -> list[AgentPlan]:
         """What each agent would do if this were wished for. Costs the size of the fleet."""

@@ -23,14 +23,21 @@ from ...control.state_document import (
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import Model
 from .bodies import DRAIN, RELOAD
+from .drains import DrainKeeper
 from .keeper import DesiredStateKeeper
 
 _ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
 
 
-def routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[web.RouteDef]:
+def routes(
+    runtime: FleetRuntime, keeper: DesiredStateKeeper, drains: DrainKeeper
+) -> list[web.RouteDef]:
     """All of this room."""
-    return [*_state_routes(runtime, keeper), _models_route(runtime), *_agent_routes(runtime)]
+    return [
+        *_state_routes(runtime, keeper),
+        _models_route(runtime),
+        *_agent_routes(runtime, drains),
+    ]
 
 
 # ---- the desired state
@@ -133,14 +140,14 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
 # ---- agents
 
 
-def _agent_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
+def _agent_routes(runtime: FleetRuntime, drains: DrainKeeper) -> list[web.RouteDef]:
     async def drain(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(DRAIN))
-        runtime.cordon(_agent(request), wanted.deadline)
+        await drains.drain(_agent(request), wanted.deadline)
         return _steered(runtime, request)
 
     async def resume(request: web.Request) -> web.Response:
-        runtime.resume(_agent(request))
+        await drains.resume(_agent(request))
         return _steered(runtime, request)
 
     async def reload(request: web.Request) -> web.Response:

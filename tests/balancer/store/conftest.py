@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.store.memory import MemoryStore
-from arriero.balancer.store.port import KeyStore, Store
+from arriero.balancer.store.port import CordonStore, KeyStore, Store
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
 
@@ -18,6 +18,9 @@ Open = Callable[[], Awaitable[Store]]
 
 OpenKeys = Callable[[], Awaitable[KeyStore]]
 """The same, of its keys."""
+
+OpenCordons = Callable[[], Awaitable[CordonStore]]
+"""The same, of cordons."""
 
 OpenSql = Callable[[], Awaitable[SqlStore]]
 
@@ -54,6 +57,15 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def opened_keys(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenKeys]:
     """Opens a store of keys; at first it is empty."""
+    async with opening_any(request, tmp_path) as again:
+        yield again
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def opened_cordons(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[OpenCordons]:
+    """Opens a store of cordons; at first it is empty."""
     async with opening_any(request, tmp_path) as again:
         yield again
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.store.port import KeyConflict, KeyStore, RevisionConflict, Store
-from arriero.balancer.store.records import Persist, SavedKey, SavedState
+from arriero.balancer.store.records import Persist, SavedCordon, SavedKey, SavedState
 
-from .conftest import Open, OpenKeys
+from .conftest import Open, OpenCordons, OpenKeys
 
 
 @pytest.fixture
@@ -142,3 +142,19 @@ async def test_of_those_who_make_one_key_one_succeeds(opened_keys: OpenKeys) -> 
         assert sum(isinstance(result, KeyConflict) for result in results) == len(stores) - 1
         [saved] = await stores[0].load_keys()
         assert saved.digest == f"{revision} {winner}"
+
+
+# ---- cordons
+
+
+async def test_cordons_are_there_for_whoever_opens_it_next(opened_cordons: OpenCordons) -> None:
+    store = await opened_cordons()
+    assert await store.load_cordons() == []
+    first, second = SavedCordon("a", "host", 1.5), SavedCordon("b", "host", 2.5)
+    for cordon in (second, first, replace(second, since=3.5)):
+        await store.save_cordon(cordon)
+    again = await opened_cordons()
+    assert await again.load_cordons() == [first, replace(second, since=3.5)]
+    for _ in range(2):
+        await store.forget_cordon("a")
+    assert await again.load_cordons() == [replace(second, since=3.5)]

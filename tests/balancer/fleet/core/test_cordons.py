@@ -1,4 +1,5 @@
-from arriero.balancer.fleet.core.cordons import MAX_CORDONS, Cordon, Cordons
+from arriero.balancer.fleet.core.cordons import MAX_CORDONS, Cordons
+from arriero.balancer.fleet.view import Cordon
 from arriero.shared.inference import AgentId
 
 A, B, C = AgentId("a"), AgentId("b"), AgentId("c")

@@ -1,0 +1,77 @@
+"""Operators' drains, in the fleet and in the store: a drained host stays drained.
+
+The fleet obeys at once. What was done is saved after that, so that it survives a restart of the
+balancer. Invariant: one save at a time, in the order of what was done.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+
+from ....shared.errors import StoreUnavailable
+from ....shared.inference import AgentId
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.view import Cordon
+from ...store.port import CordonStore, StoreAway
+from ...store.records import SavedCordon
+
+SAVE_TIMEOUT = 5.0
+"""Seconds after which a store that does not answer counts as away."""
+
+Save = Coroutine[None, None, None]
+
+
+class DrainKeeper:
+    """`drain` and `resume` raise `NotFound`, or `StoreUnavailable` where it is done but not saved.
+
+    To do it again saves it again.
+    """
+
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        store: CordonStore,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._saves: set[asyncio.Task[None]] = set()
+
+    async def restore(self) -> None:
+        """Take up what was saved. Raises `StoreAway`."""
+        saved = await self._store.load_cordons()
+        self._runtime.restore_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
+
+    async def drain(self, agent: AgentId, within: float | None) -> None:
+        """Give it no new work; what it runs ends after `within` seconds, if given."""
+        self._runtime.cordon(agent, within)
+        if (cordon := self._runtime.cordon_of(agent)) is not None:
+            saved = SavedCordon(cordon.first, cordon.name, self._clock())
+            await self._save(self._store.save_cordon(saved))
+
+    async def resume(self, agent: AgentId) -> None:
+        """Give it work again."""
+        cordon = self._runtime.cordon_of(agent)
+        self._runtime.resume(agent)
+        await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
+
+    async def _save(self, save: Save) -> None:
+        """It is saved, whether the caller waits or not."""
+        task = asyncio.get_running_loop().create_task(self._in_turn(save))
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+        await asyncio.shield(task)
+
+    async def _in_turn(self, save: Save) -> None:
+        async with self._turn:
+            try:
+                async with asyncio.timeout(SAVE_TIMEOUT):
+                    await save
+            except (StoreAway, TimeoutError) as error:
+                reason = str(error) or f"no answer within {SAVE_TIMEOUT:g} s"
+                raise StoreUnavailable(
+                    f"it is done, but not saved: a restart of the balancer forgets it ({reason})"
+                ) from error

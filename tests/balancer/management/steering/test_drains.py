@@ -1,0 +1,108 @@
+import asyncio
+
+import pytest
+
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.view import Cordon
+from arriero.balancer.management.steering.drains import DrainKeeper
+from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import SavedCordon
+from arriero.shared.errors import NotFound, StoreUnavailable
+from arriero.shared.inference import AgentId
+from tests.balancer.management.peers import Peer
+
+A = AgentId("id-a")
+
+
+class Store(MemoryStore):
+    """May be away, or slow until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    async def save_cordon(self, cordon: SavedCordon) -> None:
+        await self.goes_on.wait()
+        if self.is_away:
+            raise StoreAway("no route to it")
+        await super().save_cordon(cordon)
+
+
+@pytest.fixture
+async def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def drains(runtime: FleetRuntime, store: Store) -> DrainKeeper:
+    return DrainKeeper(runtime, store, clock=lambda: 7.0)
+
+
+def state_of_a(runtime: FleetRuntime) -> str:
+    view = runtime.agent(A)
+    assert view is not None
+    return view.state
+
+
+async def test_a_drain_is_done_and_saved(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    Peer(runtime, "a")
+    await drains.drain(A, None)
+    assert state_of_a(runtime) == "drained"
+    assert await store.load_cordons() == [SavedCordon(A, "a", 7.0)]
+    await drains.resume(A)
+    assert state_of_a(runtime) == "ready"
+    assert await store.load_cordons() == []
+
+
+async def test_a_host_that_was_drained_before_the_balancer_started(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    await store.save_cordon(SavedCordon("old-id", "a", 1.0))
+    await drains.restore()
+    Peer(runtime, "a")
+    assert state_of_a(runtime) == "drained"
+    assert runtime.cordon_of(A) == Cordon(AgentId("old-id"), "a")
+    await drains.drain(A, None)
+    assert await store.load_cordons() == [SavedCordon("old-id", "a", 7.0)]
+    await drains.resume(A)
+    assert await store.load_cordons() == []
+
+
+async def test_a_store_that_is_away_is_told_and_the_drain_is_done(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    Peer(runtime, "a")
+    store.is_away = True
+    with pytest.raises(StoreUnavailable, match=r"done, but not saved.*no route"):
+        await drains.drain(A, None)
+    assert state_of_a(runtime) == "drained"
+    store.is_away = False
+    await drains.drain(A, None)
+    assert len(await store.load_cordons()) == 1
+
+
+async def test_saves_keep_the_order_of_what_was_done_whoever_goes(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    Peer(runtime, "a")
+    store.goes_on.clear()
+    gone = asyncio.create_task(drains.drain(A, None))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gone.cancel()
+    resumed = asyncio.create_task(drains.resume(A))
+    store.goes_on.set()
+    await resumed
+    assert await store.load_cordons() == []
+
+
+async def test_an_agent_that_is_not_here(store: Store, drains: DrainKeeper) -> None:
+    for act in (drains.drain(A, None), drains.resume(A)):
+        with pytest.raises(NotFound):
+            await act
+    assert await store.load_cordons() == []
