@@ -82,6 +82,8 @@ PURE = (
     "agent.engine.cost.move_cost",
     "agent.engine.sampling.log_probs",
     "agent.engine.kv_cache.memory",
+    "agent.engine.kv_cache.stream_eviction",
+    "agent.engine.kv_cache.stream_holders",
     "agent.engine.kv_cache.stream_memory",
     "agent.engine.kv_cache.streams",
     "agent.engine.kv_cache.unified_memory",
