@@ -112,7 +112,12 @@ class ActiveRequest:
     """
 
     def __init__(
-        self, id: SequenceId, name: RequestId, request: GenerateRequest, listener: Listener
+        self,
+        id: SequenceId,
+        name: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        resume: Resume | None = None,
     ) -> None:
         self.is_over = False
         self.is_saving = False
@@ -120,6 +125,7 @@ class ActiveRequest:
         """Whether its listener gets no further items."""
         self.id = id
         self.name = name
+        self._resume = resume
         self.request = request
         self.listener = listener
         self._answer: Answer | None = None
@@ -200,7 +206,7 @@ class ActiveRequest:
 
     def cancel(self) -> Change:
         """End it early with what was generated."""
-        ended = _never_ran(self.name) if self._answer is None else self._answer.cancel()
+        ended = self._never_ran() if self._answer is None else self._answer.cancel()
         self.is_over = True
         return Change((ended,), (self._release(),))
 
@@ -222,6 +228,10 @@ class ActiveRequest:
         end = self._ended or Refused(id=self.name, error=to_wire(internal))
         release = (Drop(self.id),) if is_in_engine else ()
         return Change((end,), (LogFailure(self.name, error), *release))
+
+    def _never_ran(self) -> Ended:
+        usage = Usage(completion_tokens=self._resume.num_tokens if self._resume else 0)
+        return Ended(id=self.name, finish_reason="cancelled", usage=usage, rates=Rates())
 
     def _release(self) -> Abandon | Drop:
         return Abandon(self.id) if self._answer is None else Drop(self.id)
@@ -248,7 +258,3 @@ class ActiveRequest:
 def saves_as(request: GenerateRequest) -> str | None:
     """Under which key `request` saves."""
     return request.cache_key if request.save_cache else None
-
-
-def _never_ran(name: RequestId) -> Ended:
-    return Ended(id=name, finish_reason="cancelled", usage=Usage(), rates=Rates())

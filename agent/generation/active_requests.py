@@ -51,8 +51,9 @@ class ActiveRequests:
         if key is not None and not self._writers.claim(key):
             return [Tell(listener, (_key_is_taken(name, key),), (ticket,))]
         id = SequenceId(ticket)
-        self._active[id] = ActiveRequest(id, name, request, listener)
-        return [Prepare(id, request, Resume(name, continuation) if continuation else None)]
+        resume = Resume(name, continuation) if continuation else None
+        self._active[id] = ActiveRequest(id, name, request, listener, resume)
+        return [Prepare(id, request, resume)]
 
     def cancel(self, ticket: Ticket) -> list[Decision]:
         """End a request with what it has; one that is complete ends when it is saved."""

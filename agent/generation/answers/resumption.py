@@ -27,7 +27,7 @@ RESUMED_ANEW = Notice(
     "(mirostat, XTC): what follows may differ from what the first agent would have written",
 )
 
-_CHARACTERS_PER_BYTE = 4
+_CHARACTERS_PER_TOKEN = 16
 """A token takes 3 to 15 microseconds to replay, with log-probabilities and a grammar more."""
 
 
@@ -41,7 +41,12 @@ class Resume:
     @property
     def work(self) -> int:
         """How long it takes, in characters of a prompt that takes as long to prepare."""
-        return _CHARACTERS_PER_BYTE * len(self.continuation.packed_tokens)
+        return _CHARACTERS_PER_TOKEN * self.num_tokens
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens the answer has so far."""
+        return len(self.continuation.packed_tokens) // 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

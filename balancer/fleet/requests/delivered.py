@@ -36,6 +36,7 @@ class Delivered:
         "num_characters",
         "num_log_probs",
         "num_prompt_characters",
+        "num_prompt_log_probs",
     )
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class Delivered:
         self.is_whole = True
         self.num_characters = 0
         self.num_prompt_characters = 0
+        self.num_prompt_log_probs = 0
         self.num_log_probs = 0
         self.num_calls_started = 0
         self.num_calls = 0
@@ -59,6 +61,7 @@ class Delivered:
         text, kind, ids, log_probs = token
         if kind == "prompt":
             self.num_prompt_characters += len(text)
+            self.num_prompt_log_probs += len(log_probs)
             return
         self.num_characters += len(text)
         if log_probs:
@@ -127,6 +130,7 @@ class Delivered:
             self._tokens,
             num_characters=self.num_characters,
             num_prompt_characters=self.num_prompt_characters,
+            num_prompt_log_probs=self.num_prompt_log_probs,
             num_log_probs=self.num_log_probs,
             num_calls_started=self.num_calls_started,
             num_calls=self.num_calls,

@@ -276,3 +276,11 @@ class TestOneThatGoesOn:
         assert len(notices) == (request_ is SAVING), "it is told that nothing was saved"
         assert isinstance(end, Ended) and end.stop_string == "!"
         assert len(requests) == 0
+
+    def test_cancelled_while_being_prepared_it_has_what_was_said(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FIRST, R, REQUEST, US, Continuation.after((1, 2)))
+        [tell, _] = requests.cancel(FIRST)
+        assert isinstance(tell, Tell)
+        [ended] = tell.items
+        assert isinstance(ended, Ended) and ended.usage.completion_tokens == 2

@@ -41,6 +41,7 @@ def test_a_continuation_is_the_sum_of_what_was_delivered(tokens: list[Token], ec
         [id for token in tokens for id in token.tokens],
         num_characters=sum(len(token.text) for token in tokens),
         num_prompt_characters=len(echo),
+        num_prompt_log_probs=1,
         num_log_probs=sum(len(token.log_probs) for token in tokens),
     )
 
