@@ -1,0 +1,249 @@
+"""Access keys over real daemons: who is let in, what ends with a key, where no key stands."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anthropic
+import openai
+import pytest
+import pytest_asyncio
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+
+from arriero.balancer.access.access_key import new_key
+from arriero.client import Client
+from arriero.client.errors import RequestFailed
+from integration_tests.daemons import Fleet, until
+from integration_tests.test_openapi import CHECKS, DOCUMENTS
+
+WRONG = new_key(b"w" * 32)
+ADMIN = new_key(b"a" * 32)
+LONG = {"max_tokens": 900, "ignore_eos": True}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Keyed:
+    """A fleet that needs keys, and the keys that were made."""
+
+    fleet: Fleet
+    folder: Path
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    async def make(self, name: str, role: str, **more: Any) -> str:
+        async with Client(management=self.fleet.management, key=ADMIN) as client:
+            made = await client.management.create_key(name, role, **more)
+        self.secrets[name] = made["key"]
+        return str(made["key"])
+
+    async def revoke(self, name: str) -> None:
+        async with Client(management=self.fleet.management, key=ADMIN) as client:
+            await client.management.revoke_key(name)
+
+    def client(self, key: str | None) -> Client:
+        return Client(self.fleet.inference, management=self.fleet.management, key=key)
+
+    async def post(self, path: str, key: str, body: dict[str, Any]) -> aiohttp.ClientResponse:
+        headers = {"Authorization": f"Bearer {key}"}
+        return await self.fleet.http.post(
+            f"{self.fleet.inference}{path}", json=body, headers=headers
+        )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keyed]:
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "admin.key").write_text(ADMIN)
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer(admin_key_file=folder / "admin.key")
+        keyed = Keyed(fleet, folder, {"admin": ADMIN, "wrong": WRONG})
+        agent = await keyed.make("rack", "agent")
+        await fleet.start_agent(env={"ARRIERO_AGENT_KEY": agent})
+        await keyed.make("app", "inference")
+        await keyed.make("eye", "viewer")
+        yield keyed
+
+
+async def test_openais_client(keyed: Keyed) -> None:
+    def client(key: str) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(
+            api_key=key, base_url=f"{keyed.fleet.inference}/v1", max_retries=0
+        )
+
+    async with client(keyed.secrets["app"]) as ours:
+        models = [model.id async for model in ours.models.list()]
+        made = await ours.completions.create(model=models[0], prompt="x", max_tokens=2)
+        assert made.usage is not None and made.usage.completion_tokens == 2
+    async with client("sk-not-a-key") as wrong:
+        with pytest.raises(openai.AuthenticationError, match="not known"):
+            await wrong.models.list()
+    async with client(keyed.secrets["eye"]) as viewer:
+        with pytest.raises(openai.PermissionDeniedError, match="role viewer"):
+            await viewer.completions.create(model=models[0], prompt="x")
+
+
+async def test_anthropics_client(keyed: Keyed) -> None:
+    async def ask(**shown: Any) -> anthropic.types.Message:
+        async with anthropic.AsyncAnthropic(
+            base_url=keyed.fleet.inference, max_retries=0, **shown
+        ) as client:
+            return await client.messages.create(
+                model="arriero-demo", max_tokens=2, messages=[{"role": "user", "content": "Hi"}]
+            )
+
+    assert (await ask(api_key=keyed.secrets["app"])).usage.output_tokens == 2
+    assert (await ask(auth_token=keyed.secrets["app"], api_key=None)).usage.output_tokens == 2
+    with pytest.raises(anthropic.AuthenticationError):
+        await ask(api_key=WRONG)
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await ask(api_key=keyed.secrets["eye"])
+
+
+async def test_our_own_client_and_socket(keyed: Keyed) -> None:
+    async with keyed.client(keyed.secrets["app"]) as client, client.socket() as socket:
+        assert (await socket.generate(prompt="x", max_tokens=2)).usage.completion_tokens == 2
+        with pytest.raises(RequestFailed, match="role inference; this needs seeing the fleet"):
+            await client.management.agents()
+    for key in (None, WRONG):
+        async with keyed.client(key) as client:
+            with pytest.raises(RequestFailed) as refused:
+                await client.generate(prompt="x")
+            assert (refused.value.code, refused.value.status) == ("unauthorized", 401)
+
+
+# ---- what is open ends
+
+
+@pytest.mark.parametrize("path", ["/api/v1/generate", "/v1/completions", "/v1/messages"])
+async def test_revoking_ends_streams_with_unauthorized(keyed: Keyed, path: str) -> None:
+    name = f"stream{path.replace('/', '-')}"
+    key = await keyed.make(name, "inference")
+    body: dict[str, Any] = {"stream": True, "model": "arriero-demo", **LONG}
+    if path == "/v1/messages":
+        body = {"stream": True, "model": "arriero-demo", "max_tokens": 900}
+        body["messages"] = [{"role": "user", "content": "Count to a thousand."}]
+        body["ignore_eos"] = True
+    else:
+        body["prompt"] = "Once"
+    async with await keyed.post(path, key, body) as response:
+        assert response.status == 200, await response.text()
+        await response.content.readline()
+        await keyed.revoke(name)
+        rest = await response.text()
+    assert f"the key '{name}' was revoked" in rest
+    assert ("unauthorized" in rest) or ("authentication_error" in rest)
+    async with await keyed.post(path, key, body) as response:
+        assert response.status == 401
+    async with keyed.client(ADMIN) as client:
+        ended = await client.management.requests(state="ended", caller=name)
+        assert [each["code"] for each in ended] == ["unauthorized"]
+
+
+async def test_a_revoked_agent_leaves_and_says_why(keyed: Keyed) -> None:
+    key = await keyed.make("spare", "agent", labels={"zone": "b"}, models=["arriero-demo"])
+    file = keyed.folder / "spare.key"
+    file.write_text(key)
+    agent = await keyed.fleet.start_agent(key_file=file, label="zone=b", slots=1)
+    await keyed.revoke("spare")
+    line = await agent.until_line(agent.stderr, "refuses this agent")
+    assert "the key 'spare' was revoked" in line
+
+    async def has_left() -> bool:
+        async with keyed.client(ADMIN) as client:
+            return len(await client.management.agents()) == 1
+
+    await until(has_left, deadline=10)
+    await agent.terminate()
+
+
+async def test_an_agent_beyond_its_key_does_not_start(keyed: Keyed) -> None:
+    key = await keyed.make("bound", "agent", labels={"zone": "b"}, models=["arriero-demo"])
+    agent = await keyed.fleet.launch_agent(env={"ARRIERO_AGENT_KEY": key}, label="zone=c", slots=1)
+    assert await agent.exit_code(30) == 1
+    assert "does not allow the label 'zone=c'" in agent.stderr[-1]
+
+
+# ---- whatever is asked
+
+
+OPERATIONS = [
+    (port, method, path)
+    for port, document in DOCUMENTS.items()
+    for path, methods in document["paths"].items()
+    for method, operation in methods.items()
+    if operation.get("security") != []
+]
+
+
+def ask_some(url: str, port: str, method: str, path: str, key: str, most: int) -> set[int]:
+    """Blocks until `most` calls that the document allows were made; the statuses that came."""
+    operation = schemathesis.openapi.from_dict(DOCUMENTS[port])[path][method.upper()]
+    statuses: set[int] = set()
+
+    @given(case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
+    @settings(
+        max_examples=most,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: schemathesis.Case) -> None:
+        headers = dict(case.headers or {})
+        headers.pop("Authorization", None)
+        case.headers = headers | {"x-api-key": key}
+        response = case.call(base_url=url, timeout=20.0)
+        case.validate_response(response, checks=CHECKS[:3])
+        statuses.add(response.status_code)
+
+    ask()
+    return statuses
+
+
+async def test_with_a_wrong_key_nothing_is_well_and_nothing_breaks(keyed: Keyed) -> None:
+    for port, method, path in OPERATIONS:
+        url = getattr(keyed.fleet, port)
+        statuses = await asyncio.to_thread(ask_some, url, port, method, path, WRONG, 2)
+        assert statuses <= {401}, f"{method} {path}"
+
+
+async def test_new_keys_are_as_documented(keyed: Keyed) -> None:
+    url, path = keyed.fleet.management, "/api/v1/keys"
+    statuses = await asyncio.to_thread(ask_some, url, "management", "post", path, ADMIN, 20)
+    assert statuses <= {201, 400, 409}
+
+
+# ---- where no key stands
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+
+
+async def test_no_key_is_in_a_log_a_metric_a_list_or_a_process(keyed: Keyed) -> None:
+    """The last test: all others have shown their keys by now."""
+    async with keyed.fleet.http.get(f"{keyed.fleet.inference}/v1/models?key={ADMIN}") as answer:
+        assert answer.status == 401 and ADMIN not in await answer.text()
+    headers = {"Authorization": f"Bearer {ADMIN}", "User-Agent": f"spy/{ADMIN}"}
+    seen = []
+    paths = ("/metrics", "/api/v1/keys", "/api/v1/requests?state=ended", "/api/v1/history")
+    for path in (*paths, "/api/v1/usage", f"/api/v1/agents/{WRONG[:40]}"):
+        async with keyed.fleet.http.get(keyed.fleet.management + path, headers=headers) as answer:
+            seen.append(await answer.text())
+    daemons = [keyed.fleet.balancer, *keyed.fleet.agents]
+    seen += [line for daemon in daemons for line in (*daemon.stderr, *daemon.stdout)]
+    running = [each for each in daemons if each.process.returncode is None]
+    seen += [command_line(pid) for daemon in running for pid in daemon.pids]
+    text = "\n".join(seen)
+    assert "app" in text and len(keyed.secrets) > 6
+    assert not [name for name, secret in keyed.secrets.items() if secret in text]
