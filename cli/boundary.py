@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..client.errors import ArrieroError, Unreachable
+from ..client.errors import ArrieroError, RequestFailed, Unreachable
 from .arguments import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Target, UsageError, target_of
 
 EXIT_INTERRUPTED = 130
@@ -41,13 +41,19 @@ def run_plain(
     except Unreachable as error:
         return _say(parser, f"{error}; is the balancer running there?", EXIT_UNREACHABLE)
     except ArrieroError as error:
-        return _say(parser, error, EXIT_FAILED)
+        return _say(parser, f"{error}{_hint(error)}", EXIT_FAILED)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             return _quiet()
         return _say(parser, error, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _hint(error: ArrieroError) -> str:
+    if isinstance(error, RequestFailed) and error.code == "unauthorized":
+        return "; the key comes from --key-file or ARRIERO_KEY"
+    return ""
 
 
 def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:

@@ -45,3 +45,11 @@ def test_our_own_mistakes_are_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(PARSER, [], main)
+
+
+def test_a_missing_key_is_said_where_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(arguments: argparse.Namespace, target: Target) -> None:
+        raise RequestFailed("unauthorized", "an access key is needed", status=401)
+
+    assert run(PARSER, [], main) == 1
+    assert "the key comes from --key-file or ARRIERO_KEY" in capsys.readouterr().err
