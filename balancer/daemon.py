@@ -31,6 +31,7 @@ from .api.transport.hosts import AllowedHosts
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
+from .fleet.runtime.kept_requests import KeptRequests
 from .history.recorder import Recorders
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
@@ -82,6 +83,7 @@ class Parts:
     keeper: DesiredStateKeeper
     drains: DrainKeeper
     conversations: ConversationStore
+    kept: KeptRequests
     bodies: Bodies
     hosts: AllowedHosts
     reports: DoorReports
@@ -127,6 +129,9 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         conversations=ConversationStore(
             max_bytes=settings.responses_limit, max_age=settings.responses_max_age
         ),
+        kept=KeptRequests(
+            runtime, max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+        ),
         bodies=until_the_end.enter_context(Bodies()),
         hosts=hosts_of(settings),
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
@@ -147,6 +152,7 @@ def _collect_numbers(parts: Parts) -> None:
         partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=parts.hub.numbers
     )
     metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
+    metrics.collect_kept(lambda: len(parts.kept), lambda: parts.kept.num_bytes)
     metrics.collect_log(log.num_dropped)
     metrics.collect_store(parts.persistence.writer.status)
     metrics.collect_log_reads(lambda: runtime.num_log_reads)
@@ -190,6 +196,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
     return inference_app(
         parts.runtime,
         parts.conversations,
+        kept=parts.kept,
         bodies=parts.bodies,
         hosts=parts.hosts,
         reports=parts.reports,

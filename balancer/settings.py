@@ -125,7 +125,8 @@ class BalancerSettings(DaemonSettings):
     responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
         default=DEFAULT_BYTES,
         description="most memory for answers kept for /v1/responses and threads of "
-        "/v1/messages; 0 keeps none",
+        "/v1/messages; 0 keeps none. As much again for requests with an Idempotency-Key or in the "
+        "background",
     )
     responses_max_age: Timeout = Field(
         default=DEFAULT_AGE, description="how long an unused answer or thread is kept"

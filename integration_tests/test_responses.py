@@ -267,3 +267,44 @@ async def test_an_error_in_a_stream(fleet: Fleet) -> None:
                 fleet.agents[0].signal_engine(signal.SIGKILL)
             types.append(event.type)
     assert types[-2:] == ["error", "response.failed"]
+
+
+async def test_a_response_in_the_background_is_picked_up(client: openai.AsyncOpenAI) -> None:
+    [case, *_] = plain_cases()
+    begun = await client.responses.create(**asked(case), background=True, stream=True)
+    first = await anext(aiter(begun))
+    assert first.type == "response.created"
+    await begun.close()
+    id, number = first.response.id, first.sequence_number
+    events = [
+        event
+        async for event in await client.responses.retrieve(id, stream=True, starting_after=number)
+    ]
+    assert [each.sequence_number for each in events] == list(range(1, len(events) + 1))
+    assert events[-1].type == "response.completed"
+    response = await client.responses.retrieve(id)
+    assert response.output_text == case.answer
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == case.answer
+
+
+async def test_a_response_in_the_background_is_cancelled(
+    client: openai.AsyncOpenAI, shared_fleet: Fleet
+) -> None:
+    begun = await client.responses.create(
+        model=MODEL, input="Tell me more", background=True, extra_body={"ignore_eos": True}
+    )
+    assert (await client.responses.cancel(begun.id)).status == "cancelled"
+    await shared_fleet.until_idle()
+
+
+async def test_a_request_that_is_sent_again_is_answered_once(client: openai.AsyncOpenAI) -> None:
+    [case, *_] = plain_cases()
+    key = {"Idempotency-Key": "a-request-that-is-sent-again"}
+    answers = [
+        await client.chat.completions.create(
+            model=MODEL, messages=case.body["messages"], temperature=0, extra_headers=key
+        )
+        for _ in range(2)
+    ]
+    assert answers[0].id == answers[1].id
+    assert {each.choices[0].message.content for each in answers} == {case.answer}

@@ -9,12 +9,14 @@ from aiohttp import web
 from ...shared.errors import RequestError
 from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.runtime.kept_requests import KeptRequests
 from .access.admission import Admission
 from .access.guard import ACCESS, guard
 from .access.permissions import INFERENCE
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
+from .common.opening import KEPT_REQUESTS
 from .conversation_store import ConversationStore
 from .document import inference_json
 from .fields.reading import tell_ignored
@@ -42,13 +44,15 @@ def inference_app(
     hosts: AllowedHosts | None = None,
     reports: DoorReports | None = None,
     access: Access | None = None,
+    kept: KeptRequests | None = None,
     more_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
-    bodies, `hosts` lists the host names that are allowed besides addresses, and `reports` records
-    faulty requests for operators; each has a default. Without `access` everybody may come in.
+    bodies, `kept` holds requests that outlive their connection, `hosts` lists the host names that
+    are allowed besides addresses, and `reports` records faulty requests for operators; each has a
+    default. Without `access` everybody may come in.
     `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
     should have been drained before.
     """
@@ -62,6 +66,8 @@ def inference_app(
         middlewares=[*middlewares(_error_answer, hosts), guard(access, INFERENCE)]
     )
     app[ACCESS] = access
+    kept = KeptRequests(runtime) if kept is None else kept
+    app[KEPT_REQUESTS] = kept
     app[BODIES] = Bodies() if bodies is None else bodies
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
@@ -74,9 +80,9 @@ def inference_app(
     app.add_routes(completion_routes.routes(runtime))
     app.add_routes(query_routes.routes(runtime))
     app.add_routes(vllm_routes.routes(runtime))
-    kept = ConversationStore() if conversations is None else conversations
-    app.add_routes(responses_routes.routes(runtime, kept))
-    app.add_routes(anthropic_routes.routes(runtime, kept))
+    conversations = ConversationStore() if conversations is None else conversations
+    app.add_routes(responses_routes.routes(runtime, conversations, kept))
+    app.add_routes(anthropic_routes.routes(runtime, conversations))
     app.add_routes(more_routes)
     app.on_shutdown.append(close_sockets)
     return app

@@ -18,6 +18,7 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import ServerSentEvents, read_to_end
+from ..common.opening import opener
 from ..common.readable import check_copies
 from ..conversation_store import ConversationStore
 from ..fields.reading import obeyed
@@ -141,16 +142,12 @@ class _Handlers:
         runtime = self._runtime
         wanted = asked.wanted
         caller = caller_of(request)
-        with runtime.open(
-            edited.request,
-            id,
-            caller=caller,
-            tell_waiting=comments_after(wanted.stream),
-        ) as stream:
+        open_stream = opener(request, runtime, tell_waiting=comments_after(wanted.stream))
+        with open_stream(edited.request, id) as stream:
             message = _Answer(
                 self._store,
                 asked,
-                id,
+                stream.id,
                 owner=caller.owner,
                 model=wanted.model or runtime.model_name_for("generate", caller),
                 context=_context(wanted, edited),
@@ -161,10 +158,10 @@ class _Handlers:
                     stream,
                     ServerSentEvents(message, FIELD_NAMES),
                     content_type=EVENT_STREAM,
-                    headers=_headers(id),
+                    headers=_headers(stream.id),
                 )
             await read_to_end(stream, message, FIELD_NAMES)
-            return json_response(message.message, headers=_headers(id))
+            return json_response(message.message, headers=_headers(stream.id))
 
 
 class _Answer(MessageEvents):

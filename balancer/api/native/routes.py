@@ -12,7 +12,6 @@ in the queue, and an entry that the queue refuses ends with its own error.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from aiohttp import hdrs, web
 
@@ -22,8 +21,8 @@ from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
 from ..common.answering import answer, json_response
 from ..common.merge import Merged, open_all, or_refusal
+from ..common.opening import opener
 from ..transport.bodies import parsed
-from ..transport.callers import caller_of
 from ..transport.http import Handler, request_id_key
 from ..transport.streaming import (
     EVENT_STREAM,
@@ -45,9 +44,8 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = await parsed(request, parse_generate)
-        with runtime.open(
-            wanted, caller=caller_of(request), tell_waiting=events_after(wanted.stream)
-        ) as stream:
+        open_one = opener(request, runtime, tell_waiting=events_after(wanted.stream))
+        with open_one(wanted) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:
                 return await _stream_one(request, stream)
@@ -55,9 +53,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
-        open_one = partial(
-            runtime.open, caller=caller_of(request), tell_waiting=events_after(batch.stream)
-        )
+        open_one = opener(request, runtime, tell_waiting=events_after(batch.stream))
         streams = open_all(or_refusal(open_one), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Self, TypeVar
 
 from aiohttp import hdrs, web
@@ -73,6 +74,9 @@ class Bodies:
         _check_length(request.content_length or 0)
         with self.held() as held:
             body = await self._read(request, held)
+            if IDEMPOTENCY_KEY not in request.headers:
+                return await self.off_loop(len(body), lambda: parse(body))
+            request[body_digest_key] = await self.off_loop(len(body), lambda: sha256(body).digest())
             return await self.off_loop(len(body), lambda: parse(body))
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
@@ -116,6 +120,13 @@ class Bodies:
             yield held
         finally:
             held.give_back(held.num_bytes)
+
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header of requests that may be sent again and are answered once."""
+
+body_digest_key = web.RequestKey("body_digest_key", bytes)
+"""Request key for the SHA-256 of the body of a request with an idempotency key."""
 
 
 class Held:

@@ -91,6 +91,16 @@ class Peer(Protocol):
         """Close the socket when everything sent has left."""
 
 
+class Sink(Protocol):
+    """Where the events of one request go."""
+
+    @property
+    def id(self) -> RequestId: ...
+
+    def put(self, event: Event, /) -> None:
+        """Another event; `Done` or `Failed` is the last. Must not raise."""
+
+
 class FleetRuntime:
     """One for each balancer; APIs, management and agent sockets all use it."""
 
@@ -110,7 +120,7 @@ class FleetRuntime:
         self._clock = clock
         self._draw_seed = draw_seed
         self._watch_interval = watch_interval
-        self._streams: dict[RequestId, Stream] = {}
+        self._streams: dict[RequestId, Sink] = {}
         self._query_handles: dict[RequestId, QueryHandle] = {}
         self._peers: dict[LinkId, Peer] = {}
         self._log_reads = LogReads()
@@ -147,19 +157,31 @@ class FleetRuntime:
         one of `new_request_id`, for callers that have to know it even if the request is refused.
         """
         stream = Stream(new_request_id() if id is None else id, self._close)
-        self._streams[stream.id] = stream
+        self.open_into(stream, request, caller=caller, tell_waiting=tell_waiting, together=together)
+        return stream
+
+    def open_into(
+        self,
+        sink: Sink,
+        request: GenerateRequest,
+        *,
+        caller: Caller,
+        tell_waiting: float | None = None,
+        together: int = 1,
+    ) -> None:
+        """Accept `request`, whose events go to `sink`, under its id. See `open`."""
+        self._streams[sink.id] = sink
         caller = self._traced(caller)
         request = self._seeded(request)
         decisions = self._fleet.request_arrived(
-            stream.id,
+            sink.id,
             request,
             self._clock(),
             caller=caller,
             tell_waiting=tell_waiting,
             together=together,
         )
-        self._accept(stream.id, decisions)
-        return stream
+        self._accept(sink.id, decisions)
 
     def _seeded(self, request: GenerateRequest) -> GenerateRequest:
         """With a seed, so that another agent goes on with the same one; greedy ones need none."""

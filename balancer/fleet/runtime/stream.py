@@ -30,9 +30,15 @@ class Stream:
     One task reads it, in a `with`: leaving that before the end cancels the request.
     """
 
-    def __init__(self, id: RequestId, on_close: Callable[[RequestId], None]) -> None:
-        """`on_close` is called once, and only if the reader goes before the end has come."""
+    def __init__(
+        self, id: RequestId, on_close: Callable[[RequestId], None], *, merges: bool = True
+    ) -> None:
+        """`on_close` is called once, and only if the reader goes before the end has come.
+
+        Without `merges` every event is read as it was put: for events that somebody keeps anyway.
+        """
         self.id = id
+        self._merges = merges
         self._on_close = on_close
         self._pending: deque[Event] = deque()
         self._merge_at = MAX_PENDING
@@ -72,7 +78,7 @@ class Stream:
             if isinstance(event, Waiting) and self._ends_waiting:
                 self._pending.pop()  # the reader is slow, and this is newer
             self._pending.append(event)
-            if len(self._pending) >= self._merge_at:
+            if self._merges and len(self._pending) >= self._merge_at:
                 self._merge()
         self._wake()
 
@@ -150,7 +156,7 @@ class Stream:
     def _next(self) -> Event:
         """The next event; a token with its followers."""
         event = self._pending.popleft()
-        if isinstance(event, Token) and self._pending:
+        if self._merges and isinstance(event, Token) and self._pending:
             return self._with_followers(event)
         return event
 

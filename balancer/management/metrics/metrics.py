@@ -145,6 +145,15 @@ class Metrics:
             num_bytes,
         )
 
+    def collect_kept(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
+        """Also export how many requests are kept beyond their connection, and their size."""
+        self._gauge(
+            "kept_requests",
+            "Requests with an idempotency key or in the background whose events are kept.",
+            num_kept,
+        )
+        self._gauge("kept_request_bytes", "About how many bytes those events take.", num_bytes)
+
     def collect_connections(self, port: str, num_open: Callable[[], int]) -> None:
         """Also export the number of connections to a port."""
         self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)

@@ -12,6 +12,7 @@ from arriero.balancer.access.limits.account import NO_STANDING, Standing
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
+from arriero.balancer.fleet.runtime.fleet_runtime import Sink
 from arriero.balancer.fleet.view import FleetTotals, ModelView
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (
@@ -46,6 +47,7 @@ class FakeStream:
         self._waiting: deque[Event] = deque()
         self._news = asyncio.Event()
         self._changed = changed
+        self._sink: Sink | None = None
 
     def say(self, *events: Event) -> None:
         for event in events:
@@ -54,6 +56,14 @@ class FakeStream:
             self._waiting.append(event)
             self.has_ended = isinstance(event, Done | Failed)
         self._news.set()
+        if self._sink is not None:
+            self.pass_on_to(self._sink)
+
+    def pass_on_to(self, sink: Sink) -> None:
+        self._sink = sink
+        while self._waiting:
+            sink.put(self._waiting.popleft())
+            self.num_delivered += 1
 
     def cancel(self) -> None:
         has_run = self.num_delivered or self._waiting
@@ -129,6 +139,21 @@ class FakeFleetRuntime:
         if self.script is not None:
             stream.say(*self.script(request))
         return stream
+
+    def open_into(
+        self,
+        sink: Sink,
+        request: GenerateRequest,
+        *,
+        caller: Caller = ANONYMOUS,
+        tell_waiting: float | None = None,
+        together: int = 1,
+    ) -> None:
+        """As `open`; what the stream's test says is put into `sink` at once."""
+        stream = self.open(
+            request, sink.id, caller=caller, tell_waiting=tell_waiting, together=together
+        )
+        stream.pass_on_to(sink)
 
     def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:
         """Answered at once by `answers`, or left to the test."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 
 from aiohttp import web
 
@@ -12,6 +11,7 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
 from ...common.merge import Merged, open_together
+from ...common.opening import opener
 from ...fields.reading import obeyed
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
@@ -54,9 +54,7 @@ async def _answer(
 async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
-    open_one = partial(
-        runtime.open, caller=caller_of(request), tell_waiting=comments_after(wanted.stream)
-    )
+    open_one = opener(request, runtime, tell_waiting=comments_after(wanted.stream))
     streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:

@@ -176,7 +176,7 @@ class Response(ResponseEcho):
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
     background: bool
     completed_at: int | None
     error: ResponseFault | None

@@ -17,6 +17,7 @@ class ResponseEvent(TypedDict):
 
     type: Literal[
         "response.created",
+        "response.queued",
         "response.in_progress",
         "response.completed",
         "response.incomplete",

@@ -14,8 +14,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from .....shared.errors import RateLimited, RequestError
-from .....shared.inference import Begun, Done, Event, Token, TokenKind, ToolCallStarted, Usage
+from .....shared.errors import Cancelled, RateLimited, RequestError
+from .....shared.inference import (
+    Begun,
+    Done,
+    Event,
+    Failed,
+    Token,
+    TokenKind,
+    ToolCallStarted,
+    Usage,
+    Waiting,
+)
 from ...common.event_stream import HOLE, Deltas, EventRenderer
 from ...common.log_probs import TokenLogProb, entries
 from ..errors import error_fields
@@ -32,6 +42,8 @@ from .answer_types import (
 )
 from .items import Json, Status, item_id
 
+RESPONSE_PREFIX = "resp_"
+
 _NO_NAMESPACES: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
@@ -45,6 +57,7 @@ class ResponseEvents(EventRenderer):
         created_at: int,
         echo: ResponseEcho,
         namespaces: Mapping[str, tuple[str, str]] = _NO_NAMESPACES,
+        is_background: bool = False,
     ) -> None:
         """`id` without its prefix; `echo` is what the response repeats of its request.
 
@@ -59,8 +72,8 @@ class ResponseEvents(EventRenderer):
             "id": response_id(id),
             "object": "response",
             "created_at": created_at,
-            "status": "in_progress",
-            "background": False,
+            "status": "queued" if is_background else "in_progress",
+            "background": is_background,
             "completed_at": None,
             "error": None,
             "incomplete_details": None,
@@ -72,11 +85,15 @@ class ResponseEvents(EventRenderer):
 
     def begin(self) -> list[Json]:
         """The events before the first token."""
-        return self._numbered(self._about("response.created"), self._about("response.in_progress"))
+        state = self.response["status"]
+        return self._numbered(self._about("response.created"), self._about(f"response.{state}"))
 
     def take(self, event: Event) -> list[Json]:
         """The API events for `event`."""
-        return self._numbered(*super().take(event))
+        if self.response["status"] != "queued" or isinstance(event, Waiting | Failed):
+            return self._numbered(*super().take(event))
+        self.response["status"] = "in_progress"
+        return self._numbered(self._about("response.in_progress"), *super().take(event))
 
     def _begun(self, begun: Begun) -> None:
         pass  # a response has no usage before its end
@@ -130,7 +147,8 @@ class ResponseEvents(EventRenderer):
         is_whole = done.finish_reason in ("stop", "tool_calls")
         status: Status = "completed" if is_whole else "incomplete"
         yield from self._close(status)
-        self.response["status"] = status
+        is_cancelled = done.finish_reason == "cancelled" and self.response["background"]
+        self.response["status"] = "cancelled" if is_cancelled else status
         self.response["usage"] = _usage(done.usage)
         if is_whole:
             seconds = round(done.timings.total_ms / 1000)
@@ -151,7 +169,8 @@ class ResponseEvents(EventRenderer):
             "param": told["param"],
         }
         # A response's `error` has few codes, and none for errors of a fleet.
-        self.response["status"] = "failed"
+        is_cancelled = isinstance(error, Cancelled) and self.response["background"]
+        self.response["status"] = "cancelled" if is_cancelled else "failed"
         self.response["error"] = {
             "code": "rate_limit_exceeded" if isinstance(error, RateLimited) else "server_error",
             "message": error.message,
@@ -334,7 +353,7 @@ def _without_bytes(entry: TokenLogProb) -> Json:
 
 def response_id(id: str) -> str:
     """The id of the response that the request `id` is answered with."""
-    return f"resp_{id}"
+    return RESPONSE_PREFIX + id
 
 
 def _usage(usage: Usage) -> ResponseUsage:

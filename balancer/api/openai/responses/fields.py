@@ -23,7 +23,6 @@ RESPONSE: Mapping[str, Rule] = {
     "max_tool_calls": Ignored("it counts calls of tools that only OpenAI runs"),
     "stream_options": Ignored("streams are not padded against observers"),
     "access_programs": Refused("there are no access programs here"),
-    "background": Refused("a response lives as long as its connection", nothing("false")),
     "conversation": Refused("conversations are not kept; `previous_response_id` is"),
     "image": Refused("answers are text"),
     "moderation": Refused("nothing is moderated here"),
@@ -144,6 +143,5 @@ NEVER_SENT: Mapping[str, str] = {
     **{f"response.refusal.{end}": "models refuse in words" for end in ("delta", "done")},
     "response.compaction.compacting": "the input is not shortened here",
     "response.output_text.annotation.added": "nothing is cited",
-    "response.queued": "no response runs in the background",
 }
 """Types of events that OpenAI's library knows and streams do not have, with the reason."""

@@ -1,6 +1,6 @@
 """The Responses API as operations of an OpenAPI document."""
 
-from .....shared.errors import InvalidRequest, NotFound
+from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestTimeout
 from ...openapi.document import OF_MODELS, Operation, events_or, json_answer, parameter
 from ...openapi.schemas import one_of
 from ..operations import OPENAI_ERRORS
@@ -28,7 +28,7 @@ OPERATIONS = (
                 item=event_types.ResponseStreamEvent,
             ),
         },
-        errors=(*OF_MODELS, NotFound),
+        errors=(*OF_MODELS, NotFound, Conflict),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -43,16 +43,26 @@ OPERATIONS = (
                 answer_types.CountedInput,
             )
         },
-        errors=(*OF_MODELS, NotFound),
+        errors=(*OF_MODELS, NotFound, Conflict),
         told=OPENAI_ERRORS,
     ),
     Operation(
         method="GET",
         path="/v1/responses/{id}",
         name="RetrieveResponse",
-        summary="A stored response.",
-        parameters=(_ID,),
-        answers={200: json_answer("The response.", answer_types.Response)},
+        summary="A stored response, or one that runs in the background.",
+        parameters=(
+            _ID,
+            parameter("stream", "query", {"type": "boolean"}),
+            parameter("starting_after", "query", {"type": "integer", "minimum": 0}),
+        ),
+        answers={
+            200: events_or(
+                answer_types.Response,
+                "`response.completed`, `…incomplete` or `…failed`",
+                item=event_types.ResponseStreamEvent,
+            ),
+        },
         errors=(InvalidRequest, NotFound),
         told=OPENAI_ERRORS,
     ),
@@ -85,10 +95,10 @@ OPERATIONS = (
         method="POST",
         path="/v1/responses/{id}/cancel",
         name="CancelResponse",
-        summary="Answers with an error, since a stored response has ended.",
+        summary="Ends a response in the background early.",
         parameters=(_ID,),
-        answers={},
-        errors=(InvalidRequest, NotFound),
+        answers={200: json_answer("The response.", answer_types.Response)},
+        errors=(InvalidRequest, NotFound, RequestTimeout),
         told=OPENAI_ERRORS,
     ),
 )

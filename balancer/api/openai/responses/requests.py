@@ -165,6 +165,7 @@ class _Body(Guided):
     previous_response_id: str | None = None
     stream: bool = False
     store: bool = True
+    background: bool = False
     tools: Annotated[ListOf[Tool], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: _ToolChoice = "auto"
     parallel_tool_calls: bool = True
@@ -207,6 +208,8 @@ class Wanted:
         """`num_bytes` is the body's length."""
         self._body = body
         self.num_bytes = num_bytes
+        if body.background and not body.store:
+            raise InvalidRequest("`background` needs `store: true`", field="background")
         found = body.constraints()
         self._grammar = the_only(found)
         self.field_names = names_of(found, FIELD_NAMES, also=_NAMES)
@@ -216,6 +219,7 @@ class Wanted:
         self.model = body.model
         self.stream = body.stream
         self.store = body.store
+        self.background = body.background
         self.namespaces = namespaces(body.tools)
         """Of the functions that are in one, by what the model calls them."""
 

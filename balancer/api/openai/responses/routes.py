@@ -1,17 +1,19 @@
 """The Responses API over HTTP: `/v1/responses`, and stored responses."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
-from .....shared.errors import InvalidRequest, NotFound, RequestError
-from .....shared.inference import Done, Event, GenerateRequest
-from ....fleet.caller import Caller
+from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
+from .....shared.inference import GenerateRequest, RequestId
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ....fleet.runtime.stream import Stream
+from ....fleet.runtime.kept_requests import KeptRequests
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
+from ...common.opening import keeper, opener
 from ...common.readable import check_copies
 from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
@@ -19,19 +21,21 @@ from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
 from ...transport.door_reports import refusals_reported
 from ...transport.http import request_id_key
-from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
 from ...transport.waiting import comments_after
-from .answer_types import CountedInput, DeletedResponse, Response
-from .events import ResponseEvents
-from .items import Json, with_ids
+from .answer import Answer
+from .answer_types import CountedInput, DeletedResponse
+from .background import BackgroundResponses, chunks, parse_after
 from .listing import input_list, parse_page
 from .requests import Wanted, parse_response
-from .stored import Stored, stored
+from .stored import Stored
 
 
-def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
+def routes(
+    runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests
+) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
-    handlers = _Handlers(runtime, store)
+    handlers = _Handlers(runtime, store, kept)
     return [
         web.post("/v1/responses", handlers.create),
         web.post("/v1/responses/input_tokens", handlers.count),
@@ -45,19 +49,33 @@ def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.Abstract
 class _Handlers:
     """The handlers of the routes."""
 
-    def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
+    def __init__(self, runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests) -> None:
         self._runtime = runtime
         self._store = store
+        self._kept = kept
+        self._background = BackgroundResponses(kept)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = _previous(self._store, wanted.previous_response_id, caller_of(request).owner)
+            previous = self._previous(request, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
-        with self._opened(request, neutral, wanted) as stream:
+        run = self._run if wanted.background else self._answer
+        return await run(request, wanted, previous, neutral)
+
+    async def _answer(
+        self,
+        request: web.Request,
+        wanted: Wanted,
+        previous: Stored | None,
+        neutral: GenerateRequest,
+    ) -> web.StreamResponse:
+        open_one = opener(request, self._runtime, tell_waiting=comments_after(wanted.stream))
+        with _told(wanted):
+            stream = open_one(neutral)
+        with stream:
             request[request_id_key] = stream.id
-            caller = caller_of(request)
-            answer = _Answer(self._runtime, self._store, wanted, previous, stream, caller)
+            answer = self._rendering(request, wanted, previous, stream.id)()
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 render = ServerSentEvents(answer, wanted.field_names)
@@ -67,18 +85,45 @@ class _Handlers:
             await read_to_end(stream, answer, wanted.field_names)
             return json_response(answer.response, headers=headers)
 
-    def _opened(self, request: web.Request, neutral: GenerateRequest, wanted: Wanted) -> Stream:
-        try:
-            return self._runtime.open(
-                neutral, caller=caller_of(request), tell_waiting=comments_after(wanted.stream)
-            )
-        except RequestError as error:
-            raise wanted.field_names.told(error) from error
+    async def _run(
+        self,
+        request: web.Request,
+        wanted: Wanted,
+        previous: Stored | None,
+        neutral: GenerateRequest,
+    ) -> web.StreamResponse:
+        """In the background."""
+        with _told(wanted):
+            kept = keeper(request)(neutral)
+        request[request_id_key] = kept.id
+        response = self._background.add(kept, self._rendering(request, wanted, previous, kept.id))
+        headers = {REQUEST_ID: kept.id}
+        if not wanted.stream:
+            return json_response(response.response(), headers=headers)
+        return await send_stream(
+            request, chunks(response, -1), content_type=EVENT_STREAM, headers=headers
+        )
+
+    def _rendering(
+        self, request: web.Request, wanted: Wanted, previous: Stored | None, id: RequestId
+    ) -> Callable[[], Answer]:
+        caller = caller_of(request)
+        served = wanted.model or self._runtime.model_name_for("generate", caller)
+        created_at = int(time.time())
+        return lambda: Answer(
+            id,
+            self._store,
+            wanted,
+            previous,
+            served=served,
+            created_at=created_at,
+            owner=caller.owner,
+        )
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = _previous(self._store, wanted.previous_response_id, caller_of(request).owner)
+            previous = self._previous(request, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(
             self._runtime, neutral, wanted.field_names, caller=caller_of(request)
@@ -86,20 +131,32 @@ class _Handlers:
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return json_response(body)
 
-    async def retrieve(self, request: web.Request) -> web.Response:
+    async def retrieve(self, request: web.Request) -> web.StreamResponse:
+        id = request.match_info["id"]
+        is_streamed = request.query.get("stream") == "true"
         with refusals_reported(request):
-            if request.query.get("stream") == "true":
-                raise InvalidRequest(
-                    "`stream`: a stored response cannot be streamed again", field="stream"
-                )
-            kept = _kept(self._store, request)
-        return web.Response(body=kept.response, content_type="application/json")
+            after = parse_after(request)
+            running = self._background.find(id, caller_of(request))
+            if running is None:
+                kept = _kept(self._store, request)
+                if is_streamed:
+                    raise InvalidRequest(
+                        "`stream`: only a response in the background can be streamed again, and "
+                        "only for some time",
+                        field="stream",
+                    )
+                return web.Response(body=kept.response, content_type="application/json")
+        if not is_streamed:
+            return json_response(running.response())
+        return await send_stream(request, chunks(running, after), content_type=EVENT_STREAM)
 
     async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         with refusals_reported(request):
-            owner = caller_of(request).owner
-            if not self._store.forget(id, Stored, time.monotonic(), owner=owner):
+            caller = caller_of(request)
+            was_running = self._background.forget(id, caller)
+            was_stored = self._store.forget(id, Stored, time.monotonic(), owner=caller.owner)
+            if not was_stored and not was_running:
                 raise _unknown(id)
         body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
         return json_response(body)
@@ -111,49 +168,40 @@ class _Handlers:
         return json_response(input_list(kept.input, page))
 
     async def cancel(self, request: web.Request) -> web.Response:
+        id = request.match_info["id"]
         with refusals_reported(request):
-            _kept(self._store, request)
-            raise InvalidRequest(
-                "the response has ended; to cancel one that runs, close its connection"
+            response = await self._background.cancel(id, caller_of(request))
+            if response is None:
+                _kept(self._store, request)
+                raise InvalidRequest(
+                    "only a response in the background can be cancelled; others end with their "
+                    "connection"
+                )
+        return json_response(response)
+
+    def _previous(self, request: web.Request, id: str | None) -> Stored | None:
+        """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
+        if id is None:
+            return None
+        caller = caller_of(request)
+        running = self._background.find(id, caller)
+        if running is not None and running.response()["status"] in ("queued", "in_progress"):
+            raise Conflict(
+                f"the response {id[:100]!r} has not ended yet", field="previous_response_id"
             )
+        previous = self._store.find(id, Stored, time.monotonic(), owner=caller.owner)
+        if previous is None:
+            raise _unknown(id, "previous_response_id")
+        return previous
 
 
-class _Answer(ResponseEvents):
-    """One response while it is generated; it is stored if it ends without an error."""
-
-    def __init__(
-        self,
-        runtime: FleetRuntime,
-        store: ConversationStore,
-        wanted: Wanted,
-        previous: Stored | None,
-        stream: Stream,
-        caller: Caller,
-    ) -> None:
-        self._store = store
-        self._owner = caller.owner
-        self._wanted = wanted
-        self._previous = previous
-        served = wanted.model or runtime.model_name_for("generate", caller)
-        super().__init__(
-            stream.id,
-            created_at=int(time.time()),
-            echo=wanted.echo(served),
-            namespaces=wanted.namespaces,
-        )
-
-    def take(self, event: Event) -> list[Json]:
-        """The API events for `event`."""
-        told = super().take(event)
-        if isinstance(event, Done) and self._wanted.store:
-            # Stored before the end is sent: the client may continue the response at once.
-            self._keep(self.response)
-        return told
-
-    def _keep(self, response: Response) -> None:
-        given = with_ids(self._wanted.input, self._id)
-        entry = stored(response, given, self._previous)
-        self._store.keep(response["id"], entry, time.monotonic(), owner=self._owner)
+@contextmanager
+def _told(wanted: Wanted) -> Iterator[None]:
+    """Errors name fields as `wanted` does."""
+    try:
+        yield
+    except RequestError as error:
+        raise wanted.field_names.told(error) from error
 
 
 async def _neutral(
@@ -166,16 +214,8 @@ async def _neutral(
     return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
 
 
-def _previous(store: ConversationStore, id: str | None, owner: str | None) -> Stored | None:
-    if id is None:
-        return None
-    previous = store.find(id, Stored, time.monotonic(), owner=owner)
-    if previous is None:
-        raise _unknown(id, "previous_response_id")
-    return previous
-
-
 def _kept(store: ConversationStore, request: web.Request) -> Stored:
+    """The caller's response that `request` names. Raises `NotFound`."""
     id = request.match_info["id"]
     kept = store.find(id, Stored, time.monotonic(), owner=caller_of(request).owner)
     if kept is None:

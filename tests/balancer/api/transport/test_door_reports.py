@@ -97,7 +97,7 @@ async def test_refusals_after_parsing_are_counted(client: TestClient, counts: Co
         (responses, "invalid_request"),
         (f"{responses}/input_tokens", "not_found"),
         (f"{responses}/{{id}}", "not_found"),
-        (f"{responses}/{{id}}", "invalid_request"),
+        (f"{responses}/{{id}}", "not_found"),
         (f"{responses}/{{id}}", "not_found"),
         (f"{responses}/{{id}}/input_items", "not_found"),
         (f"{responses}/{{id}}/cancel", "not_found"),

@@ -364,3 +364,11 @@ async def test_a_slow_reader_hears_the_latest_of_its_wait() -> None:
     waits.put(Waiting(9, "slot"))
     waits.put(END)
     assert await read(waits) == [Waiting(1, "slot"), Token("a"), Waiting(9, "slot"), END]
+
+
+async def test_without_merging_every_event_is_read_as_it_was_put() -> None:
+    stream = Stream(RequestId("r"), lambda _: None, merges=False)
+    told = [Token(str(number)) for number in range(3 * MAX_PENDING)]
+    for event in (*told, END):
+        stream.put(event)
+    assert [event async for event in stream] == [*told, END]

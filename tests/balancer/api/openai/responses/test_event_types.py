@@ -43,18 +43,23 @@ ENDS: list[Event] = [
 ECHO = parse_response(b'{"input": "hi", "metadata": {"a": "b"}}').echo("demo")
 
 
-def renderer() -> ResponseEvents:
-    return ResponseEvents("1", created_at=5, echo=ECHO)
+def renderer(*, is_background: bool = False) -> ResponseEvents:
+    return ResponseEvents("1", created_at=5, echo=ECHO, is_background=is_background)
 
 
 @pytest.mark.parametrize("end", ENDS, ids=str)
-def test_every_event_is_declared(end: Event) -> None:
-    for event in sent_events(renderer(), [*EVENTS, end]):
+@pytest.mark.parametrize("is_background", [False, True])
+def test_every_event_is_declared(end: Event, *, is_background: bool) -> None:
+    for event in sent_events(renderer(is_background=is_background), [*EVENTS, end]):
         check(ResponseStreamEvent, event)
 
 
 def test_every_declared_event_is_sent() -> None:
-    sent = {event["type"] for end in ENDS for event in sent_events(renderer(), [*EVENTS, end])}
+    sent = {
+        event["type"]
+        for end in ENDS
+        for event in sent_events(renderer(is_background=True), [*EVENTS, end])
+    }
     declared = {
         name
         for member in get_args(ResponseStreamEvent.__value__)

@@ -62,7 +62,8 @@ def test_every_type_of_event_is_sent_or_it_is_said_why_not() -> None:
 
 def types_of(*events: Event) -> set[str]:
     """The types of all that is sent for `events`."""
-    answer = ResponseEvents("1", created_at=5, echo=parse_response(b'{"input": "a"}').echo("m"))
+    echo = parse_response(b'{"input": "a"}').echo("m")
+    answer = ResponseEvents("1", created_at=5, echo=echo, is_background=True)
     told = [*answer.begin(), *(each for event in events for each in answer.take(event))]
     return {each["type"] for each in told}
 

@@ -178,7 +178,7 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"background": True}, "background"),
+        ({"background": True, "store": False}, "background"),
         ({"conversation": "c"}, "conversation"),
         ({"truncation": "auto"}, "truncation"),
         ({"tool_choice": "required"}, "tool_choice"),

@@ -1,0 +1,97 @@
+"""Opens the streams of an HTTP request; with an `Idempotency-Key`, those that were opened before.
+
+A client that lost its connection sends the same request with the same key again. It gets the same
+answer from its beginning, and nothing is computed twice. See `fleet.runtime.kept_requests`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+from aiohttp import web
+
+from ....shared.errors import InvalidRequest, NotSupported
+from ....shared.inference import GenerateRequest, RequestId
+from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
+from ...fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ...fleet.runtime.stream import Stream
+from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
+from ..transport.callers import caller_of
+
+MAX_KEY = 255
+"""Characters of an idempotency key."""
+
+KEPT_REQUESTS = web.AppKey("KEPT_REQUESTS", KeptRequests)
+"""App key of the requests that outlive their connection."""
+
+
+class OpenStream(Protocol):
+    """Opens one stream; see `FleetRuntime.open`. Under the `id`, unless it was opened before."""
+
+    def __call__(
+        self, request: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
+    ) -> Stream: ...
+
+
+def opener(
+    request: web.Request, runtime: FleetRuntime, *, tell_waiting: float | None
+) -> OpenStream:
+    """What opens the streams of `request`. Raises `InvalidRequest` for a bad idempotency key.
+
+    `tell_waiting` as in `FleetRuntime.open`.
+    """
+    caller = caller_of(request)
+    key = _key(request)
+    if key is None:
+        return partial(runtime.open, caller=caller, tell_waiting=tell_waiting)
+    kept, digest = request.app[KEPT_REQUESTS], request[body_digest_key]
+    numbers = count()
+
+    def open_kept(
+        wanted: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
+    ) -> Stream:
+        opened = kept.open(
+            _name(request, next(numbers), key),
+            digest,
+            wanted,
+            caller=caller,
+            id=id,
+            tell_waiting=tell_waiting,
+            together=together,
+        )
+        return opened.attach()
+
+    return open_kept
+
+
+def keeper(request: web.Request) -> Callable[[GenerateRequest], KeptRequest]:
+    """What opens a request that outlives its connection. Raises as `opener` does."""
+    kept, caller, key = request.app[KEPT_REQUESTS], caller_of(request), _key(request)
+    if not kept.keeps_any:
+        raise NotSupported("`background`: this balancer keeps no answers", field="background")
+
+    def keep(wanted: GenerateRequest) -> KeptRequest:
+        id = new_request_id()
+        name, digest = f"{request.path}#{id}", b""
+        if key is not None:
+            name, digest = _name(request, 0, key), request[body_digest_key]
+        return kept.open(name, digest, wanted, caller=caller, id=id, keeps_failure=True)
+
+    return keep
+
+
+def _name(request: web.Request, number: int, key: str) -> str:
+    return f"{request.path}#{number}#{key}"
+
+
+def _key(request: web.Request) -> str | None:
+    keys = request.headers.getall(IDEMPOTENCY_KEY, [])
+    if not keys:
+        return None
+    if len(keys) > 1 or not 1 <= len(keys[0]) <= MAX_KEY or not keys[0].isprintable():
+        raise InvalidRequest(
+            f"`{IDEMPOTENCY_KEY}`: give it once, with 1 to {MAX_KEY} printable characters",
+            field=IDEMPOTENCY_KEY,
+        )
+    return keys[0]

@@ -1,0 +1,54 @@
+"""One response while it is generated; it is stored if it ends without an error."""
+
+import time
+
+from .....shared.inference import Done, Event, RequestId
+from ...conversation_store import ConversationStore
+from .answer_types import Response
+from .events import ResponseEvents
+from .items import Json, with_ids
+from .requests import Wanted
+from .stored import Stored, stored
+
+
+class Answer(ResponseEvents):
+    """The answer to `wanted`, which continues `previous`, by the model `served`.
+
+    It belongs to `owner`.
+    """
+
+    def __init__(
+        self,
+        id: RequestId,
+        store: ConversationStore,
+        wanted: Wanted,
+        previous: Stored | None,
+        *,
+        served: str,
+        created_at: int,
+        owner: str | None,
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._wanted = wanted
+        self._previous = previous
+        super().__init__(
+            id,
+            created_at=created_at,
+            echo=wanted.echo(served),
+            namespaces=wanted.namespaces,
+            is_background=wanted.background,
+        )
+
+    def take(self, event: Event) -> list[Json]:
+        """The API events for `event`."""
+        told = super().take(event)
+        if isinstance(event, Done) and self._wanted.store:
+            # Stored before the end is sent: the client may continue the response at once.
+            self._keep(self.response)
+        return told
+
+    def _keep(self, response: Response) -> None:
+        given = with_ids(self._wanted.input, self._id)
+        entry = stored(response, given, self._previous)
+        self._store.keep(response["id"], entry, time.monotonic(), owner=self._owner)

@@ -1,0 +1,122 @@
+"""Responses in the background: they run to their end whoever is connected.
+
+A client may ask how far one is, read its events from any number on, and cancel it. All of that is
+rendered from the kept events, so each reader sees the same events under the same numbers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from weakref import WeakKeyDictionary
+
+from aiohttp import web
+
+from .....shared.errors import InvalidRequest, RequestTimeout
+from .....shared.inference import RequestId
+from ....fleet.caller import Caller
+from ....fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ...common.event_stream import frames
+from .answer_types import Response
+from .events import RESPONSE_PREFIX, ResponseEvents
+
+CANCELLING = 10.0
+"""Seconds that a response has to end after it was cancelled."""
+
+
+class BackgroundResponse:
+    """`render` makes what renders its events, from the first one on."""
+
+    def __init__(self, kept: KeptRequest, render: Callable[[], ResponseEvents]) -> None:
+        self._kept = kept
+        self._render = render
+        self._answer = render()
+        self._answer.begin()
+        self._num_taken = 0
+
+    def response(self) -> Response:
+        """The response so far."""
+        new = self._kept.events[self._num_taken :]
+        self._num_taken += len(new)
+        for event in new:
+            self._answer.take(event)
+        return self._answer.response
+
+    async def events(self, after: int) -> AsyncIterator[bytes]:
+        """Server-sent events whose numbers are larger than `after`, until the end."""
+        answer = self._render()
+        with self._kept.attach() as stream:
+            yield frames([each for each in answer.begin() if each["sequence_number"] > after])
+            async for event in stream:
+                told = answer.take(event)
+                yield frames([each for each in told if each["sequence_number"] > after])
+
+    async def ended(self) -> None:
+        """Wait for its end. Raises `RequestTimeout`."""
+        try:
+            async with asyncio.timeout(CANCELLING):
+                with self._kept.attach() as stream:
+                    async for _ in stream:
+                        pass
+        except TimeoutError as error:
+            raise RequestTimeout("the response is cancelled, but has not ended yet") from error
+
+
+class BackgroundResponses:
+    """Those that are kept, of all callers."""
+
+    def __init__(self, kept: KeptRequests) -> None:
+        self._kept = kept
+        # An entry goes when `kept` forgets its request.
+        self._responses: WeakKeyDictionary[KeptRequest, BackgroundResponse] = WeakKeyDictionary()
+
+    def add(self, kept: KeptRequest, render: Callable[[], ResponseEvents]) -> BackgroundResponse:
+        """The response of a request that runs; the one that was added before, if there is one."""
+        found = self._responses.get(kept)
+        if found is None:
+            found = self._responses[kept] = BackgroundResponse(kept, render)
+        return found
+
+    def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
+        """A response of the caller's that is still kept."""
+        kept = self._kept.find_by_id(_request_id(id), caller=caller)
+        return None if kept is None else self._responses.get(kept)
+
+    async def cancel(self, id: str, caller: Caller) -> Response | None:
+        """End it early, and wait for that; one that has ended stays as it is."""
+        kept = self._kept.find_by_id(_request_id(id), caller=caller)
+        response = None if kept is None else self._responses.get(kept)
+        if kept is None or response is None:
+            return None
+        if kept.end is None:
+            self._kept.cancel(kept)
+            await response.ended()
+        return response.response()
+
+    def forget(self, id: str, caller: Caller) -> bool:
+        """Keep it no longer; whether it was kept. One that runs is cancelled."""
+        is_kept = self.find(id, caller) is not None
+        if is_kept:
+            self._kept.forget_id(_request_id(id), caller=caller)
+        return is_kept
+
+
+async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[bytes]:
+    """The events as they are sent, after a comment that begins the stream at once."""
+    yield b": response in the background\n\n"
+    async for chunk in response.events(after):
+        if chunk:
+            yield chunk
+
+
+def parse_after(request: web.Request) -> int:
+    """The number after which events are wanted; -1 for all. Raises `InvalidRequest`."""
+    given = request.query.get("starting_after", "-1")
+    if given != "-1" and not (given.isascii() and given.isdigit() and len(given) < 10):
+        raise InvalidRequest(
+            "`starting_after`: give the `sequence_number` of the last event that was received",
+            field="starting_after",
+        )
+    return int(given)
+
+
+def _request_id(id: str) -> RequestId:
+    return RequestId(id.removeprefix(RESPONSE_PREFIX))

@@ -1,0 +1,165 @@
+"""Responses in the background: asked about, read again from any number, cancelled, bounded."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from arriero.balancer.api.app import inference_app
+from arriero.shared.errors import AgentLost
+from arriero.shared.inference import Begun, Failed, Token
+from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+from tests.balancer.api.openai.responses.strict import checked_event, checked_response
+
+Event = dict[str, Any]
+PATH = "/v1/responses"
+
+
+@pytest.fixture
+def runtime() -> FakeFleetRuntime:
+    return FakeFleetRuntime()
+
+
+@pytest.fixture
+async def client(runtime: FakeFleetRuntime) -> AsyncIterator[TestClient]:
+    async with TestClient(TestServer(inference_app(runtime))) as client:
+        yield client
+
+
+async def create(client: TestClient, **body: Any) -> Event:
+    given = {"input": "hi", "background": True} | body
+    async with client.post(PATH, json=given) as response:
+        assert response.status == 200, await response.text()
+        return dict(await response.json())
+
+
+async def get(client: TestClient, id: str) -> Event:
+    async with client.get(f"{PATH}/{id}") as response:
+        assert response.status == 200, await response.text()
+        return dict(await response.json())
+
+
+async def streamed(client: TestClient, id: str, after: int | None = None) -> list[Event]:
+    query = "stream=true" if after is None else f"stream=true&starting_after={after}"
+    async with client.get(f"{PATH}/{id}?{query}") as response:
+        assert response.status == 200, await response.text()
+        return events(await response.text())
+
+
+def events(text: str) -> list[Event]:
+    frames = text.removesuffix("\n\n").split("\n\n")
+    return [json.loads(frame.partition("data: ")[2]) for frame in frames if frame[0] != ":"]
+
+
+def text_of(told: list[Event]) -> str:
+    return "".join(each.get("delta", "") for each in told)
+
+
+async def test_it_runs_while_nobody_is_connected(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    id = (await create(client))["id"]
+    assert (await get(client, id))["status"] == "queued"
+    [stream] = runtime.streams
+    stream.say(Begun(3, 0), Token("one "))
+    assert (await get(client, id))["status"] == "in_progress"
+    stream.say(Token("two"), done())
+    response = checked_response(await get(client, id))
+    assert response.status == "completed" and response.background
+    assert response.output_text == "one two"
+    assert (await create(client, previous_response_id=id, background=True))["id"] != id
+
+
+async def test_its_events_are_read_from_any_number_on(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    id = (await create(client))["id"]
+    runtime.streams[0].say(Begun(3, 0), *[Token(f"{n} ") for n in range(40)], done())
+    whole = await streamed(client, id)
+    for event in whole:
+        checked_event(event)
+    assert [each["sequence_number"] for each in whole] == list(range(len(whole)))
+    assert [each["type"].rpartition(".")[2] for each in whole[:3]] == [
+        "created",
+        "queued",
+        "in_progress",
+    ]
+    for after in (0, 7, len(whole) - 1):
+        assert await streamed(client, id, after) == whole[after + 1 :]
+
+
+async def test_a_stream_that_breaks_is_picked_up_without_a_gap(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    body = {"input": "hi", "background": True, "stream": True}
+    async with client.post(PATH, json=body) as response:
+        await response.content.readuntil(b"\n\n")  # a comment
+        first = events((await response.content.readuntil(b"\n\n")).decode())[0]
+        id = first["response"]["id"]
+        runtime.streams[0].say(Begun(3, 0), Token("one "))
+    assert not runtime.streams[0].is_closed_early
+    runtime.streams[0].say(Token("two"), done())
+    rest = await streamed(client, id, first["sequence_number"])
+    assert [each["sequence_number"] for each in rest] == list(range(1, len(rest) + 1))
+    assert text_of(rest) == "one two"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_it_is_cancelled_once(
+    client: TestClient, runtime: FakeFleetRuntime, *, has_begun: bool
+) -> None:
+    id = (await create(client))["id"]
+    if has_begun:
+        runtime.streams[0].say(Begun(3, 0), Token("one"))
+    for _ in range(2):
+        async with client.post(f"{PATH}/{id}/cancel") as response:
+            assert (await response.json())["status"] == "cancelled"
+    assert runtime.streams[0].has_ended
+
+
+async def test_a_failure_is_told(client: TestClient, runtime: FakeFleetRuntime) -> None:
+    id = (await create(client))["id"]
+    runtime.streams[0].say(Failed(AgentLost("gone")))
+    response = await get(client, id)
+    assert response["status"] == "failed"
+    assert response["error"]["message"] == "gone"
+
+
+async def test_deleting_one_that_runs_cancels_it(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    id = (await create(client))["id"]
+    async with client.delete(f"{PATH}/{id}") as response:
+        assert (await response.json())["deleted"]
+    await runtime.until(lambda: runtime.streams[0].has_ended)
+    async with client.get(f"{PATH}/{id}") as response:
+        assert response.status == 404
+
+
+async def test_one_that_runs_cannot_be_continued_yet(client: TestClient) -> None:
+    id = (await create(client))["id"]
+    body = {"input": "and", "previous_response_id": id}
+    async with client.post(PATH, json=body) as response:
+        assert response.status == 409
+        assert (await response.json())["error"]["param"] == "previous_response_id"
+
+
+@pytest.mark.parametrize("after", ["x", "-2", "1.5", "9" * 30])
+async def test_a_bad_number_is_named(client: TestClient, after: str) -> None:
+    id = (await create(client))["id"]
+    async with client.get(f"{PATH}/{id}?stream=true&starting_after={after}") as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["param"] == "starting_after"
+
+
+async def test_only_those_in_the_background_can_be_streamed_again(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    runtime.script = lambda _: [Token("one"), done()]
+    id = (await create(client, background=False))["id"]
+    async with client.get(f"{PATH}/{id}?stream=true") as response:
+        assert response.status == 400
+    async with client.post(f"{PATH}/{id}/cancel") as response:
+        assert response.status == 400

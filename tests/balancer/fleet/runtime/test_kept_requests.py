@@ -1,0 +1,209 @@
+"""Requests that outlive their connection: one run, any number of readers, bounds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.runtime.kept_requests import EVENT_BYTES, KeptRequests
+from arriero.balancer.fleet.runtime.stream import Stream
+from arriero.shared.errors import AgentLost, Conflict, QueueFull
+from arriero.shared.inference import Event, Failed, GenerateRequest, Token, Waiting
+from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+
+REQUEST = GenerateRequest(prompt="x")
+ALICE, BOB = Caller("alice", owner="a"), Caller("bob", owner="b")
+BODY, OTHER_BODY = b"1", b"2"
+LOST = Failed(AgentLost("gone"))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def runtime() -> FakeFleetRuntime:
+    return FakeFleetRuntime()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def kept(runtime: FakeFleetRuntime, clock: Clock) -> AsyncIterator[KeptRequests]:
+    yield (kept := KeptRequests(runtime, max_age=10, max_kept=3, clock=clock))
+    kept.check_integrity()
+
+
+async def read(stream: Stream) -> list[Event]:
+    async with asyncio.timeout(5):
+        return [event async for event in stream]
+
+
+async def test_every_reader_gets_all_events_from_the_first_on(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    first = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    runtime.streams[0].say(Token("a"), Token("b"))
+    second = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    runtime.streams[0].say(Token("c"), done())
+    third = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    told = [Token("a"), Token("b"), Token("c"), done()]
+    assert [await read(each) for each in (first, second, third)] == [told] * 3
+    assert len(runtime.streams) == 1
+
+
+async def test_a_reader_that_goes_cancels_nothing(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+    with request.attach():
+        pass
+    assert not request.is_read
+    runtime.streams[0].say(Token("a"), done())
+    assert await read(request.attach()) == [Token("a"), done()]
+
+
+async def test_that_it_waits_is_told_and_not_kept(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+    reader, waiting = request.attach(), Waiting(1, "slot", None)
+    runtime.streams[0].say(waiting, done())
+    assert await read(reader) == [waiting, done()]
+    assert request.events == [done()]
+
+
+async def test_another_body_under_the_same_key_is_a_conflict(kept: KeptRequests) -> None:
+    kept.open("k", BODY, REQUEST, caller=ALICE)
+    with pytest.raises(Conflict):
+        kept.open("k", OTHER_BODY, REQUEST, caller=ALICE)
+
+
+async def test_a_key_is_its_callers_own(kept: KeptRequests) -> None:
+    mine = kept.open("k", BODY, REQUEST, caller=ALICE)
+    others = kept.open("k", OTHER_BODY, REQUEST, caller=BOB)
+    assert mine is not others
+    assert kept.find_by_id(mine.id, caller=BOB) is None
+    kept.forget_id(mine.id, caller=BOB)
+    assert kept.find_by_id(mine.id, caller=ALICE) is mine
+
+
+async def test_what_is_refused_is_not_kept(kept: KeptRequests, runtime: FakeFleetRuntime) -> None:
+    runtime.refusals.append(QueueFull("full"))
+    with pytest.raises(QueueFull):
+        kept.open("k", BODY, REQUEST, caller=ALICE)
+    assert not len(kept)
+    assert kept.open("k", OTHER_BODY, REQUEST, caller=ALICE)
+
+
+async def test_after_an_error_the_same_key_runs_again(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    reader = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    runtime.streams[0].say(Token("a"), LOST)
+    again = kept.open("k", BODY, REQUEST, caller=ALICE)
+    assert await read(reader) == [Token("a"), LOST]
+    assert again.events == [] and len(runtime.streams) == 2
+
+
+async def test_an_error_is_kept_where_that_is_asked_for(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    request = kept.open("k", BODY, REQUEST, caller=ALICE, keeps_failure=True)
+    runtime.streams[0].say(LOST)
+    assert kept.find_by_id(request.id, caller=ALICE) is request
+    assert request.end == LOST
+
+
+async def test_what_was_used_least_recently_goes_first_and_is_cancelled_if_nobody_reads(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    for name in "abc":
+        kept.open(name, BODY, REQUEST, caller=ALICE)
+    reader = kept.open("a", BODY, REQUEST, caller=ALICE).attach()
+    kept.open("d", BODY, REQUEST, caller=ALICE)  # b goes
+    kept.open("e", BODY, REQUEST, caller=ALICE)  # c goes
+    kept.open("f", BODY, REQUEST, caller=ALICE)  # a goes, but is read
+    await asyncio.sleep(0)
+    a, b, c = runtime.streams[:3]
+    assert b.has_ended and c.has_ended and not a.has_ended
+    a.say(Token("x"), done())
+    assert await read(reader) == [Token("x"), done()]
+
+
+async def test_with_no_bytes_nothing_is_kept_and_a_reader_reads(runtime: FakeFleetRuntime) -> None:
+    kept = KeptRequests(runtime, max_bytes=0)
+    reader = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    await asyncio.sleep(0)
+    runtime.streams[0].say(Token("a"), done())
+    assert await read(reader) == [Token("a"), done()]
+    assert not len(kept) and not kept.keeps_any
+
+
+async def test_a_request_that_ends_at_once_is_read(runtime: FakeFleetRuntime) -> None:
+    runtime.script = lambda _: [LOST]
+    kept = KeptRequests(runtime)
+    assert await read(kept.open("k", BODY, REQUEST, caller=ALICE).attach()) == [LOST]
+
+
+async def test_bytes_are_bounded(runtime: FakeFleetRuntime) -> None:
+    kept = KeptRequests(runtime, max_bytes=3 * EVENT_BYTES)
+    small = kept.open("small", BODY, REQUEST, caller=ALICE)
+    kept.open("large", BODY, REQUEST, caller=ALICE)
+    runtime.streams[0].say(Token(""))
+    runtime.streams[1].say(*[Token("")] * 3)
+    kept.check_integrity()
+    assert kept.find_by_id(small.id, caller=ALICE) is None
+
+
+async def test_what_nobody_uses_goes_with_time(kept: KeptRequests, clock: Clock) -> None:
+    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+    clock.now = 9
+    assert kept.find_by_id(request.id, caller=ALICE)
+    clock.now = 18
+    assert kept.find_by_id(request.id, caller=ALICE)
+    clock.now = 29
+    assert kept.find_by_id(request.id, caller=ALICE) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["open", "say", "end", "lose", "attach", "forget", "wait"]),
+            st.integers(0, 4),
+        ),
+        max_size=40,
+    )
+)
+def test_any_order_of_events_keeps_the_bounds(steps: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        runtime, clock = FakeFleetRuntime(), Clock()
+        kept = KeptRequests(runtime, max_bytes=8 * EVENT_BYTES, max_age=3, max_kept=3, clock=clock)
+        opened = []
+        for what, number in steps:
+            if what == "open":
+                opened.append(kept.open(str(number), BODY, REQUEST, caller=ALICE))
+            elif what == "wait":
+                clock.now += number
+                await asyncio.sleep(0)
+            elif number < len(opened):
+                stream = next(s for s in runtime.streams if s.id == opened[number].id)
+                if what == "forget":
+                    kept.forget_id(opened[number].id, caller=ALICE)
+                elif what == "attach":
+                    kept.open(str(number), BODY, REQUEST, caller=ALICE).attach()
+                elif not stream.has_ended:
+                    event = {"say": Token("x"), "end": done(), "lose": LOST}[what]
+                    stream.say(event)
+            kept.check_integrity()
+
+    asyncio.run(play())
