@@ -32,10 +32,10 @@ from ....shared.queries import (
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common import embed_inputs
+from ..common import embeddings
 from ..common.body_fields import body_fields, listed
+from ..common.embeddings import Encoding, encoded
 from ..common.parts import only, vectors_of
-from ..common.vectors import Encoding, encoded
 from ..openapi.bodies import Body
 from .answer_types import (
     CountFields,
@@ -58,7 +58,7 @@ class QueryCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EmbedBody(embed_inputs.EmbedFields):
+class _EmbedBody(embeddings.EmbedFields):
     encoding: Encoding = "float"
 
 
@@ -150,7 +150,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
 """By name: the last path segment, and the WebSocket method."""
 
 BODIES: dict[str, Body] = {
-    "embed": embed_inputs.embed_body("EmbedBody", _embed),
+    "embed": embeddings.embed_body("EmbedBody", _embed),
     "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
     "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
     "count_tokens": GENERATE_BODY,

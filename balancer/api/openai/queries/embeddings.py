@@ -14,9 +14,8 @@ from .....shared.queries import Result
 from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
 from ...common.body_fields import listed
-from ...common.embed_inputs import EmbedFields, embed_body, named
+from ...common.embeddings import EmbedFields, Encoding, embed_body, encoded, named
 from ...common.parts import first_fault, vectors_of
-from ...common.vectors import Encoding, encoded
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields

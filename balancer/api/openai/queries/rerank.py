@@ -14,7 +14,7 @@ from .....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
 from .....shared.strict import STRICT, ListOf
 from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
-from ...common.embed_inputs import named
+from ...common.embeddings import named
 from ...common.parts import first_fault, in_parts, scores_of
 from ...common.readable import check_copies
 from ...fields.field_notes import FieldNotes

@@ -24,8 +24,3 @@ SCHEMA = {"$ref": "#/components/schemas/ResponseBody", "components": DOCUMENT["c
 def test_what_is_taken_is_described(body: dict[str, object]) -> None:
     parse_response(json.dumps(body).encode())
     jsonschema.Draft202012Validator(SCHEMA).validate(body)
-
-
-def test_cancelling_is_never_answered_well() -> None:
-    operation = DOCUMENT["paths"]["/v1/responses/{id}/cancel"]["post"]
-    assert min(operation["responses"]) == "400"

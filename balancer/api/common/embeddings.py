@@ -1,16 +1,26 @@
-"""Inputs to embed: a text, a list of texts, token ids, or a list of lists of token ids."""
+"""What is embedded, and the vectors in the requested encoding.
 
+Inputs are a text, a list of texts, token ids, or a list of lists of token ids. Vectors are numbers,
+or 32-bit floats in base64 as agents send them.
+"""
+
+import base64
+import struct
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
 from ....shared.errors import RequestError
-from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling
+from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling, Vector
 from ....shared.strict import STRICT, ListOf
 from ...fleet.queries.query import QueryRequest
 from ..openapi.bodies import Body
 from .parts import Faulty, in_parts
+
+Encoding = Literal["float", "base64"]
+
+_FLOAT_BYTES = 4
 
 _one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 
@@ -62,3 +72,11 @@ def named(fault: Faulty, place: str) -> RequestError:
     """The error of one of several inputs with its index, for APIs that answer all or nothing."""
     message = f"`{place}`: {fault.error.message}"
     return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)
+
+
+def encoded(vector: Vector, encoding: Encoding) -> str | list[float]:
+    """The vector in that encoding; base64 is passed through."""
+    if encoding == "base64":
+        return vector.vector
+    data = base64.b64decode(vector.vector)
+    return list(struct.unpack(f"<{len(data) // _FLOAT_BYTES}f", data))
