@@ -33,6 +33,7 @@ from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import KeptRequests
 from .history.recorder import Recorders
+from .management.about import no_issues
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
@@ -229,6 +230,7 @@ def _management(
         access=parts.access,
         keys=parts.keys,
         sessions=parts.sessions,
+        issues=no_issues if parts.certificates is None else parts.certificates.issues,
     )
 
 

@@ -11,12 +11,13 @@ export const managementUrl = () => new URL(".", location.href).href.replace(/\/$
 /** Address of the port for clients. Until it is known this port, which takes `/api/v1/generate` too. */
 export const inferenceUrl = () => clientsCall ?? managementUrl();
 
-/** Ask the balancer where clients reach it. Without an answer the commands stay as they are. */
+/** Ask the balancer where clients reach it; resolves to what it says of itself, if it does. */
 export async function learnAddresses() {
   const about = await get("api/v1/about").catch(() => null);
-  if (about === null) return;
+  if (about === null) return null; // the commands stay as they are
   clientsCall = about.public_url ?? atPort(about.inference_port);
   drawCommands();
+  return about;
 }
 
 /** Write the commands, and wire their copy buttons. */

@@ -34,6 +34,7 @@ let fleet = null;
 let shown = null; // the name of the page that is shown
 let isDrawing = false;
 let lostAt = null;
+let issues = []; // of the balancer itself
 
 function onRoute({ name, argument, query }) {
   const isMoved = shown !== null;
@@ -64,8 +65,7 @@ function drawTabs() {
 
 function onEvent(name, data) {
   if (name === "throughput") return onThroughput(data);
-  if (name === "snapshot") learnAddresses(); // the balancer may be another one than before
-  if (name === "snapshot") checkSession();
+  if (name === "snapshot") onBalancer();
   if (name === "snapshot") state.replace(data);
   else state.change(data);
   if (data.requests_ended || name === "snapshot") {
@@ -73,6 +73,13 @@ function onEvent(name, data) {
     pages.usage.onEnded();
   }
   return drawSoon();
+}
+
+// It may be another one than before.
+async function onBalancer() {
+  checkSession();
+  issues = (await learnAddresses())?.issues ?? [];
+  drawBanner();
 }
 
 // Several events may come between two pictures of the screen; one drawing is enough for them.
@@ -138,8 +145,10 @@ function drawBanner() {
     setText(banner, "The balancer does not answer. Reconnecting.");
   } else if (fleet?.is_draining) {
     setText(banner, "The balancer is shutting down: running requests may finish, new ones are refused.");
+  } else {
+    setText(banner, issues.map(({ message, hint }) => `The balancer: ${message}; ${hint}.`).join(" "));
   }
-  show(banner, lostAt !== null || Boolean(fleet?.is_draining));
+  show(banner, lostAt !== null || Boolean(fleet?.is_draining) || issues.length > 0);
 }
 
 if (await beginSession()) {

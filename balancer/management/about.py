@@ -1,10 +1,14 @@
-"""`GET /api/v1/about`: what the dashboard has to know of the balancer to suggest commands."""
+"""`GET /api/v1/about`: what the dashboard has to know of the balancer itself.
+
+With the ports it suggests commands; issues it shows.
+"""
 
 from collections.abc import Callable
 from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
+from ...shared.messages import Issue
 from .answer_types import About
 from .serializers import dumps
 
@@ -12,12 +16,24 @@ AboutPorts = Callable[[], tuple[int | None, str | None]]
 """The inference port, once it is open, and the `--public-url`."""
 
 
-def about_routes(ports: AboutPorts) -> list[web.RouteDef]:
+Issues = Callable[[], tuple[Issue, ...]]
+"""What is wrong with the balancer itself, for operators."""
+
+
+def no_issues() -> tuple[Issue, ...]:
+    """Where nothing looks for any."""
+    return ()
+
+
+def about_routes(ports: AboutPorts, issues: Issues = no_issues) -> list[web.RouteDef]:
     """The one route. Asks `ports` for each request, since ports open after the routes are made."""
 
     async def about(_request: web.Request) -> web.Response:
         port, url = ports()
-        body = dumps(About(version=version("arriero"), inference_port=port, public_url=url))
+        about = About(
+            version=version("arriero"), inference_port=port, public_url=url, issues=issues()
+        )
+        body = dumps(about)
         headers = {hdrs.CACHE_CONTROL: "no-store"}
         return web.Response(body=body, content_type="application/json", headers=headers)
 

@@ -175,6 +175,7 @@ class About(TypedDict):
     version: str
     inference_port: int | None
     public_url: str | None
+    issues: tuple[Issue, ...]
 
 
 class Agents(TypedDict):

@@ -69,7 +69,7 @@ OPERATIONS = (
         "GET",
         "/api/v1/about",
         "About",
-        "The balancer's version, and where clients reach it.",
+        "The balancer's version, where clients reach it, and what is wrong with it.",
         answers={200: json_answer("What it is.", answer_types.About)},
     ),
     _operation(

@@ -27,7 +27,7 @@ from ..history.history_task import History
 from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
-from .about import AboutPorts, about_routes, unknown_ports
+from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
 from .agent_log import agent_log_routes
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .events import EventHub, stream_events
@@ -62,6 +62,7 @@ def management_app(
     hosts: AllowedHosts | None = None,
     agents_show_certificates: bool = False,
     ports: AboutPorts = unknown_ports,
+    issues: Issues = no_issues,
     access: Access | None = None,
     keys: KeyKeeper | None = None,
     sessions: Sessions | None = None,
@@ -80,7 +81,7 @@ def management_app(
     app.add_routes(
         [
             *history_routes(history, store_status),
-            *about_routes(ports),
+            *about_routes(ports, issues),
             *usage_routes(history),
             *_fleet_routes(runtime, history),
             *agent_log_routes(runtime),

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ...shared.messages import Issue
 from ...shared.tls.contexts import ServerContext, server_context
 from ...shared.tls.key_pair import KeyPair, TlsFileError
+from .expiry import issue
 
 LOOK_INTERVAL = 1.0
 """Seconds."""
@@ -52,6 +54,11 @@ class Certificates:
     def seconds_left(self) -> float:
         """How long the certificate is still valid."""
         return self.not_after - self._now()
+
+    def issues(self) -> tuple[Issue, ...]:
+        """What operators should do about the certificate."""
+        found = issue(self.seconds_left())
+        return () if found is None else (found,)
 
     def by_port(self) -> dict[str, Callable[[], ssl.SSLContext]]:
         """What gives the context for a new connection, by the port's name.

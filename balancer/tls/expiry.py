@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ...shared.messages import Issue
+
 DAY = 24 * 3600.0
 WARN_BEFORE = 14 * DAY
 """Those of ACME's authorities are renewed a month before their end, so this means that a renewal
@@ -14,6 +16,15 @@ class Warning:
 
     message: str | None
     look_again: float
+
+
+def issue(seconds_left: float) -> Issue | None:
+    """The same for operators, as an issue of the balancer."""
+    message = warning(seconds_left).message
+    if message is None:
+        return None
+    reason, _, hint = message.partition("; ")
+    return Issue(code="certificate_expires", message=reason, hint=hint)
 
 
 def warning(seconds_left: float) -> Warning:

@@ -40,8 +40,8 @@ HEADER_TIMEOUT = 10.0
 WRITE_TIMEOUT = 30.0
 MAX_CONNECTIONS = 4096
 
-FAILURE_INTERVAL = 60.0
-"""Seconds between two log lines about the same failure of a peer's handshakes."""
+FAILURE_INTERVAL = 1.0
+"""Seconds between two log lines about handshakes that failed; anybody can have many fail."""
 
 
 def _raw_answer(status: bytes, error: RequestError) -> bytes:
@@ -74,6 +74,7 @@ class Connections:
         write_timeout: float = WRITE_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`tls` gives the context for a new connection; without it the port speaks plain HTTP."""
         self.header_timeout = header_timeout
@@ -81,13 +82,14 @@ class Connections:
         self.num_open = 0
         self.malformed = MalformedRequests()
         self.tls = tls
+        self._clock = clock
         self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
-        self._failures = OncePer(FAILURE_INTERVAL)
+        self._failures = OncePer(FAILURE_INTERVAL, max_keys=1)
 
     def handshake_failed(self, peer: str, reason: str) -> None:
-        """Log it, unless the same was logged a short while ago."""
-        if self._failures.allows((peer, reason), time.monotonic()):
+        """Log it, unless another one was logged a short while ago."""
+        if self._failures.allows("any", self._clock()):
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     @property

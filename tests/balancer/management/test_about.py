@@ -6,6 +6,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.management.about import about_routes, unknown_ports
+from arriero.shared.messages import Issue
 
 
 async def test_ports_are_asked_for_each_time() -> None:
@@ -23,4 +24,16 @@ async def test_ports_are_asked_for_each_time() -> None:
         (8061, None),
         (8061, "https://llm.example"),
     ]
+    assert answers[0]["issues"] == []
     assert answers[0]["version"] == version("arriero")
+
+
+async def test_issues_of_the_balancer_itself() -> None:
+    app = web.Application()
+    issue = Issue(code="certificate_expires", message="soon", hint="renew it")
+    app.add_routes(about_routes(unknown_ports, lambda: (issue,)))
+    async with TestClient(TestServer(app)) as client:
+        about = await (await client.get("/api/v1/about")).json()
+    assert about["issues"] == [
+        {"code": "certificate_expires", "message": "soon", "hint": "renew it"}
+    ]

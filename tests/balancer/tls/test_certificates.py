@@ -104,6 +104,9 @@ def test_how_long_it_lasts(tmp_path: Path) -> None:
     files = Authority(tmp_path).sign("a")
     pair = KeyPair(files.cert, files.key)
     end = Certificates(pair).not_after
-    assert Certificates(pair, now=lambda: end - 60).seconds_left() == 60
+    ending = Certificates(pair, now=lambda: end - 60)
+    assert ending.seconds_left() == 60
+    assert [each.code for each in ending.issues()] == ["certificate_expires"]
+    assert Certificates(pair).issues() == ()
     with pytest.raises(TlsFileError, match="expired"):
         Certificates(pair, now=lambda: end)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from arriero.balancer.tls.expiry import DAY, WARN_BEFORE, warning
+from arriero.balancer.tls.expiry import DAY, WARN_BEFORE, issue, warning
+from arriero.shared.messages import Issue
 
 
 def test_nothing_is_said_while_it_is_far_and_then_once_a_day() -> None:
@@ -31,3 +32,15 @@ def test_the_words(left: float, words: str) -> None:
     found = warning(left)
     assert found.message is not None and words in found.message
     assert 0 < found.look_again <= DAY
+
+
+def test_the_issue_says_what_to_do() -> None:
+    assert issue(90 * DAY) is None
+    assert issue(3 * DAY) == Issue(
+        code="certificate_expires", message="the certificate expires in 3 days", hint="renew it"
+    )
+    assert issue(-DAY) == Issue(
+        code="certificate_expires",
+        message="the certificate has expired: clients refuse it",
+        hint="renew it",
+    )

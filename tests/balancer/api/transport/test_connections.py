@@ -272,7 +272,8 @@ class TestTls:
         self, tls: Callable[[], ssl.SSLContext], caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
-        async with serving(tls=tls) as served:
+        times = iter([0.0, 0.5, 0.9])
+        async with serving(tls=tls, clock=lambda: next(times)) as served:
             for _ in range(3):
                 reader, writer = await served.connect()
                 writer.write(ASK)
