@@ -256,7 +256,7 @@ class Connection:
         """Each time, since it is rare: the log may be looked at long after it began."""
         logger.warning(
             "the balancer at %s refuses this agent: %s; its key (of the role agent) comes from "
-            "--key-file or %s; trying again in %.0f s",
+            "--key-file or %s, its certificate from --tls-cert; trying again in %.0f s",
             self._url,
             " ".join(reason.split()),
             VARIABLE,

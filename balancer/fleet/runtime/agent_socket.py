@@ -84,9 +84,7 @@ class _AgentSocket:
             logger.info(
                 "refused an agent that shows no certificate", extra=context(peer=request.remote)
             )
-            raise Unauthorized(
-                "agents have to show a certificate here: give the agent --tls-cert and --tls-key"
-            )
+            raise Unauthorized("agents have to show a certificate here, and this one shows none")
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )

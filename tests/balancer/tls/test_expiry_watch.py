@@ -37,6 +37,8 @@ async def test_it_warns_and_looks_again_when_there_is_a_new_one(
         certificates.on_change()
         async with asyncio.timeout(5):
             await certificates.asked.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
         watching.cancel()
     assert [each.getMessage() for each in caplog.records] == [
         "the certificate expires in 3 days; renew it"

@@ -253,6 +253,16 @@ async def test_a_client_that_distrusts_us_is_told_of(connected: Connected) -> No
     assert "UNKNOWN_CA" in reason
 
 
+async def test_who_asks_for_too_little_is_told_with_an_alert(connected: Connected) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-SHA")
+    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+        Peer(context).shake_hands(connected.exchange)
+    assert connected.tcp.is_closed
+    assert connected.failures == [("192.0.2.7", "NO_SHARED_CIPHER")]
+
+
 async def test_a_slow_handshake_is_cut(tmp_path: Path) -> None:
     connected = Connected(tmp_path, handshake_timeout=0.0)
     connected.protocol.data_received(b"\x16")

@@ -229,4 +229,4 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
         assert response.status == 401
         error = (await response.json())["error"]
         assert error["code"] == "unauthorized"
-        assert "--tls-cert" in error["message"]
+        assert "have to show a certificate" in error["message"]

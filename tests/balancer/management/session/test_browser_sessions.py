@@ -11,9 +11,10 @@ from tests.balancer.access.builders import record, secret
 class Browser:
     """Logged in as the holder of the first key; the test turns the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, expires_at: float | None = None) -> None:
         self.time = 1000.0
-        self.access = Access([record("ada", 1, "admin")], clock=lambda: self.time)
+        key = record("ada", 1, "admin", expires_at=expires_at)
+        self.access = Access([key], clock=lambda: self.time)
         self.sessions = Sessions()
         self.browser_sessions = BrowserSessions(
             self.access, self.sessions, clock=lambda: self.time, random_text=lambda _: "random"
@@ -50,3 +51,20 @@ async def test_a_role_that_changes_changes_for_open_sessions() -> None:
     found = browser.browser_sessions.find(browser.request)
     assert found is not None and found[1].role == "viewer"
     browser.access.stop()
+
+
+def test_a_key_that_expires_ends_its_sessions_by_itself() -> None:
+    browser = Browser(expires_at=1010.0)
+    browser.time = 1009.0
+    assert browser.is_in
+    browser.time = 1010.0
+    assert not browser.is_in
+
+
+def test_only_the_key_that_logged_in_holds_a_session() -> None:
+    access = Browser().access
+    digest = record("ada", 1).digest
+    found = access.holder("ada", digest)
+    assert found is not None and found.name == "ada"
+    assert access.holder("ada", record("ada", 2).digest) is None
+    assert access.holder("nobody", digest) is None
