@@ -113,9 +113,9 @@ class UsageAccount:
         most = limits.max_concurrent
         if most is None or self.num_live + demand.num_copies <= most:
             return None
-        noun = "requests" if most != 1 else "request"
         return RateLimited(
-            f"the limit is {most} {noun} at once; try again when one has ended", retry_after=SOON
+            f"the limit is {_requests(most)} at once; try again when one has ended",
+            retry_after=SOON,
         )
 
     def _too_many_requests(
@@ -129,7 +129,7 @@ class UsageAccount:
             return None
         seconds = self._requests.seconds_until(most - needed, now)
         return RateLimited(
-            f"the limit of {most} requests a minute is used up; "
+            f"the limit of {_requests(most)} a minute is used up; "
             f"the next is free in {_told(seconds)}",
             retry_after=seconds,
         )
@@ -164,13 +164,13 @@ def _too_many_together(limits: CallerLimits, demand: Demand) -> InvalidRequest |
     """The error for more copies than any waiting makes room for."""
     num = demand.num_copies
     for most, what in (
-        (limits.max_concurrent, "requests at once"),
-        (limits.requests_per_minute, "requests a minute"),
+        (limits.max_concurrent, "at once"),
+        (limits.requests_per_minute, "a minute"),
     ):
         if most is not None and num > max(most, 1):
             return InvalidRequest(
                 f"{num} prompts or choices come together, each of which is a request, and the "
-                f"limit is {most} {what}; ask for at most {most} at a time"
+                f"limit is {_requests(most)} {what}; ask for at most {most} at a time"
             )
     return None
 
@@ -201,6 +201,10 @@ def _level(limit: int | None, window: SlidingWindow, held: int, now: float) -> L
     if limit is None:
         return None
     return Level(limit, max(0, limit - held - window.used(now)), window.seconds_until_empty(now))
+
+
+def _requests(number: int) -> str:
+    return f"{number} request{'s' * (number != 1)}"
 
 
 def _told(seconds: float) -> str:

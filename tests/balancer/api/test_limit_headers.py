@@ -102,7 +102,7 @@ async def test_anthropics_clients_are_told_in_their_words() -> None:
             error = (await response.json())["error"]
             assert response.status == 429
             assert error["type"] == "rate_limit_error"
-            assert "1 requests a minute" in error["message"]
+            assert "1 request a minute" in error["message"]
             assert int(response.headers["retry-after"]) >= 1
 
 
