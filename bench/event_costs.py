@@ -179,10 +179,11 @@ class Publisher:
         change = self._runtime.changes_since(self._metered)
         if change is None:
             raise RuntimeError("too much changed for a point")
+        counts = self._runtime.tokens_since(self._metered)
         self._metered = self._runtime.revision
         totals = self._runtime.totals()
         self._throughput = self._meter.look(
-            change.agents, change.agents_left, totals.tokens_total, self._clock()
+            counts, change.agents_left, totals.tokens_total, self._clock()
         )
         return dumps(throughput_json(totals, self._throughput))
 

@@ -1,24 +1,25 @@
 """What changed since a revision, at the cost of the change and not of the fleet.
 
-The revision grows with every change that others can see. Each agent and each request is listed
-under the revision of its last change, so what changed since any revision stands at the end of the
-list. It remembers the last `MAX_GONE` agents that left and requests that ended. For older
-revisions it has no answer, and the caller takes a whole view.
+The revision grows with every change that others can see. Each agent is listed under the revision of
+its last change, so what changed since any revision stands at the end of the list; those that only
+gave tokens are listed apart, since that is most of them all the time. It remembers the last
+`MAX_GONE` agents that left. For older revisions it has no answer, and the caller takes a whole
+view. Requests are not listed: they change with each token, and those who watch look at few of them.
 
-Invariants: an agent or request is listed once; no entry is newer than the revision.
+Invariants: an agent is in each list once; no entry is newer than the revision.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ...shared.inference import AgentId, RequestId
+from ...shared.inference import AgentId
 
 K = TypeVar("K", bound=Hashable)
 
 MAX_GONE = 4096
-"""How many agents that left are remembered, and how many requests that ended."""
+"""How many agents that left are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,15 @@ class _Ledger(Generic[K]):
 
 
 class ChangeLog:
-    """The revision, and under which revision each agent and each request changed last."""
+    """The revision, and under which revision each agent changed last."""
 
     def __init__(self, *, max_gone: int = MAX_GONE) -> None:
         self.revision = 0
         self._agents: _Ledger[AgentId] = _Ledger(max_gone)
-        self._requests: _Ledger[RequestId] = _Ledger(max_gone)
+        self._generated: OrderedDict[AgentId, int] = OrderedDict()
 
     def advance(self) -> int:
-        """Something changed that no agent and no request shows."""
+        """Something changed that no agent shows, such as a request."""
         self.revision += 1
         return self.revision
 
@@ -84,35 +85,27 @@ class ChangeLog:
         """An agent is new or looks different."""
         self._agents.touch(id, self.advance())
 
+    def agent_generated(self, id: AgentId) -> None:
+        """An agent gave tokens, and looks the same otherwise."""
+        self._generated[id] = self.advance()
+        self._generated.move_to_end(id)
+
     def agent_gone(self, id: AgentId) -> None:
         """An agent left."""
         self._agents.drop(id, self.advance())
+        self._generated.pop(id, None)
 
-    def request_changed(self, id: RequestId) -> None:
-        """A request or query is new or looks different."""
-        self._requests.touch(id, self.advance())
+    def generated_since(self, revision: int) -> Iterator[AgentId]:
+        """Agents that gave tokens after `revision`, latest first."""
+        return _newer(self._generated, revision)
 
-    def requests_changed(self, ids: Iterable[RequestId]) -> None:
-        """Requests look different, all in one change."""
-        revision = self.advance()
-        for id in ids:
-            self._requests.touch(id, revision)
-
-    def request_gone(self, id: RequestId) -> None:
-        """A request or query ended."""
-        self._requests.drop(id, self.advance())
-
-    def since(self, revision: int) -> tuple[Change[AgentId], Change[RequestId]] | None:
-        """Agents and requests that changed after `revision`; `None` if that is too long ago."""
-        agents, requests = self._agents.since(revision), self._requests.since(revision)
-        if agents is None or requests is None or revision > self.revision:
-            return None
-        return agents, requests
+    def since(self, revision: int) -> Change[AgentId] | None:
+        """Agents that changed after `revision`; `None` if that is too long ago."""
+        return None if revision > self.revision else self._agents.since(revision)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._agents.check_integrity(self.revision)
-        self._requests.check_integrity(self.revision)
 
 
 def _newer(entries: OrderedDict[K, int], revision: int) -> Iterator[K]:

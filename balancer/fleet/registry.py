@@ -228,6 +228,12 @@ class Registry:
         if agent is not None and agent.hello.agent_id in self._links:
             self._changes.agent_changed(agent.hello.agent_id)
 
+    def generated(self, agent: Agent, num_tokens: int) -> None:
+        """An agent gave so many tokens."""
+        agent.num_tokens += num_tokens
+        if agent.hello.agent_id in self._links:
+            self._changes.agent_generated(agent.hello.agent_id)
+
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
         """Send a message to an agent; it counts as a heartbeat."""
         self._agents[link].heartbeat.sent(now)

@@ -121,16 +121,15 @@ class FleetTotals:
 class FleetDelta:
     """What changed from one revision to `revision`, at a cost of the size of the change.
 
-    `agents` and `requests` are new or different; times in them are as of now. An agent or request
-    that came and went in between is only among those that are gone.
+    `agents` are new or look different; times in them are as of now. Those that gave tokens alone
+    are not among them. An agent that came and went in between is only among those that are gone. Of
+    requests it says nothing, but for the revision.
     """
 
     revision: int
     totals: FleetTotals
     agents: tuple[AgentView, ...] = ()
     agents_left: tuple[AgentId, ...] = ()
-    requests: tuple[RequestView, ...] = ()
-    requests_ended: tuple[RequestId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,11 +193,11 @@ class EventHub:
         while True:
             await asyncio.sleep(self._interval)
             change = self._runtime.changes_since(revision)
+            counts = self._runtime.tokens_since(revision)
             totals = self._runtime.totals()
             revision = self._runtime.revision
-            agents = self._runtime.view(max_requests=0).agents if change is None else change.agents
             left = () if change is None else change.agents_left
-            self._throughput = meter.look(agents, left, totals.tokens_total, self._clock())
+            self._throughput = meter.look(counts, left, totals.tokens_total, self._clock())
             point = dumps(throughput_json(totals, self._throughput))
             self.point = b"event: throughput\ndata: %s\n\n" % point
             self.num_points += 1

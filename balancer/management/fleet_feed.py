@@ -1,7 +1,8 @@
 """Deltas from changes of the fleet: what readers of events do not know yet.
 
 Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
-an agent: `throughput` tells of them each second, and the engine's statistics follow.
+an agent: `throughput` tells of them each second, and the engine's statistics follow. Those of
+requests are told once a second.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,9 @@ MAX_REQUESTS_SENT = 200
 
 _AGENT_CLOCKS = frozenset({"connected_seconds", "throughput"})
 _REQUEST_CLOCKS = frozenset({"waited_seconds", "age_seconds"})
+_REQUEST_COUNTS = _REQUEST_CLOCKS | {"num_tokens"}
+COUNTS_INTERVAL = 1.0
+"""Seconds between two deltas that tell of requests whose tokens alone have changed."""
 
 
 class FleetFeed:
@@ -27,6 +31,7 @@ class FleetFeed:
         self._agents: dict[AgentId, Agent] = {}
         self._requests: dict[RequestId, Request] = {}
         self._totals: FleetTotals | None = None
+        self._counted_at = 0.0
 
     def restart(self, agents: Iterable[Agent], requests: Iterable[Request]) -> None:
         """Start again from this: readers get a snapshot of it."""
@@ -47,7 +52,7 @@ class FleetFeed:
             delta["agents"] = agents
         if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:
             delta["agents_left"] = left
-        requests, ended = self._follow(oldest)
+        requests, ended = self._follow(oldest, at)
         if requests:
             delta["requests"] = requests
         if ended:
@@ -70,13 +75,23 @@ class FleetFeed:
                 self._agents[view.id] = agent
         return changes
 
-    def _follow(self, oldest: Iterable[RequestView]) -> tuple[list[RequestChange], list[RequestId]]:
-        known = self._requests
-        self._requests = {view.id: request_json(view) for view in oldest}
+    def _follow(
+        self, oldest: Iterable[RequestView], at: float
+    ) -> tuple[list[RequestChange], list[RequestId]]:
+        """What is different of the oldest requests, and which are not among them any more."""
+        is_counted = at - self._counted_at >= COUNTS_INTERVAL
+        if is_counted:
+            self._counted_at = at
+        passed_over = _REQUEST_CLOCKS if is_counted else _REQUEST_COUNTS
+        known, self._requests = self._requests, {}
         changes = []
-        for id, request in self._requests.items():
-            if fields := _difference(request, known.get(id), _REQUEST_CLOCKS):
-                changes.append(cast(RequestChange, {"id": id, **fields}))
+        for view in oldest:
+            request, before = request_json(view), known.get(view.id)
+            fields = _difference(request, before, passed_over)
+            if fields:
+                changes.append(cast(RequestChange, {"id": view.id, **fields}))
+            # What was passed over is told later: so it has to be different from what is known.
+            self._requests[view.id] = request if fields or before is None else before
         return changes, [id for id in known if id not in self._requests]
 
 

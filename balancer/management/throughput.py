@@ -41,26 +41,29 @@ class Meter:
 
     def look(
         self,
-        changed: Iterable[AgentView],
+        counts: Iterable[tuple[AgentId, int]],
         left: Iterable[AgentId],
         tokens_total: int,
         now: float,
     ) -> Throughput:
-        """The rates since the last look, where these agents changed and those left."""
+        """The rates since the last look. `counts`: tokens so far of agents that gave some since.
+
+        `left`: agents that left.
+        """
         seconds = max(now - self._looked_at, MIN_SECONDS)
         total = (tokens_total - self._total) / seconds
-        rates = {agent.id: self._count(agent) / seconds for agent in changed}
+        rates = {id: self._count(id, num_tokens) / seconds for id, num_tokens in counts}
         for id in left:
             self._counts.pop(id, None)
         self._looked_at, self._total = now, tokens_total
         agents = {id: rate for id, rate in rates.items() if rate > 0}
         return Throughput(seconds=seconds, total=total, agents=agents)
 
-    def _count(self, agent: AgentView) -> int:
+    def _count(self, id: AgentId, num_tokens: int) -> int:
         """The tokens since the last look; since it connected, of one that is new or came back."""
-        before = self._counts.get(agent.id, 0)
-        self._counts[agent.id] = agent.num_tokens
-        return agent.num_tokens - before if agent.num_tokens >= before else agent.num_tokens
+        before = self._counts.get(id, 0)
+        self._counts[id] = num_tokens
+        return num_tokens - before if num_tokens >= before else num_tokens
 
 
 @dataclass(frozen=True, slots=True)

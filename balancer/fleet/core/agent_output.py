@@ -68,9 +68,8 @@ class AgentOutput:
 
     def _gained(self, agent: Agent, gains: list[Gain], now: float) -> list[Decision]:
         decision, firsts = self._state.requests.gained(gains, now)
-        agent.num_tokens += decision.num_tokens
+        self._state.registry.generated(agent, decision.num_tokens)
         self._state.tokens_total += decision.num_tokens
-        self._state.registry.touch(agent.link)
         return [decision, *firsts]
 
     def _item(

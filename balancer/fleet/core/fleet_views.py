@@ -164,16 +164,19 @@ class FleetViews:
         changes = self._state.changes.since(revision)
         if changes is None:
             return None
-        agents, requests = changes
         registry = self._state.registry
         return FleetDelta(
             revision=self.revision,
             totals=self.totals(),
-            agents=tuple(self._agent_view(registry.of(id), now) for id in agents.changed),
-            agents_left=agents.gone,
-            requests=tuple(self._request_view(id, now) for id in requests.changed),
-            requests_ended=requests.gone,
+            agents=tuple(self._agent_view(registry.of(id), now) for id in changes.changed),
+            agents_left=changes.gone,
         )
+
+    def tokens_since(self, revision: int) -> list[tuple[AgentId, int]]:
+        """The agents that gave tokens after `revision`, and how many they gave so far."""
+        registry = self._state.registry
+        generated = self._state.changes.generated_since(revision)
+        return [(id, registry.of(id).num_tokens) for id in generated]
 
     def _agent_view(self, agent: Agent, now: float) -> AgentView:
         return agent.view(self._state.num_busy_on(agent), now)

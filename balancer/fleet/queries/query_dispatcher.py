@@ -113,7 +113,7 @@ class QueryDispatcher:
             return self.refuse(lifecycle, error, now)
         self._queries[id] = lifecycle
         self._deadlines.arm(id)
-        self._changes.request_changed(id)
+        self._changes.advance()
         queue = self._queues[query_request.kind]
         hands = queue.enqueue(id, query_request.model, len(query_request.parts))
         return self._hand_out(hands, now)
@@ -139,7 +139,7 @@ class QueryDispatcher:
             ids, hands = queue.renamed(names)
             for id in ids:
                 self._queries[id].renamed(names)
-                self._changes.request_changed(id)
+                self._changes.advance()
             decisions += self._hand_out(hands, now)
         return decisions
 
@@ -243,7 +243,7 @@ class QueryDispatcher:
         if not self._queues[lifecycle.query_request.kind].is_asked(lifecycle.id):
             lifecycle.waits(now)
             self._deadlines.arm(lifecycle.id)
-            self._changes.request_changed(lifecycle.id)
+            self._changes.advance()
 
     def _fail(
         self, ended: Iterable[QueryLifecycle], error: RequestError, now: float
@@ -256,7 +256,7 @@ class QueryDispatcher:
         for lifecycle in (ending.lifecycle for ending in endings):
             del self._queries[lifecycle.id]
             self._deadlines.disarm(lifecycle.id)
-            self._changes.request_gone(lifecycle.id)
+            self._changes.advance()
         for kind, queue in self._queues.items():
             ended = {
                 each.lifecycle.id: each.lifecycle
@@ -278,7 +278,7 @@ class QueryDispatcher:
             lifecycle = self._queries[hand.part.query]
             lifecycle.begins(self._registry[hand.link].name, now)
             self._registry[hand.link].used_at = now
-            self._changes.request_changed(lifecycle.id)
+            self._changes.advance()
             ask = Ask(id=_name(hand.part), query=lifecycle.query_request.parts[hand.part.number])
             decisions.append(self._registry.send(hand.link, ask, now))
         return decisions

@@ -65,7 +65,7 @@ class LiveRequests:
         self.tokens_kept -= lifecycle.num_tokens
         self._deadlines.disarm(lifecycle.id)
         self.waiting_room.forget(lifecycle.id)
-        self._changes.request_gone(lifecycle.id)
+        self._changes.advance()
         self._touch_agent(lifecycle)
 
     def _touch_agent(self, lifecycle: RequestLifecycle) -> None:

@@ -42,7 +42,7 @@ class Requests(LiveRequests):
             return refuse(lifecycle, assigned.error, now)
         self._lifecycles[id] = lifecycle
         self._deadlines.arm(id)
-        self._changes.request_changed(id)
+        self._changes.advance()
         self.waiting_room.admitted(id, tell_waiting, now)
         return self._start(assigned, now)
 
@@ -53,7 +53,7 @@ class Requests(LiveRequests):
             lifecycle = self._lifecycles[id]
             name = lifecycle.request.model or ""
             lifecycle.request = replace(lifecycle.request, model=names.get(name, name))
-            self._changes.request_changed(id)
+            self._changes.advance()
         return self._start(assigned, now)
 
     def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
@@ -92,7 +92,7 @@ class Requests(LiveRequests):
                 gaps.append(gap)
             tokens.append((lifecycle.id, token))
         self.tokens_kept += num_tokens
-        self._changes.requests_changed([id for id, _ in tokens])
+        self._changes.advance()
         origin = gains[0][0].origin
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts
 
@@ -102,7 +102,7 @@ class Requests(LiveRequests):
         decisions = lifecycle.received(item, now)
         if not was_streaming and lifecycle.is_streaming:
             self._deadlines.arm(lifecycle.id)
-        self._changes.request_changed(lifecycle.id)
+        self._changes.advance()
         return decisions
 
     def done(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> list[Decision]:
@@ -238,7 +238,7 @@ class Requests(LiveRequests):
             )
             self.waiting_room.started(lifecycle.id)
             self._deadlines.arm(lifecycle.id)
-            self._changes.request_changed(lifecycle.id)
+            self._changes.advance()
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
             start = Start(
@@ -255,7 +255,7 @@ class Requests(LiveRequests):
         lifecycle.came_back(now)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
-        self._changes.request_changed(lifecycle.id)
+        self._changes.advance()
 
     def _move(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> list[Decision]:
         """Its agent has stopped: it returns to the head of the queue."""
@@ -269,7 +269,7 @@ class Requests(LiveRequests):
         moved = lifecycle.moved(reason, now)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
-        self._changes.request_changed(lifecycle.id)
+        self._changes.advance()
         return moved
 
     def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:

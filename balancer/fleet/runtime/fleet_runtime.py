@@ -365,6 +365,10 @@ class FleetRuntime:
         """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
         return self._fleet.changes_since(revision, self._clock())
 
+    def tokens_since(self, revision: int) -> list[tuple[AgentId, int]]:
+        """The agents that gave tokens after `revision`, and how many they gave so far."""
+        return self._fleet.tokens_since(revision)
+
     def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
         """Every known model that the caller may use, by name."""
         return self._fleet.models(caller)

@@ -8,7 +8,7 @@ from arriero.shared.inference import AgentId, RequestId
 
 
 class Mirror:
-    """The agents and requests of a fleet, followed by deltas alone."""
+    """The agents of a fleet, followed by deltas alone, and its requests as of the last look."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -17,24 +17,24 @@ class Mirror:
 
     def follow(self, fleet: Fleet, now: float) -> None:
         """Apply what is new, and compare. Times go by without a change, so they are left out."""
-        delta = fleet.changes_since(self.revision, now)
+        before = self.revision
+        delta = fleet.changes_since(before, now)
         assert delta is not None
         self.revision = delta.revision
         for agent in delta.agents:
             self.agents[agent.id] = replace(agent, connected_seconds=0.0)
+        for id, num_tokens in fleet.tokens_since(before):
+            self.agents[id] = replace(self.agents[id], num_tokens=num_tokens)
         for agent_id in delta.agents_left:
             self.agents.pop(agent_id, None)
-        for request in delta.requests:
-            self.requests[request.id] = replace(request, waited_seconds=0.0, age_seconds=0.0)
-        for id in delta.requests_ended:
-            self.requests.pop(id, None)
-        self._compare(fleet.view(now), delta.totals)
+        self._compare(fleet.view(now), delta.totals, is_news=delta.revision != before)
 
-    def _compare(self, view: FleetView, totals: FleetTotals) -> None:
+    def _compare(self, view: FleetView, totals: FleetTotals, *, is_news: bool) -> None:
         agents = {each.id: replace(each, connected_seconds=0.0) for each in view.agents}
         assert self.agents == agents
         requests = {
             each.id: replace(each, waited_seconds=0.0, age_seconds=0.0) for each in view.requests
         }
-        assert self.requests == requests
+        assert is_news or self.requests == requests, "requests changed, and the revision did not"
+        self.requests = requests
         assert all(getattr(view, f.name) == getattr(totals, f.name) for f in fields(totals))

@@ -31,9 +31,10 @@ def advance(
     *,
     changed: tuple[AgentView, ...] | None = None,
     left: tuple[AgentId, ...] = (),
+    at: float = 100.0,
 ) -> Delta | None:
     delta = delta_of(view, changed, left)
-    return feed.advance(delta, view.requests, RATES, 100.0)
+    return feed.advance(delta, view.requests, RATES, at)
 
 
 def test_nothing_new_is_no_event() -> None:
@@ -120,6 +121,21 @@ def test_time_alone_is_no_change_of_a_request() -> None:
     feed = feed_of(A, requests=(R,))
     older = replace(R, waited_seconds=5.0, age_seconds=6.0)
     assert advance(feed, fleet_view(A, requests=(older,))) is None
+
+
+def test_tokens_of_requests_are_told_once_a_second() -> None:
+    feed = feed_of(requests=(R,))
+    more = fleet_view(requests=(replace(R, num_tokens=8),))
+    assert advance(feed, more, at=100.5) is None
+    delta = advance(feed, more, at=101.0)
+    assert delta is not None
+    assert [each["num_tokens"] for each in delta["requests"]] == [8]
+    assert advance(feed, more, at=102.0) is None
+    # With whatever else is told of it, the tokens are, too.
+    moved = fleet_view(requests=(replace(R, num_tokens=9, agent=AgentId("id-b")),))
+    delta = advance(feed, moved, at=102.1)
+    assert delta is not None
+    assert [(each["agent"], each["num_tokens"]) for each in delta["requests"]] == [("id-b", 9)]
 
 
 def test_one_that_moves_up_among_the_oldest_is_told_whole() -> None:

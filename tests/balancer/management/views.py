@@ -94,5 +94,4 @@ def delta_of(
         totals=FleetTotals(**totals),
         agents=view.agents if changed is None else changed,
         agents_left=left,
-        requests=view.requests,
     )
