@@ -14,7 +14,18 @@ May import: `shared`. Comes in: programs of others, and the command line.
 if __name__ != "arriero.client":
     raise ImportError(f"import this package as arriero.client, not as {__name__}")
 
-from .answers import Answer, Done, Event, Timings, Token, ToolCall, ToolCallStarted, Usage, Warned
+from .answers import (
+    Answer,
+    Done,
+    Event,
+    Timings,
+    Token,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+    Waiting,
+    Warned,
+)
 from .batches import BatchResult
 from .client import Client
 from .errors import ArrieroError, RequestFailed, Unreachable, Untrusted
@@ -40,5 +51,6 @@ __all__ = [
     "Unreachable",
     "Untrusted",
     "Usage",
+    "Waiting",
     "Warned",
 ]

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import Target, make_parser
 from ..boundary import run_plain
 from ..conversation import Conversation, FileProblem, with_files
+from ..waiting_line import WaitingLine
 from .generate import add_options, options_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ...client import Client
+    from ...client.answers import Event
 
 HELP = """/help        this
 /system TEXT the system message from now on; without TEXT, none
@@ -136,23 +138,33 @@ class _Chat:
         self._conversation.answered(question, "".join(texts))
 
     async def _stream(self, question: str, texts: list[str]) -> None:
-        from ...client import Done, Token, ToolCall, Warned
+        from ...client import Waiting
 
         messages = self._conversation.asked(question)
-        async with self._client.stream(messages=messages, **self._options) as events:
-            async for event in events:
-                match event:
-                    case Token(kind="content"):
-                        texts.append(event.text)
-                        self._say(event.text)
-                    case Token(kind="reasoning"):
-                        self._say(event.text, style="dim italic")
-                    case ToolCall():
-                        self._say(f"\n{event.name}({event.arguments})", style="cyan")
-                    case Warned():
-                        self._say(f"\n{event.message}\n", style="yellow")
-                    case Done():
-                        self._say(f"\n{_facts(event)}\n", style="dim")
+        with WaitingLine(sys.stderr) as waits:
+            async with self._client.stream(messages=messages, **self._options) as events:
+                async for event in events:
+                    if isinstance(event, Waiting):
+                        waits.show(event)
+                    else:
+                        waits.clear()
+                        self._show(event, texts)
+
+    def _show(self, event: "Event", texts: list[str]) -> None:
+        from ...client import Done, Token, ToolCall, Warned
+
+        match event:
+            case Token(kind="content"):
+                texts.append(event.text)
+                self._say(event.text)
+            case Token(kind="reasoning"):
+                self._say(event.text, style="dim italic")
+            case ToolCall():
+                self._say(f"\n{event.name}({event.arguments})", style="cyan")
+            case Warned():
+                self._say(f"\n{event.message}\n", style="yellow")
+            case Done():
+                self._say(f"\n{_facts(event)}\n", style="dim")
 
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(

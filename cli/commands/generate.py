@@ -5,11 +5,15 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
 from ..output import print_json
+from ..waiting_line import WaitingLine
+
+if TYPE_CHECKING:
+    from ...client.answers import Event
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,22 +64,33 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _generate(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client, Token, Warned
+    from ...client import Client
 
     request = options_of(arguments) | _question(arguments)
     async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
         if arguments.json:
             print_json(asdict(await client.generate(**request)))
             return None
-        async with client.stream(**request) as events:
-            async for event in events:
-                if isinstance(event, Warned):
-                    sys.stderr.write(f"warning: {event.message}\n")
-                elif isinstance(event, Token) and event.kind != "reasoning":
-                    sys.stdout.write(event.text)
-                    sys.stdout.flush()
+        with WaitingLine(sys.stderr) as waits:
+            async with client.stream(**request) as events:
+                async for event in events:
+                    _show(event, waits)
     sys.stdout.write("\n")
     return None
+
+
+def _show(event: "Event", waits: WaitingLine) -> None:
+    from ...client import Token, Waiting, Warned
+
+    if isinstance(event, Waiting):
+        waits.show(event)
+        return
+    waits.clear()
+    if isinstance(event, Warned):
+        sys.stderr.write(f"warning: {event.message}\n")
+    elif isinstance(event, Token) and event.kind != "reasoning":
+        sys.stdout.write(event.text)
+        sys.stdout.flush()
 
 
 def _question(arguments: argparse.Namespace) -> dict[str, Any]:
