@@ -161,6 +161,8 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_usage(lambda: len(parts.persistence.history.usage))
     metrics.collect_limits(lambda: runtime.num_limited_callers)
     metrics.collect_notices(lambda: parts.reports.num_clients)
+    access = parts.access
+    metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)
     metrics.collect_sessions(lambda: len(parts.sessions))
     if parts.certificates is not None:
         metrics.collect_certificate(parts.certificates.seconds_left)

@@ -27,6 +27,7 @@ from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.fleet_runtime import Backlog
 from ...fleet.view import FleetView
 from ...store.records import StoreStatus
+from .caller_metrics import CallerMetrics
 from .fleet_collector import EventNumbers, FleetCollector
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
@@ -68,6 +69,7 @@ class Metrics:
             "first_token", "Time from a request's acceptance to its first token."
         )
         self._models = ModelMetrics(SECONDS)
+        self._callers = CallerMetrics(self.registry)
         self.registry.register(self._models)
         self.registry.register(_BetweenTokens(self._models))
         self._queue_wait = self._histogram(
@@ -203,6 +205,13 @@ class Metrics:
         """Also export how late the event loop is."""
         self.registry.register(delay.histogram)
 
+    def collect_keys(self, num_valid: Callable[[], int], num_leases: Callable[[], int]) -> None:
+        """Also export how many access keys there are, and what they keep open."""
+        self._gauge("access_keys", "Access keys that open something.", num_valid)
+        self._gauge(
+            "access_leases", "Sockets and streams of events that end with a key.", num_leases
+        )
+
     def collect_sessions(self, num_open: Callable[[], int]) -> None:
         """Also export how many sessions of the dashboard there are."""
         self._gauge("sessions", "Sessions of people who logged in to the dashboard.", num_open)
@@ -261,6 +270,7 @@ class Metrics:
 
     def ended(self, ending: Ending) -> None:
         self._models.ended(ending)
+        self._callers.ended(ending)
         self._requests.labels(ending.code).inc()
         if ending.kind != "generate":
             self._query_inputs.labels(ending.kind).observe(ending.num_inputs)
