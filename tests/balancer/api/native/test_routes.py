@@ -33,6 +33,7 @@ DONE = {
         "total_ms": 3.0,
         "prefill_tokens_per_second": None,
         "decode_tokens_per_second": TIMINGS.decode_tokens_per_second,
+        "moves": TIMINGS.moves,
     },
     "agent": "agent-1",
 }
