@@ -1,4 +1,4 @@
-"""Native code that takes the engine's process down: clients hear at once, and the agent is back."""
+"""Native code that takes the engine's process down: the agent is back, and answers go on."""
 
 import asyncio
 import os
@@ -14,6 +14,9 @@ from integration_tests.daemons import MODEL, Daemon, Fleet, until
 SLOW_HEARTBEATS = {"heartbeat_interval": "1s", "heartbeat_timeout": "30s"}
 AT_ONCE = 3.0
 """Far less than the heartbeat timeout, however busy the machine is."""
+
+NUM_TOKENS = 600
+"""Enough to be under way when the engine is ended."""
 
 Agent = dict[str, Any]
 
@@ -69,25 +72,21 @@ async def until_gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
-async def test_clients_hear_at_once_and_the_agent_comes_back(
-    fleet: Fleet, number: signal.Signals
-) -> None:
+async def test_answers_go_on_when_the_agent_is_back(fleet: Fleet, number: signal.Signals) -> None:
     await fleet.start_balancer(**SLOW_HEARTBEATS)
     agent = await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
     before = await only_agent(fleet)
     running = [
-        asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS)) for _ in range(2)
+        asyncio.create_task(
+            generate(fleet.http, fleet.inference, ENDLESS | {"max_tokens": NUM_TOKENS})
+        )
+        for _ in range(2)
     ]
     await fleet.until_num_requests(2, "streaming")
     queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
     await fleet.until_num_requests(1, "queued")
 
     agent.signal_engine(number)
-    for answer in await asyncio.wait_for(asyncio.gather(*running), AT_ONCE):
-        assert answer.end["error"]["code"] == "agent_lost"
-        assert answer.end["error"]["retryable"] is True
-        assert answer.text
-
     during = await until_agent(fleet, slots=0, issue=f"was ended by {number.name}")
     assert (during["id"], during["name"]) == (before["id"], before["name"])
     assert during["issues"][0]["code"] == "engine_crashed"
@@ -96,8 +95,10 @@ async def test_clients_hear_at_once_and_the_agent_comes_back(
     after = await until_agent(fleet, slots=2, issue="it was started again")
     assert after["id"] == before["id"]
     assert after["model"] == before["model"]
+    for answer in await asyncio.gather(*running):
+        assert answer.end["usage"]["completion_tokens"] == NUM_TOKENS
+        assert answer.end["timings"]["moves"] == 1
     assert (await queued).text == plain_cases()[0].answer
-    await answers_correctly(fleet)
     assert agent.stdout == [f"ready agent name={before['name']} slots=2 model=arriero-demo"]
     assert await agent.terminate() == 0
 
@@ -163,7 +164,7 @@ async def test_the_second_of_two_agents_takes_what_had_delivered_nothing(fleet: 
 
 class TestTheEnd:
     async def streaming(self, fleet: Fleet, **body: object) -> tuple[Daemon, asyncio.Task[Any]]:
-        await fleet.start_balancer(**SLOW_HEARTBEATS)
+        await fleet.start_balancer(**SLOW_HEARTBEATS, buffered_request_timeout="200ms")
         agent = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
         task = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS | body))
         await fleet.until_num_requests(1, "streaming")

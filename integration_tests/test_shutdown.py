@@ -62,8 +62,8 @@ async def test_agent_finishes_its_streams_and_leaves(fleet: Fleet) -> None:
     assert (await newcomer).text == plain_cases()[0].answer
 
 
-async def test_agent_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
-    await fleet.start_balancer()
+async def test_what_an_agent_gives_back_ends_where_no_other_is(fleet: Fleet) -> None:
+    await fleet.start_balancer(buffered_request_timeout="200ms")
     agent = await fleet.start_agent(context_size=LONG_CONTEXT, drain_timeout="300ms")
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
     await fleet.until_num_requests(1, "streaming")

@@ -84,4 +84,5 @@ def ended_request(ending: Ending, at: float) -> EndedRequest:
         total_ms=timings.total_ms,
         prefill_tokens_per_second=timings.prefill_tokens_per_second,
         decode_tokens_per_second=timings.decode_tokens_per_second,
+        moves=timings.moves,
     )

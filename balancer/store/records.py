@@ -79,7 +79,7 @@ class EndedRequest:
     """How one request ended, and when; never its text.
 
     `code` as in `Ending`. Of a query `kind` tells which it was. Names are bounded by who gives
-    them. `queue_ms` and so on as in `Timings`.
+    them. `queue_ms` and so on, and `moves`, as in `Timings`.
     """
 
     id: str
@@ -99,6 +99,7 @@ class EndedRequest:
     total_ms: float = 0.0
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ ENDED_REQUESTS = Table(
     Column("total_ms", Double, nullable=False),
     Column("prefill_tokens_per_second", Double),
     Column("decode_tokens_per_second", Double),
+    Column("moves", BigInteger, nullable=False, server_default="0"),
     Index("ended_requests_by_time", "ended_at"),
 )
 

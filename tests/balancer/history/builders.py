@@ -36,7 +36,7 @@ def ending(
         model=model,
         error=error,
         usage=Usage(prompt_tokens=10, cached_tokens=4, completion_tokens=7, reasoning_tokens=2),
-        timings=Timings(queue_ms=1.0, first_token_ms=20.0, total_ms=300.0),
+        timings=Timings(queue_ms=1.0, first_token_ms=20.0, total_ms=300.0, moves=1),
     )
 
 

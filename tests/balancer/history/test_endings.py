@@ -72,6 +72,7 @@ def test_what_is_kept_of_a_request() -> None:
         queue_ms=1.0,
         first_token_ms=20.0,
         total_ms=300.0,
+        moves=1,
     )
 
 

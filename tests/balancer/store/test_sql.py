@@ -47,6 +47,7 @@ FULL = EndedRequest(
     total_ms=20.25,
     prefill_tokens_per_second=1000.5,
     decode_tokens_per_second=33.25,
+    moves=2,
 )
 
 

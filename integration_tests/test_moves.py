@@ -1,0 +1,220 @@
+"""Agents go in the middle of answers: every API's client gets the answer that it gets otherwise.
+
+All kinds of answers run at once on two agents, so that the end of one cuts several of them, each
+somewhere else. Their events, joined, are those of a run in which nobody goes.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from integration_tests.corpus import Case, cases, plain_cases
+from integration_tests.daemons import Daemon, Fleet
+from integration_tests.folding import events_of, folded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODEL = "arriero-demo"
+SLOTS = 16
+AGENT = {"slots": SLOTS, "context_size": 1024, "drain_timeout": "10ms"}
+WITHIN = 30.0
+SCHEMA = {"enum": ["An agent that is drained takes nothing new and finishes what it has got."]}
+JSON = {"type": "json_schema", "schema": SCHEMA}
+QUESTION = [{"role": "user", "content": "What is a slot?"}]
+PLAIN = {"messages": QUESTION, "temperature": 0}
+
+
+def case_with(*, calls: bool, reasoning: bool) -> Case:
+    """The longest of its kind."""
+    fitting = [c for c in cases() if bool(c.calls) == calls and bool(c.reasoning) == reasoning]
+    return max(fitting, key=lambda c: len(c.answer) + len(c.reasoning) + len(str(c.calls)))
+
+
+def requests() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Path and body of each kind of answer."""
+    thinking = case_with(calls=False, reasoning=True)
+    calling = case_with(calls=True, reasoning=False)
+    tools = calling.body["tools"]
+    anthropic_tools = [
+        {"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in tools
+    ]
+    chat = {"model": MODEL, "stream": True, "temperature": 0, "messages": QUESTION}
+    native, openai = "/api/v1/generate", "/v1/chat/completions"
+    longest = sorted(plain_cases(), key=lambda case: len(case.answer))[-4:]
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        f"text {number}": (native, case.body) for number, case in enumerate(longest)
+    }
+    return asked | {
+        "log-probabilities": (native, PLAIN | {"logprobs": True}),
+        "reasoning": (native, thinking.body),
+        "call": (native, calling.body),
+        "constrained": (native, PLAIN | {"grammar": JSON}),
+        "batch": (
+            "/api/v1/generate_batch",
+            {"requests": [PLAIN | {"id": "a"}, longest[0].body | {"id": "b"}]},
+        ),
+        "chat, several": (openai, chat | {"n": 2}),
+        "chat, call": (openai, chat | {"messages": calling.body["messages"], "tools": tools}),
+        "responses": (
+            "/v1/responses",
+            {"model": MODEL, "stream": True, "temperature": 0, "input": thinking.body["messages"]}
+            | {"reasoning": {"effort": "medium"}},
+        ),
+        "messages": (
+            "/v1/messages",
+            {"model": MODEL, "stream": True, "temperature": 0, "max_tokens": 300}
+            | {"messages": calling.body["messages"], "tools": anthropic_tools},
+        ),
+    }
+
+
+@dataclass
+class Run:
+    """All kinds at once. `is_due` is set after `cut` events of all together."""
+
+    fleet: Fleet
+    cut: int = 0
+    num_events: int = 0
+    is_due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, path: str, body: dict[str, Any]) -> list[Any]:
+        lines = []
+        url = self.fleet.inference + path
+        async with self.fleet.http.post(url, json=body) as response:
+            assert response.status == 200, await response.text()
+            async for line in response.content:
+                lines.append(line.decode())
+                self.num_events += line.startswith((b"data:", b"{"))
+                if self.num_events >= self.cut:
+                    self.is_due.set()
+        return events_of(lines)
+
+    async def answers(self) -> dict[str, list[Any]]:
+        asked = requests()
+        given = await asyncio.gather(*(self.answer(*each) for each in asked.values()))
+        return dict(zip(asked, given, strict=True))
+
+
+class Pair:
+    """Two agents; one that goes is replaced."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.expected: dict[str, list[Any]] = {}
+        self.num_events = 0
+        self.num_moves = 0
+        self.ids: dict[str, str] = {}
+        self.pair: list[Daemon] = []
+
+    async def fill(self) -> None:
+        """Start what is missing."""
+        missing = 2 - len(self.pair)
+        self.pair += await asyncio.gather(
+            *(self.fleet.start_agent(**AGENT) for _ in range(missing))
+        )
+        self.ids = {each["name"]: each["id"] for each in await self.fleet.view("agents")}
+
+    async def end(self, agent: Daemon, way: str) -> None:
+        """It goes at once, freezes, is drained by an operator, or stops and gives back."""
+        if way == "drained":
+            await self.drain(agent)
+            return
+        self.pair.remove(agent)
+        numbers = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
+        if way == "stopped":
+            agent.signal(signal.SIGTERM)
+        else:
+            agent.signal_all(numbers[way])
+
+    async def drain(self, agent: Daemon) -> None:
+        url = f"{self.fleet.management}/api/v1/agents/{self.ids[agent.ready['name']]}"
+        async with self.fleet.http.post(f"{url}/drain", json={"deadline": "0s"}) as response:
+            assert response.status < 300, await response.text()
+        async with self.fleet.http.post(f"{url}/resume") as response:
+            assert response.status < 300, await response.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair() -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer(heartbeat_interval="100ms", heartbeat_timeout="1s")
+        pair = Pair(fleet)
+        await pair.fill()
+        run = Run(fleet)
+        answers = await run.answers()
+        pair.num_events = run.num_events
+        pair.expected = {kind: split(events) for kind, events in answers.items()}
+        yield pair
+
+
+def split(events: list[Any]) -> Any:
+    """What is said, by the answer that says it: several may take turns."""
+    parts: dict[str, list[Any]] = {}
+    for event in events:
+        if event.get("event") == "waiting":
+            continue
+        choices = event.get("choices") or [{}]
+        which = event["id"] if event.get("id") in ("a", "b") else choices[0].get("index", "")
+        parts.setdefault(str(which), []).append(event)
+    return {which: folded(part) for which, part in parts.items()}
+
+
+def num_moves(answers: dict[str, list[Any]]) -> int:
+    """As the native API's last events tell."""
+    ends = [event for events in answers.values() for event in events if "timings" in event]
+    return sum(event["timings"]["moves"] for event in ends)
+
+
+@pytest.mark.parametrize("way", ["killed", "frozen", "drained", "stopped"])
+@settings(
+    max_examples=2,
+    phases=[Phase.generate],
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(share=st.floats(0.02, 0.4), which=st.integers(0, 1))
+async def test_no_client_sees_that_an_agent_went(
+    pair: Pair, way: str, share: float, which: int
+) -> None:
+    await pair.fill()
+    run = Run(pair.fleet, int(share * pair.num_events))
+    answering = asyncio.create_task(run.answers())
+    await asyncio.wait_for(run.is_due.wait(), WITHIN)
+    await pair.end(pair.pair[which], way)
+    answers = await asyncio.wait_for(answering, WITHIN)
+    for kind, events in answers.items():
+        assert split(events) == pair.expected[kind], kind
+    pair.num_moves += num_moves(answers)
+
+
+async def test_agents_restart_one_after_another_under_load(pair: Pair) -> None:
+    await pair.fill()
+    is_over = False
+
+    async def load() -> int:
+        num_runs = 0
+        while not is_over:
+            answers = await Run(pair.fleet).answers()
+            assert {kind: split(events) for kind, events in answers.items()} == pair.expected
+            num_runs += 1
+        return num_runs
+
+    loads = [asyncio.create_task(load()) for _ in range(2)]
+    for agent in list(pair.pair):
+        await pair.end(agent, "stopped")
+        assert await agent.exit_code() == 0
+        await pair.fill()
+    is_over = True
+    assert all(await asyncio.wait_for(asyncio.gather(*loads), WITHIN))
+    assert pair.num_moves >= 4, "the tests before moved too little to show anything"
