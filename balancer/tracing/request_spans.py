@@ -60,6 +60,7 @@ def _attributes(ending: Ending) -> dict[str, Attribute]:
         "arriero.code": ending.code,
         "arriero.request_id": ending.request_id,
         "arriero.caller": ending.caller.name,
+        "arriero.moves": ending.timings.moves,
     }
     if ending.model:
         attributes["gen_ai.request.model"] = ending.model

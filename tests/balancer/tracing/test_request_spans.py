@@ -20,7 +20,7 @@ ENDING = Ending(
     agent="box",
     model="m",
     usage=Usage(prompt_tokens=5, cached_tokens=2, completion_tokens=3, reasoning_tokens=1),
-    timings=Timings(queue_ms=10, first_token_ms=40, total_ms=100),
+    timings=Timings(queue_ms=10, first_token_ms=40, total_ms=100, moves=1),
     caller=Caller(name="team", trace_parent=CLIENT, trace=OWN),
 )
 
@@ -41,6 +41,7 @@ def test_the_span_has_the_numbers() -> None:
         "arriero.agent": "box",
         "arriero.caller": "team",
         "arriero.code": "stop",
+        "arriero.moves": 1,
         "arriero.request_id": "r",
     }
 
