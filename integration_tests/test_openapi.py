@@ -54,6 +54,7 @@ NEVER_WELL = {
     "/api/v1/agent-socket",
     "/api/v1/agents/{id}",
     "/api/v1/agents/{id}/drain",
+    "/api/v1/agents/{id}/log",
     "/api/v1/agents/{id}/reload",
     "/api/v1/agents/{id}/resume",
     "/api/v1/keys/{name}",
