@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import EXIT_FAILED, Target, make_parser, positive, positives
+from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive, positives
 from ..boundary import run
 from ..load import Level, Timed, ask, summed_up
 from ..output import print_json
@@ -51,7 +51,7 @@ async def _bench(arguments: argparse.Namespace, target: Target) -> int | None:
     url = (arguments.server or target.url).rstrip("/").removesuffix("/v1")
     headers = {"Authorization": f"Bearer {target.key}"} if target.key else {}
     async with Client(url, key=target.key, tls_ca=target.tls_ca) as client:
-        model = arguments.model or (await client.models())[0]["id"]
+        model = arguments.model or _first(await client.models(), url)
     levels: list[Level] = []
     timeout = aiohttp.ClientTimeout(total=600)
     connector = aiohttp.TCPConnector(limit=0, ssl=tls_of(target.tls_ca))
@@ -63,6 +63,12 @@ async def _bench(arguments: argparse.Namespace, target: Target) -> int | None:
             levels.append(await load.run(at_once, requests))
     _tell(arguments, model, levels)
     return EXIT_FAILED if any(level.failed for level in levels) else None
+
+
+def _first(models: list[dict[str, Any]], url: str) -> str:
+    if not models:
+        raise UsageError(f"{url} serves no model; load one, or name one with --model")
+    return str(models[0]["id"])
 
 
 class _Load:

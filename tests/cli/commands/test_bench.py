@@ -38,6 +38,14 @@ def test_failures_are_counted_and_told(
     assert row[:3] == ["1", "2", "1"]
 
 
+def test_a_server_without_a_model_is_told_of(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(says({"data": []}))
+    assert main([balancer.url]) == 2
+    assert "serves no model" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv", [["--concurrency", "0"], ["--requests", "x"], ["--max-tokens", "-1"]]
 )
