@@ -32,7 +32,7 @@ check: lint
 	$(python) -m pytest -q tests
 
 test: lint
-	$(python) -m pytest -n $(jobs) --dist loadfile
+	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder
 
 test-clients: install
 	@scripts/install-client >/dev/null

@@ -28,7 +28,7 @@ async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
     assert any(case.reasoning for case in asked)
     assert any(case.calls for case in asked)
     for case, answer in zip(asked, answers, strict=True):
-        kinds = {event["event"] for event in answer.events[:-1]}
+        kinds = {event["event"] for event in answer.events[:-1]} - {"waiting"}
         assert kinds == ({"token", "tool_call_started", "tool_call"} if case.calls else {"token"})
         assert answer.end["event"] == "done"
         assert answer.end["finish_reason"] == ("tool_calls" if case.calls else "stop")

@@ -17,7 +17,10 @@ async def test_a_stream_that_nobody_disturbs(serving: Fleet) -> None:
 async def test_a_stream_that_ends_is_seen(serving: Fleet) -> None:
     with pytest.raises(AssertionError, match="the bystander's stream ended"):
         async with bystander(serving) as seen:
-            serving.agents[0].signal_all(signal.SIGKILL)
+            [request] = await serving.view("requests")
+            path = f"{serving.management}/api/v1/requests/{request['id']}"
+            async with serving.http.delete(path) as response:
+                assert response.ok
             await seen.until_ended()  # events may be on their way still
 
 
