@@ -55,7 +55,6 @@ class KeptRequest:
         self.id = id
         self.digest = digest
         self.keeps_failure = keeps_failure
-        self.created_at = int(time.time())
         self.end: Done | Failed | None = None
         self.num_bytes = 0
         self.used_at = 0.0

@@ -52,7 +52,6 @@ class _Handlers:
     def __init__(self, runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests) -> None:
         self._runtime = runtime
         self._store = store
-        self._kept = kept
         self._background = BackgroundResponses(kept)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
