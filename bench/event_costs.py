@@ -22,7 +22,8 @@ from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.runtime.fleet_runtime import Backlog, FleetRuntime
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.runtime.peer import Backlog
 from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.balancer.management.fleet_feed import MAX_REQUESTS_SENT, FleetFeed
 from arriero.balancer.management.metrics.metrics import Metrics

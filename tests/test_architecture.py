@@ -338,6 +338,7 @@ DECLARATIONS = {
     "balancer.fleet.recorder": "a record and a protocol",
     "shared.reports.log_lines": "records; the tests of the messages send them",
     "shared.tracing.span": "records",
+    "balancer.fleet.runtime.peer": "a record and a protocol",
     "balancer.fleet.view": "records that the core's tests compare",
 }
 """Modules that hold only declarations, and so need no test module; with what they declare."""

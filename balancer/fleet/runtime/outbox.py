@@ -11,8 +11,8 @@ from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 from ....shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
 from ....shared.framing.unsent import limit_unsent
 from ....shared.messages import FromBalancer
-from .fleet_runtime import Backlog
 from .outgoing import BalancerCodec
+from .peer import Backlog
 
 MAX_MESSAGES = 16384
 """Several times what the most slots an agent may have can need at once."""

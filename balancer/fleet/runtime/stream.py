@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, groupby
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ....shared.inference import Done, Event, Failed, RequestId, Token, Waiting
 
@@ -22,6 +22,16 @@ MAX_PENDING = 32
 
 Take = Callable[[Event], bool]
 """Takes one event, at once; says whether there is room for another."""
+
+
+class Sink(Protocol):
+    """Where the events of one request go."""
+
+    @property
+    def id(self) -> RequestId: ...
+
+    def put(self, event: Event, /) -> None:
+        """Another event; `Done` or `Failed` is the last. Must not raise."""
 
 
 class Stream:

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from ....shared.errors import BY_CODE
 from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, MoveReason, Origin
-from ...fleet.runtime.fleet_runtime import Backlog
+from ...fleet.runtime.peer import Backlog
 from ...fleet.view import FleetView
 from ...store.records import StoreStatus
 from .caller_metrics import CallerMetrics

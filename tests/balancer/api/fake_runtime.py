@@ -12,7 +12,7 @@ from arriero.balancer.access.limits.account import NO_STANDING, Standing
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
-from arriero.balancer.fleet.runtime.fleet_runtime import Sink
+from arriero.balancer.fleet.runtime.stream import Sink
 from arriero.balancer.fleet.view import FleetTotals, ModelView
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (

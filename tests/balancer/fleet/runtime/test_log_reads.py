@@ -12,7 +12,7 @@ from arriero.shared.messages import LogRead, ReadLog
 from arriero.shared.reports.log_lines import LogLine
 from tests.balancer.fleet.builders import hello
 from tests.balancer.fleet.recording import RecordingPeer
-from tests.balancer.fleet.runtime.test_fleet_runtime import QueryDispatcher
+from tests.balancer.fleet.runtime.query_dispatcher import QueryDispatcher
 
 LINE = LogLine(number=7, at=1.0, level="warning", text="hot")
 

@@ -5,8 +5,8 @@ import socket
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType
 
-from arriero.balancer.fleet.runtime.fleet_runtime import Backlog
 from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, Outbox
+from arriero.balancer.fleet.runtime.peer import Backlog
 from arriero.shared.framing.frames import PIECE_BYTES, Assembler
 from arriero.shared.framing.unsent import UNSENT_BYTES
 from arriero.shared.inference import GenerateRequest, RequestId

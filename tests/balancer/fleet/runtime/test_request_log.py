@@ -1,0 +1,58 @@
+"""Lines about requests: one for a move, one for the end."""
+
+import logging
+
+import pytest
+
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.recorder import Origin
+from arriero.shared.errors import AgentLost
+from arriero.shared.inference import Failed
+from tests.balancer.fleet.builders import ended, output, piece, request
+from tests.balancer.fleet.runtime.query_dispatcher import QueryDispatcher
+
+
+async def test_each_ended_request_is_one_line_with_its_figures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="arriero.balancer.fleet")
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    caller = Caller(address="192.0.2.7", user_agent="curl/8.0")
+    stream = dispatcher.runtime.open(request(), caller=caller)
+    dispatcher.clock.now += 1.5
+    dispatcher.runtime.agent_said(link, output(piece(stream.id), ended(stream.id)))
+    [record] = caplog.records
+    assert record.getMessage() == "request ended"
+    assert record.__dict__["context"] == {
+        "id": stream.id,
+        "agent": "host-a1",
+        "caller": "anonymous",
+        "address": "192.0.2.7",
+        "user_agent": "curl/8.0",
+        "code": "stop",
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "queue_ms": 0.0,
+        "first_token_ms": 1500.0,
+        "total_ms": 1500.0,
+    }
+
+
+async def test_a_move_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = QueryDispatcher()
+    caplog.set_level(logging.INFO)
+    link, _ = dispatcher.join()
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.recorder.moves == [("lost", Origin("host-a1", "llama"))]
+    link, _ = dispatcher.join("a2")
+    dispatcher.runtime.agent_left(link)
+    assert [event async for event in stream][-1] == Failed(
+        AgentLost(
+            "2 agents in a row were lost while they ran nothing but this request, the likely cause"
+        )
+    )
+    move, end = [record for record in caplog.records if "request" in record.message]
+    assert (move.levelname, end.levelname) == ("INFO", "WARNING")
+    assert stream.id in str(vars(move)) and stream.id in str(vars(end))
