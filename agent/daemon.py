@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol, assert_never
 
-from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
@@ -356,7 +355,7 @@ class _Agent:
         await asyncio.wait({self._crash})
         error = self._crash.result()
         for connection in self._connections:
-            connection.fail(EngineFailed(f"the engine stopped: {_line(error)}"))
+            connection.engine_stopped(f"the engine stopped: {_line(error)}")
 
     def _slots_changed(self) -> None:
         for connection in self._connections:

@@ -15,7 +15,6 @@ from typing import assert_never
 from websockets.exceptions import WebSocketException
 
 from ...shared import log
-from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
@@ -167,9 +166,9 @@ class Connection:
         now = self._clock()
         self._stop(self._session.drain(now, now + timeout))
 
-    def fail(self, error: RequestError) -> None:
-        """Answer everything with `error`, then let `run` return."""
-        self._stop(self._session.fail(error, self._clock()))
+    def engine_stopped(self, reason: str) -> None:
+        """Leave the balancer at once, then let `run` return."""
+        self._stop(self._session.engine_stopped(reason))
 
     def _stop(self, decisions: list[Decision]) -> None:
         self._is_stopping = True

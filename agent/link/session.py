@@ -72,7 +72,7 @@ class Session:
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
         self._failure: str | None = None
-        """Why nothing can go on, once that is so."""
+        """Why what runs was told to end, once that is so."""
 
     @property
     def is_live(self) -> bool:
@@ -122,7 +122,7 @@ class Session:
         if self._drain_deadline is not None and now >= self._drain_deadline:
             if self._failure is not None:
                 return self._leave(self._failure)
-            return self.fail(ShuttingDown("the agent stopped before the answer was complete"), now)
+            return self._fail(ShuttingDown("the agent stopped before the answer was complete"), now)
         self._heartbeat.look(now)
         return [self._send(Heartbeat(), now)] if self._heartbeat.is_due(now) else []
 
@@ -271,10 +271,15 @@ class Session:
             return [] if self.is_offline else self._leave("the agent is shutting down")
         return self._settle([self._send(self._status, now)])
 
-    def fail(self, error: RequestError, now: float) -> list[Decision]:
-        """Nothing can go on: answer everything with `error`, then leave."""
-        if self.is_offline:
-            return []
+    def engine_stopped(self, reason: str) -> list[Decision]:
+        """Nothing can go on here: leave at once, as when the process crashes.
+
+        Without a word to the requests, so that the balancer moves them: they are not at fault.
+        """
+        return [] if self.is_offline else self._leave(reason)
+
+    def _fail(self, error: RequestError, now: float) -> list[Decision]:
+        """The time for draining is over: answer everything with `error`, then leave."""
         self._failure = error.message
         self._drain_deadline = now + LAST_WORDS
         replies = [self._send(reply, now) for reply in self._queries.fail_all(error)]

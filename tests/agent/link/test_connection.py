@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -21,7 +22,6 @@ from arriero.agent.link.agent_key import NO_KEY, AgentKey
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.outbound import Outbound, dial
 from arriero.agent.link.slots import Slots
-from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.messages import (
@@ -358,16 +358,17 @@ class TestTheEnd:
         await soon(connection.run())
         assert balancer.paths == []
 
-    async def test_of_a_failed_engine(self, house: House, balancer: FakeBalancer) -> None:
+    async def test_of_an_engine_that_stopped(self, house: House, balancer: FakeBalancer) -> None:
         connection = house.connection(balancer.url)
         run = asyncio.create_task(connection.run())
         peer = await balancer.peer()
         await peer.start("r")
         await house.worker.added.get()
-        connection.fail(EngineFailed("the engine stopped"))
-        [refused] = (await peer.output()).items
-        assert isinstance(refused, Refused)
-        assert refused.error.code == "engine_failed"
+        connection.engine_stopped("the engine stopped")
+        await soon(peer.socket.wait_closed())
+        assert peer.socket.close_reason == "the engine stopped"
+        with pytest.raises(ConnectionClosed):
+            await peer.output()  # not a word about the request: the balancer moves it
         await soon(run)
 
 

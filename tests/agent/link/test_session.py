@@ -24,7 +24,7 @@ from arriero.agent.link.decisions import (
 )
 from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
 from arriero.agent.link.slots import Slots
-from arriero.shared.errors import EngineFailed, ShuttingDown, to_wire
+from arriero.shared.errors import ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import (
@@ -336,7 +336,7 @@ class TestConnectionLost:
         assert session.received(start("s"), 0.1) == []
         assert session.read(b"junk", 0.1) == []
         assert session.tick(99.0) == []
-        assert session.fail(EngineFailed("x"), 0.1) == []
+        assert session.engine_stopped("x") == []
 
     def test_the_next_connection_starts_afresh(self) -> None:
         session = running()
@@ -451,19 +451,11 @@ class TestDrain:
         assert session.drain(1.0, 31.0) == [self.LEAVE]
 
 
-def test_a_failed_engine_ends_everything() -> None:
+def test_with_a_stopped_engine_it_leaves_at_once_so_that_requests_move() -> None:
     session = running()
-    error = EngineFailed("the engine stopped")
-    assert session.fail(error, 0.1) == [FailGeneration(ONE, error)]
-    refused = Refused(id=RequestId("r"), error=to_wire(error))
-    assert session.produced((refused,), (ONE,), 0.1) == [
-        output(refused),
-        Close("the engine stopped"),
-    ]
-
-
-def test_a_failed_engine_with_nothing_to_end_leaves_at_once() -> None:
-    assert live().fail(EngineFailed("gone"), 0.1) == [Close("gone")]
+    assert session.engine_stopped("gone") == [DiscardGeneration(ONE), Close("gone")]
+    assert session.produced((), (ONE,), 0.1) == []
+    assert session.is_offline
 
 
 class TestQueries:
@@ -515,10 +507,9 @@ class TestQueries:
         session.drain(1.0, 31.0)
         assert session.received(Withdraw(id=self.ASK.id), 1.1)[-1] == TestDrain.LEAVE
 
-    def test_a_failed_engine_declines_them(self) -> None:
-        send, withdraw, close = self.asked().fail(EngineFailed("gone"), 0.1)
-        assert isinstance(send, Send) and isinstance(send.message, Reply)
-        assert withdraw == WithdrawQuery(self.TICKET) and isinstance(close, Close)
+    def test_a_stopped_engine_answers_none(self) -> None:
+        left = self.asked().engine_stopped("gone")
+        assert left == [WithdrawQuery(self.TICKET), Close("gone")]
 
 
 class TestFrames:

@@ -340,7 +340,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 1),
-        what=st.sampled_from(["drain", "disconnect", "junk", "fail", "start again"]),
+        what=st.sampled_from(["drain", "disconnect", "junk", "engine stopped", "start again"]),
     )
     def trouble(self, which: int, what: str) -> None:
         balancer = self.balancers[which]
@@ -355,9 +355,9 @@ class Machine(RuleBasedStateMachine):
             case "junk":
                 balancer.carry_out(session.read(b'{"type"', self.now))
                 assert not balancer.is_connected
-            case "fail" if balancer.is_connected:
+            case "engine stopped" if balancer.is_connected:
                 balancer.drained_at = self.now
-                balancer.carry_out(session.fail(EngineFailed("x"), self.now))
+                balancer.carry_out(session.engine_stopped("x"))
                 assert not balancer.is_connected
             case "start again" if balancer.open:
                 name = next(iter(balancer.open))
