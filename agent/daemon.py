@@ -6,38 +6,27 @@ the event loop's thread while the next step is computed.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import count
-from pathlib import Path
-from typing import Literal, Protocol, assert_never
+from typing import assert_never
 
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ..shared.messages import PROTOCOL_VERSION, Hello, Status
 from ..shared.models.assignments import Assign, Assignment, Reload
-from ..shared.reports.model_info import Kernels, KvLayout, ModelInfo
 from ..shared.reports.statistics import Statistics
-from ..shared.sampling import SamplingChoices
 from ..shared.tracing.open_telemetry import open_tracer
-from .chat.templates.chat_template import TemplateError
-from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.embedding.embedder import Embedder
-from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel, ModelError
-from .engine.prompt_store.model_identity import identity_of, origin_of
-from .engine.prompt_store.prompt_store import PromptStore
-from .engine.prompt_store.stored_prompt import ModelIdentity
-from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.sequence import SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
-from .generation.fingerprint import fingerprint
+from .engine_port import MakeWorker
 from .generation.local_generation import LocalGeneration
 from .generation.port import Ticket
 from .generation.preparation import Preparation
-from .generation.preparer import Preparer
 from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
 from .generation.request_spans import RequestSpans
@@ -50,6 +39,7 @@ from .link.reporter import Reporter
 from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
+from .served_model import ServedModel
 from .settings import AgentSettings
 from .supervision.supervisor_protocol import (
     Change,
@@ -63,43 +53,6 @@ from .supervision.supervisor_protocol import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-class EngineWorker(Protocol):
-    """What the daemon needs of the engine; see `engine.worker.Worker`."""
-
-    lock: FairLock
-
-    def start(self) -> LoadedModel: ...
-    def stop(self) -> None: ...
-    def expect(self, sequence_id: SequenceId) -> None: ...
-    def forget(self, sequence_id: SequenceId) -> None: ...
-    def submit(self, sequence: NewSequence) -> None: ...
-    def finish(self, sequence_id: SequenceId) -> None: ...
-    def drop(self, sequence_id: SequenceId) -> None: ...
-    def statistics(self) -> EngineStatistics: ...
-
-
-class MakeWorker(Protocol):
-    """Makes a worker without starting it; see `engine.worker.Worker`."""
-
-    def __call__(
-        self,
-        model_path: Path,
-        *,
-        slots: int,
-        context_size: int,
-        kv_cells: int | None,
-        kv_layout: Literal["auto"] | KvLayout,
-        host_cache: int,
-        threads: int,
-        max_stall: float,
-        gpu_layers: int,
-        kernels: Literal["auto"] | Kernels,
-        speculate: int,
-        on_step: Callable[[tuple[SequenceOutput, ...]], None],
-        on_crash: Callable[[BaseException], None],
-    ) -> EngineWorker: ...
 
 
 async def main(
@@ -131,11 +84,9 @@ class _Agent:
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._slots = Slots(settings.slots)
         self._connections: list[Connection] = []
-        self._assignment = channel.begin.assignment
         self._told = Tell()
         self._is_ready = False
-        self._identity: ModelIdentity | None = None
-        self._preparer: Preparer | None = None
+        self._served: ServedModel | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
             settings.model,
@@ -165,15 +116,13 @@ class _Agent:
         except ModelError as error:
             raise StartupError(str(error)) from error
         try:
-            store = await self._loop.run_in_executor(None, _open_store, self._settings, model)
-            self._identity = await self._loop.run_in_executor(
-                None, _identity, self._settings, model
-            )
-            preparer = await self._make_preparer(model, store, self._assignment)
-            self._channel.report(Loaded(model=_named(model.info, self._assignment)))
+            assignment = self._channel.begin.assignment
+            prepare = partial(ServedModel, self._settings, model, assignment)
+            served = await self._loop.run_in_executor(None, prepare)
+            self._channel.report(Loaded(model=served.named_info))
             dial = await self._dial_order()
             if dial is not None:
-                await self._serve(model, store, preparer, dial)
+                await self._serve(served, dial)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
 
@@ -203,23 +152,22 @@ class _Agent:
             stop.cancel()
         return None if is_stopping else dial.result()
 
-    async def _serve(
-        self, model: LoadedModel, store: PromptStore | None, preparer: Preparer, dial: Dial
-    ) -> None:
-        self._preparer = preparer
-        preparation = Preparation(preparer)
-        queries = TextQueries(model.vocab, preparer)
+    async def _serve(self, served: ServedModel, dial: Dial) -> None:
+        self._served = served
+        model = served.model
+        preparation = Preparation(served.preparer)
+        queries = TextQueries(model.vocab, served.preparer)
         tracer = await self._loop.run_in_executor(
             None, open_tracer, "arriero-agent", version("arriero")
         )
         spans = RequestSpans(tracer, self._settings.name)
         generation = LocalGeneration(
-            preparation, self._worker, PromptSaver(store), model.vocab.piece, spans
+            preparation, self._worker, PromptSaver(served.store), model.vocab.piece, spans
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
         self._told = Tell(issues=dial.issues, work=dial.work)
-        status = self._status(model, preparer)
+        status = self._status(served)
         try:
             self._connections = self._connect(dial, status, generation, executor)
             self._reporter.look()
@@ -228,7 +176,7 @@ class _Agent:
                     group.create_task(each)
                     for each in (
                         self._hand_out_steps(generation),
-                        self._obey(_Served(model, store, preparer, preparation, queries)),
+                        self._obey(served, (preparation, queries)),
                         self._drain(),
                         self._fail(),
                     )
@@ -298,7 +246,7 @@ class _Agent:
             generation.stepped(await self._steps.get())
             self._reporter.stir()
 
-    async def _obey(self, served: "_Served") -> None:
+    async def _obey(self, served: ServedModel, readers: tuple[Preparation, TextQueries]) -> None:
         """What the supervisor orders, one after the other."""
         while True:
             order = await self._channel.orders.get()
@@ -307,42 +255,34 @@ class _Agent:
                     self._told = order
                 case Change(assignment=assignment):
                     reason = await self._change(served, assignment)
+                    for reader in readers:
+                        reader.preparer = served.preparer
                     self._channel.report(Changed(assignment=assignment, reason=reason))
                 case _:
                     assert_never(order)
-            status = self._status(served.model, served.preparer)
+            status = self._status(served)
             for connection in self._connections:
                 connection.tell(status)
 
-    async def _change(self, served: "_Served", assignment: Assignment) -> str | None:
+    async def _change(self, served: ServedModel, assignment: Assignment) -> str | None:
         """Serve `assignment` with the model that is loaded. Returns why not, if so."""
         try:
-            served.use(await self._make_preparer(served.model, served.store, assignment))
+            preparer = await self._loop.run_in_executor(None, served.make_preparer, assignment)
         except StartupError as error:
             return str(error)
-        self._preparer = served.preparer
-        self._assignment = assignment
+        served.use(assignment, preparer)
         return None
 
-    def _status(self, model: LoadedModel, preparer: Preparer) -> Status:
+    def _status(self, served: ServedModel) -> Status:
         """What balancers hear; makes as many slots as they hear of."""
-        slots = self._assignment and self._assignment.slots
-        self._slots.resize((slots or self._settings.slots) if _generates(model) else 0)
-        issues = _lasting_issues(preparer) if _generates(model) else ()
+        self._slots.resize(served.num_slots)
         return Status(
             slots=self._slots.total,
             accepting=True,
-            model=replace(
-                _named(model.info, self._assignment), fingerprint=self._fingerprint(model, preparer)
-            ),
-            issues=issues + self._told.issues,
+            model=served.info,
+            issues=served.issues + self._told.issues,
             work=self._told.work,
         )
-
-    def _fingerprint(self, model: LoadedModel, preparer: Preparer) -> str | None:
-        if self._identity is None or not _generates(model):
-            return None
-        return fingerprint(self._identity, model.vocab, preparer.traits)
 
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
@@ -366,7 +306,7 @@ class _Agent:
     def _statistics(self) -> EngineStatistics:
         return replace(
             self._worker.statistics(),
-            num_grammars=self._preparer.num_grammars if self._preparer else 0,
+            num_grammars=self._served.preparer.num_grammars if self._served else 0,
             num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
         )
 
@@ -381,90 +321,6 @@ class _Agent:
 
     def _pass_on(self, order: Assign | Reload) -> None:
         self._channel.report(Ordered(order=order))
-
-    async def _make_preparer(
-        self, model: LoadedModel, store: PromptStore | None, assignment: Assignment | None
-    ) -> Preparer:
-        make = partial(_preparer, self._settings, model, store, assignment)
-        preparer = await self._loop.run_in_executor(None, make)
-        if _generates(model) and preparer.template_issue is not None:
-            logger.warning("conversations cannot be served: %s", preparer.template_issue)
-        return preparer
-
-
-@dataclass(slots=True)
-class _Served:
-    """The model that is loaded, and what prepares requests for it, which may change."""
-
-    model: LoadedModel
-    store: PromptStore | None
-    preparer: Preparer
-    preparation: Preparation
-    queries: TextQueries
-
-    def use(self, preparer: Preparer) -> None:
-        self.preparer = self.preparation.preparer = self.queries.preparer = preparer
-
-
-def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
-    """Of the model file; `None` where that cannot be read any more."""
-    try:
-        return identity_of(model.info, settings.model) if settings.model is not None else None
-    except OSError as error:
-        logger.warning("answers cannot move to or from this agent: %s", error)
-        return None
-
-
-def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
-    if settings.cache_dir is None or settings.model is None:
-        return None
-    try:
-        return PromptStore(
-            settings.cache_dir,
-            limit_bytes=settings.cache_limit,
-            origin=origin_of(model.info, settings.model),
-        )
-    except OSError as error:
-        raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
-
-
-def _preparer(
-    settings: AgentSettings,
-    model: LoadedModel,
-    store: PromptStore | None,
-    assignment: Assignment | None,
-) -> Preparer:
-    try:
-        return Preparer(
-            model,
-            settings.context_size,
-            template=_template(settings, assignment),
-            family=settings.chat_family,
-            store=store,
-            defaults=assignment.sampling if assignment else SamplingChoices(),
-        )
-    except TemplateError as error:
-        raise StartupError(str(error)) from error
-
-
-def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:
-    if assignment is not None and assignment.chat_template is not None:
-        return TemplateSource(assignment.chat_template, "the chat template that is wished for")
-    return given_template(settings.chat_template) if settings.chat_template else None
-
-
-def _named(info: ModelInfo, assignment: Assignment | None) -> ModelInfo:
-    return info if assignment is None else replace(info, name=assignment.name)
-
-
-def _generates(model: LoadedModel) -> bool:
-    return "generate" in model.info.tasks
-
-
-def _lasting_issues(preparer: Preparer) -> tuple[Issue, ...]:
-    if preparer.template_issue is None:
-        return ()
-    return (Issue(code="chat_template", message=preparer.template_issue),)
 
 
 def _line(error: BaseException) -> str:

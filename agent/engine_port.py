@@ -1,0 +1,48 @@
+"""What the daemon needs of an engine; `engine.worker.Worker` is one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from ..shared.reports.model_info import Kernels, KvLayout
+from .engine.fair_lock import FairLock
+from .engine.loaded_model import LoadedModel
+from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.statistics import EngineStatistics
+
+
+class EngineWorker(Protocol):
+    """What the daemon needs of the engine; see `engine.worker.Worker`."""
+
+    lock: FairLock
+
+    def start(self) -> LoadedModel: ...
+    def stop(self) -> None: ...
+    def expect(self, sequence_id: SequenceId) -> None: ...
+    def forget(self, sequence_id: SequenceId) -> None: ...
+    def submit(self, sequence: NewSequence) -> None: ...
+    def finish(self, sequence_id: SequenceId) -> None: ...
+    def drop(self, sequence_id: SequenceId) -> None: ...
+    def statistics(self) -> EngineStatistics: ...
+
+
+class MakeWorker(Protocol):
+    """Makes a worker without starting it; see `engine.worker.Worker`."""
+
+    def __call__(
+        self,
+        model_path: Path,
+        *,
+        slots: int,
+        context_size: int,
+        kv_cells: int | None,
+        kv_layout: Literal["auto"] | KvLayout,
+        host_cache: int,
+        threads: int,
+        max_stall: float,
+        gpu_layers: int,
+        kernels: Literal["auto"] | Kernels,
+        speculate: int,
+        on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> EngineWorker: ...

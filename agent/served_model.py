@@ -1,0 +1,124 @@
+"""The model that an engine process has loaded, as balancers see it: name, slots, issues.
+
+An assignment says how it is served, and may change all of that but the model.
+"""
+
+import logging
+from dataclasses import replace
+
+from ..shared.lifecycle import StartupError
+from ..shared.messages import Issue
+from ..shared.models.assignments import Assignment
+from ..shared.reports.model_info import ModelInfo
+from ..shared.sampling import SamplingChoices
+from .chat.templates.chat_template import TemplateError
+from .chat.templates.chat_templates import TemplateSource, given_template
+from .engine.loaded_model import LoadedModel
+from .engine.prompt_store.model_identity import identity_of, origin_of
+from .engine.prompt_store.prompt_store import PromptStore
+from .engine.prompt_store.stored_prompt import ModelIdentity
+from .generation.fingerprint import fingerprint
+from .generation.preparer import Preparer
+from .settings import AgentSettings
+
+logger = logging.getLogger(__name__)
+
+
+class ServedModel:
+    """A loaded model, what prepares requests for it, and the prompts that are stored for it."""
+
+    def __init__(
+        self, settings: AgentSettings, model: LoadedModel, assignment: Assignment | None
+    ) -> None:
+        """Reads files, so not on the event loop's thread. Raises `StartupError`."""
+        self._settings = settings
+        self._assignment = assignment
+        self.model = model
+        self.store = _open_store(settings, model)
+        self._identity = _identity(settings, model)
+        self.preparer = self.make_preparer(assignment)
+
+    def make_preparer(self, assignment: Assignment | None) -> Preparer:
+        """What would prepare requests under `assignment`. Slow. Raises `StartupError`."""
+        try:
+            preparer = Preparer(
+                self.model,
+                self._settings.context_size,
+                template=_template(self._settings, assignment),
+                family=self._settings.chat_family,
+                store=self.store,
+                defaults=assignment.sampling if assignment else SamplingChoices(),
+            )
+        except TemplateError as error:
+            raise StartupError(str(error)) from error
+        if self._generates and preparer.template_issue is not None:
+            logger.warning("conversations cannot be served: %s", preparer.template_issue)
+        return preparer
+
+    def use(self, assignment: Assignment, preparer: Preparer) -> None:
+        """Serve `assignment` from now on, with what `make_preparer` made for it."""
+        self._assignment = assignment
+        self.preparer = preparer
+
+    @property
+    def num_slots(self) -> int:
+        """As many as are wished for; none for a model that only embeds."""
+        wished = self._assignment and self._assignment.slots
+        return (wished or self._settings.slots) if self._generates else 0
+
+    @property
+    def named_info(self) -> ModelInfo:
+        """The model, under the name that is wished for."""
+        info = self.model.info
+        return info if self._assignment is None else replace(info, name=self._assignment.name)
+
+    @property
+    def info(self) -> ModelInfo:
+        """The same, with its fingerprint."""
+        return replace(self.named_info, fingerprint=self._fingerprint)
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """What is wrong for as long as this is served."""
+        issue = self.preparer.template_issue
+        if issue is None or not self._generates:
+            return ()
+        return (Issue(code="chat_template", message=issue),)
+
+    @property
+    def _fingerprint(self) -> str | None:
+        if self._identity is None or not self._generates:
+            return None
+        return fingerprint(self._identity, self.model.vocab, self.preparer.traits)
+
+    @property
+    def _generates(self) -> bool:
+        return "generate" in self.model.info.tasks
+
+
+def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
+    """Of the model file; `None` where that cannot be read any more."""
+    try:
+        return identity_of(model.info, settings.model) if settings.model is not None else None
+    except OSError as error:
+        logger.warning("answers cannot move to or from this agent: %s", error)
+        return None
+
+
+def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
+    if settings.cache_dir is None or settings.model is None:
+        return None
+    try:
+        return PromptStore(
+            settings.cache_dir,
+            limit_bytes=settings.cache_limit,
+            origin=origin_of(model.info, settings.model),
+        )
+    except OSError as error:
+        raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
+
+
+def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:
+    if assignment is not None and assignment.chat_template is not None:
+        return TemplateSource(assignment.chat_template, "the chat template that is wished for")
+    return given_template(settings.chat_template) if settings.chat_template else None

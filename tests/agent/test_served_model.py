@@ -1,0 +1,84 @@
+"""A loaded model as balancers see it, and what an assignment changes of that."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.served_model import ServedModel
+from arriero.agent.settings import AgentSettings
+from arriero.shared.lifecycle import StartupError
+from arriero.shared.models.assignments import Assignment
+from arriero.shared.sampling import SamplingChoices
+from tests.agent.fakes import BYTES_INFO, byte_model
+
+ASSIGNMENT = Assignment(name="wished", source="file:///m.gguf")
+EMBEDS = replace(byte_model("{% if %}"), info=replace(BYTES_INFO, tasks=("embed",)))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    return file
+
+
+def settings(model: Path = Path("m.gguf"), **others: object) -> AgentSettings:
+    return AgentSettings.model_validate({"model": model, "slots": 3, **others})
+
+
+def test_without_an_assignment_it_is_as_its_file_and_the_settings_say() -> None:
+    served = ServedModel(settings(), byte_model(), None)
+    assert (served.named_info, served.num_slots, served.issues) == (BYTES_INFO, 3, ())
+
+
+def test_an_assignment_names_it_and_says_how_many_slots() -> None:
+    served = ServedModel(settings(), byte_model(), replace(ASSIGNMENT, slots=2))
+    assert (served.named_info.name, served.num_slots) == ("wished", 2)
+    assert ServedModel(settings(), byte_model(), ASSIGNMENT).num_slots == 3
+
+
+def test_another_assignment_is_used_only_when_it_is_said() -> None:
+    served = ServedModel(settings(), byte_model(), ASSIGNMENT)
+    other = replace(ASSIGNMENT, name="other", sampling=SamplingChoices(temperature=0.5))
+    before, preparer = served.preparer, served.make_preparer(other)
+    assert (served.preparer, served.info.name) == (before, "wished")
+    served.use(other, preparer)
+    assert (served.preparer, served.info.name) == (preparer, "other")
+
+
+def test_a_wished_template_that_is_wrong_is_refused() -> None:
+    served = ServedModel(settings(), byte_model(), ASSIGNMENT)
+    with pytest.raises(StartupError, match=r"the chat template that is wished for.*line 1"):
+        served.make_preparer(replace(ASSIGNMENT, chat_template="{% if %}"))
+
+
+def test_a_template_of_the_model_s_that_is_wrong_is_an_issue() -> None:
+    [issue] = ServedModel(settings(), byte_model("{% if %}"), None).issues
+    assert issue.code == "chat_template"
+
+
+def test_one_that_only_embeds_has_no_slots_no_issues_and_no_fingerprint(file: Path) -> None:
+    served = ServedModel(settings(file), EMBEDS, replace(ASSIGNMENT, slots=2))
+    assert (served.num_slots, served.issues, served.info.fingerprint) == (0, (), None)
+
+
+def test_the_fingerprint_is_that_of_what_is_served(file: Path) -> None:
+    served = ServedModel(settings(file), byte_model(), ASSIGNMENT)
+    before = served.info.fingerprint
+    changed = replace(ASSIGNMENT, chat_template="{{ messages[0].content }}!")
+    served.use(changed, served.make_preparer(changed))
+    assert None is not before != served.info.fingerprint
+
+
+def test_without_its_file_it_has_no_fingerprint(caplog: pytest.LogCaptureFixture) -> None:
+    assert ServedModel(settings(), byte_model(), None).info.fingerprint is None
+    assert "cannot move to or from this agent" in caplog.text
+
+
+def test_prompts_are_stored_where_there_is_a_folder_for_them(file: Path, tmp_path: Path) -> None:
+    assert ServedModel(settings(file), byte_model(), None).store is None
+    served = ServedModel(settings(file, cache_dir=tmp_path / "cache"), byte_model(), None)
+    assert served.store is not None
+    with pytest.raises(StartupError, match=r"--cache-dir .*m\.gguf cannot be used"):
+        ServedModel(settings(file, cache_dir=file), byte_model(), None)
