@@ -24,70 +24,24 @@ it started.
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
 
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import web
 
-from ....shared.errors import (
-    InternalError,
-    InvalidRequest,
-    Overloaded,
-    RateLimited,
-    RequestError,
-    Unauthorized,
-)
-from ....shared.inference import GenerateRequest, RequestId
+from ....shared.errors import InvalidRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.admission import Admission
-from ..common.merge import open_all, or_refusal
-from ..transport.bodies import BODIES, MAX_BODY_BYTES, Bodies, Held, body_too_large
+from ..transport.bodies import BODIES, MAX_BODY_BYTES
 from ..transport.connections import count_messages
 from ..transport.door_reports import report_refusal
-from ..transport.waiting import events_after
-from .calls import answer_batch, answer_generate, answer_query
 from .frame_writer import FrameWriter
-from .queries import CALLS, QueryCall
-from .requests import Batch, parse_batch, parse_generate
-from .rpc import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Call,
-    RpcError,
-    RpcId,
-    is_id,
-    parse_frame,
-    request_error,
-    result,
-    rpc_error,
-)
-from .socket_key import AUTHENTICATE_TIMEOUT, SocketKey
+from .socket_key import SocketKey
+from .socket_session import FLUSH_SECONDS, SocketSession
 
 MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
-MAX_LIVE_REQUESTS = 1024
-"""Maximum queued and running requests per socket; each entry of a batch counts as one."""
 
 HEARTBEAT_SECONDS = 30.0
 """A peer that does not answer a ping for half this long is gone."""
-
-FLUSH_SECONDS = 2.0
-"""How long a socket may take to read its last frames when the balancer shuts down."""
-
-MAX_CLOSE_REASON = 123
-"""Bytes of a reason in a close frame (RFC 6455, 5.5)."""
-
-_METHODS = frozenset({"authenticate", "generate", "generate_batch", "cancel", "ping", *CALLS})
-_MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
-
-Answer = Callable[[], Awaitable[bytes]]
-
-T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
 
 
 class NativeSocket:
@@ -96,7 +50,7 @@ class NativeSocket:
     def __init__(self, runtime: FleetRuntime, admission: Admission) -> None:
         self._runtime = runtime
         self._admission = admission
-        self._sessions: set[_Session] = set()
+        self._sessions: set[SocketSession] = set()
 
     def routes(self) -> list[web.AbstractRouteDef]:
         """The WebSocket's route."""
@@ -119,7 +73,7 @@ class NativeSocket:
         bodies = request.app[BODIES]
         tasks = asyncio.TaskGroup()
         with bodies.held() as held:
-            session = _Session(
+            session = SocketSession(
                 self._runtime,
                 socket,
                 FrameWriter(request, socket, tasks),
@@ -137,286 +91,3 @@ class NativeSocket:
             finally:
                 self._sessions.discard(session)
         return socket
-
-
-class Opened(Protocol):
-    """What the fleet runtime has opened for a call: a stream, or a query handle."""
-
-    @property
-    def id(self) -> RequestId | None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _LiveCall:
-    """`items` are what a batch calls its `streams`."""
-
-    streams: Sequence[Opened]
-    task: asyncio.Task[None]
-    items: Sequence[str] = ()
-
-    def request_ids(self, item: str | None = None) -> list[RequestId]:
-        """The ids of all its requests, or of the one at that `item` of a batch."""
-        streams = self.streams
-        if item is not None:
-            pairs = zip(self.items, self.streams, strict=False)  # without items there are none
-            streams = [stream for name, stream in pairs if name == item]
-        return [stream.id for stream in streams if stream.id is not None]
-
-    def close(self) -> None:
-        # The task may not have begun, so the streams are closed here too.
-        self.task.cancel()
-        for stream in self.streams:
-            stream.close()
-
-
-class _Session:
-    """One socket: a reader that never waits for answers, and a task per call.
-
-    A call is in `_live` from before its first event until its answer is written.
-    """
-
-    def __init__(
-        self,
-        runtime: FleetRuntime,
-        socket: web.WebSocketResponse,
-        frames: FrameWriter,
-        tasks: asyncio.TaskGroup,
-        bodies: Bodies,
-        held: Held,
-        *,
-        key: SocketKey,
-        refused: Callable[[RequestError], None],
-    ) -> None:
-        self._runtime = runtime
-        self._key = key
-        self._refused = refused
-        self._socket = socket
-        self._bodies = bodies
-        self._held = held
-        self._is_overloaded = asyncio.Event()
-        self.counts_parts = False
-        """Whether `count` is told of messages as their parts arrive, and not only of whole ones."""
-        self._live: dict[RpcId, _LiveCall] = {}
-        self._frames = frames
-        self._tasks = tasks
-
-    def count(self, num_bytes: int) -> bool:
-        """Further bytes of messages are here; whether they may be."""
-        try:
-            self._held.add(num_bytes)
-        except Overloaded as error:
-            self._refused(error)
-            self._is_overloaded.set()
-            return False
-        return True
-
-    async def run(self) -> None:
-        """Serves the socket until either side closes it."""
-        async with self._tasks:
-            closer = self._tasks.create_task(self._close_when_overloaded())
-            self._key.begin(self._dismiss)
-            try:
-                if await self._has_key():
-                    await self._read()
-            finally:
-                self._key.end()
-                self._frames.stop()
-                if not self._is_overloaded.is_set():
-                    closer.cancel()
-                for call in self._live.values():
-                    call.close()
-
-    async def _has_key(self) -> bool:
-        """Whether who is on the other side may call; otherwise the socket has been closed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
-                while self._key.is_awaited and self._key.error is None:
-                    if not await self._read_one(await self._socket.receive()):
-                        return False
-        if not self._key.is_awaited:
-            return True
-        reason = self._key.error or "no key came in time"
-        await self.retire(WSCloseCode.POLICY_VIOLATION, str(reason))
-        return False
-
-    def _dismiss(self, error: Unauthorized) -> None:
-        """Its key is no more. The core has ended its requests; what they end with is told."""
-        self._tasks.create_task(self.retire(WSCloseCode.POLICY_VIOLATION, error.message))
-
-    async def retire(
-        self, code: int = WSCloseCode.GOING_AWAY, reason: str = "shutting down"
-    ) -> None:
-        """Sends the remaining frames of calls that have ended, then closes the socket."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
-                if tasks := [call.task for call in self._live.values()]:
-                    await asyncio.wait(tasks)
-                await self._frames.drained()
-        whole = reason.encode()[:MAX_CLOSE_REASON].decode(errors="ignore")
-        await self._socket.close(code=code, message=whole.encode())
-
-    async def _send(self, frame: bytes) -> None:
-        await self._frames.drained()
-        self._frames.write(frame)
-
-    async def _close_when_overloaded(self) -> None:
-        await self._is_overloaded.wait()
-        reason = b"too many messages and bodies are being read at once"
-        await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason)
-
-    async def _read(self) -> None:
-        async for message in self._socket:
-            if not await self._read_one(message):
-                return
-
-    async def _read_one(self, message: WSMessage) -> bool:
-        """Takes a message; whether another may come."""
-        if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
-            return False
-        num_bytes = len(message.data)
-        if not self.counts_parts and not self.count(num_bytes):
-            return True
-        answer = await self._take(message.data)
-        self._held.give_back(num_bytes)
-        if answer is not None:
-            await self._send(answer)
-        return True
-
-    async def _take(self, frame: bytes) -> bytes | None:
-        """An immediate answer; `None` if the answer comes later or none is wanted."""
-        if len(frame) > MAX_BODY_BYTES:
-            self._refused(body_too_large())
-            return request_error(None, body_too_large())
-        try:
-            self._key.check_size(len(frame))
-            call = await self._bodies.off_loop(len(frame), partial(parse_frame, frame))
-            self._check(call)
-        except Unauthorized as error:
-            self._refused(error)
-            return request_error(None, error)
-        except RpcError as error:
-            self._refused(InvalidRequest(error.message))
-            return rpc_error(error)
-        try:
-            answer = await self._begin(call, len(frame))
-        except RequestError as error:
-            answer = request_error(call.id, error)
-        return None if call.is_notification else answer
-
-    def _check(self, call: Call) -> None:
-        if call.is_notification and call.method not in _MAY_BE_NOTIFICATIONS:
-            raise RpcError(INVALID_REQUEST, f"`{call.method[:60]}` needs an `id`")
-        if call.method not in _METHODS:
-            message = (
-                f"unknown method `{call.method[:60]}`; there are {', '.join(sorted(_METHODS))}"
-            )
-            raise RpcError(METHOD_NOT_FOUND, message, id=call.id)
-        if not call.is_notification and call.id in self._live:
-            raise RpcError(INVALID_REQUEST, f"the id {call.id!r} belongs to a call that still runs")
-
-    async def _begin(self, call: Call, num_bytes: int) -> bytes | None:
-        if call.method == "authenticate":
-            return result(call.id, await self._authenticate(call))
-        self._key.check()
-        match call.method:
-            case "ping":
-                return result(call.id, {"pong": True})
-            case "cancel":
-                return result(call.id, {"cancelled": self._cancel(call)})
-            case "generate":
-                self._generate(call, await self._parsed(parse_generate, call, num_bytes))
-            case "generate_batch":
-                self._generate_batch(call, await self._parsed(parse_batch, call, num_bytes))
-            case name:
-                self._ask(call, await self._parsed(CALLS[name], call, num_bytes))
-        return None
-
-    async def _authenticate(self, call: Call) -> dict[str, object]:
-        try:
-            return await self._key.show(call.params)
-        except RequestError as error:
-            self._refused(error)
-            raise
-
-    def _cancel(self, call: Call) -> int:
-        """How many requests were cancelled."""
-        try:
-            named = self._named(call)
-        except RequestError as error:
-            self._refused(error)
-            raise
-        return self._runtime.cancel(named)
-
-    async def _parsed(self, parse: Callable[[bytes], T], call: Call, num_bytes: int) -> T:
-        try:
-            return await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
-        except RequestError as error:
-            self._refused(error)
-            raise
-
-    def _ask(self, call: Call, asking: QueryCall) -> None:
-        self._check_room(1)
-        handle = self._runtime.ask(asking.query_request, caller=self._key.caller)
-        self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
-
-    def _generate(self, call: Call, wanted: GenerateRequest) -> None:
-        self._check_room(1)
-        stream = self._runtime.open(
-            wanted, caller=self._key.caller, tell_waiting=events_after(wanted.stream)
-        )
-        answer = partial(answer_generate, call.id, wanted, stream, self._frames)
-        self._start(call.id, [stream], answer)
-
-    def _generate_batch(self, call: Call, batch: Batch) -> None:
-        self._check_room(len(batch.requests))
-        open_one = partial(
-            self._runtime.open, caller=self._key.caller, tell_waiting=events_after(batch.stream)
-        )
-        streams = open_all(or_refusal(open_one), batch.requests)
-        answer = partial(answer_batch, call.id, batch, streams, self._frames)
-        self._start(call.id, streams, answer, batch.ids)
-
-    def _check_room(self, num_requests: int) -> None:
-        num_live = sum(len(call.streams) for call in self._live.values())
-        if num_live + num_requests > MAX_LIVE_REQUESTS:
-            error = RateLimited(
-                f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
-            )
-            self._refused(error)
-            raise error
-
-    def _start(
-        self, id: RpcId, streams: Sequence[Opened], answer: Answer, items: Sequence[str] = ()
-    ) -> None:
-        task = self._tasks.create_task(self._finish(id, streams, answer))
-        self._live[id] = _LiveCall(streams, task, items)
-
-    async def _finish(self, id: RpcId, streams: Sequence[Opened], answer: Answer) -> None:
-        try:
-            frame = await answer()
-        except Exception:
-            _log.exception("unexpected error in call %r of a socket", id)
-            error = InternalError("internal error; the balancer's log has the details")
-            frame = request_error(id, error)
-        finally:
-            for stream in streams:
-                stream.close()
-        await self._send(frame)
-        del self._live[id]
-
-    def _named(self, call: Call) -> list[RequestId]:
-        """The requests that a `cancel` selects. Raises `InvalidRequest`."""
-        match call.params:
-            case {"all": True, **rest} if not rest:
-                return [id for live in self._live.values() for id in live.request_ids()]
-            case {"id": id, **rest} if not rest and is_id(id):
-                return self._live[id].request_ids() if id in self._live else []
-            case {"id": id, "item": str(item), **rest} if not rest and is_id(id):
-                return self._live[id].request_ids(item) if id in self._live else []
-            case _:
-                raise InvalidRequest(
-                    'give either `"id"`, that of a call (and `"item"`, one of its batch), or '
-                    '`"all": true`'
-                )
