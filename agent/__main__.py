@@ -23,10 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
         # Late: --help and a wrong flag answer at once.
-        from .gpus import gpus
-        from .host_facts import host_facts
-        from .models.fetcher import Fetcher
-        from .supervision.supervisor import main
+        with lifecycle.loading():
+            from .gpus import gpus
+            from .host_facts import host_facts
+            from .models.fetcher import Fetcher
+            from .supervision.supervisor import main
 
         _require_engine()
         _require_certificates(settings)

@@ -19,7 +19,8 @@ from ..shared.models.assignments import Assign, Assignment, Reload
 from ..shared.reports.statistics import Statistics
 from ..shared.tracing.open_telemetry import open_tracer
 from .engine.embedding.embedder import Embedder
-from .engine.loaded_model import LoadedModel, ModelError
+from .engine.loaded_model import LoadedModel
+from .engine.model_error import ModelError
 from .engine.sequence import SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker

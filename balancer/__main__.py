@@ -14,7 +14,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup(settings.log_format, settings.log_level)
 
     async def daemon(shutdown: lifecycle.Shutdown) -> None:
-        from .daemon import main  # late: --help and a wrong flag answer at once
+        with lifecycle.loading():
+            from .daemon import main  # late: --help and a wrong flag answer at once
 
         await main(settings, shutdown)
 

@@ -328,6 +328,7 @@ DECLARATIONS = {
     "agent.engine.embedding.embedding": "protocols; who implements and who uses them is tested",
     "agent.engine.kv_cache.memory": "a protocol; both layouts that implement it are tested",
     "agent.engine.loaded_model": "protocols, and records of what a model is",
+    "agent.engine.model_error": "an exception",
     "agent.engine.sequence": "records that go into the engine and come out of it",
     "agent.engine_port": "protocols; the daemon's tests implement them",
     "agent.generation.answers.prepared": "records between preparation and answer",
@@ -348,6 +349,12 @@ IMPURE = {
     *("asyncio", "aiohttp", "websockets", "llama_cpp"),
     *("time", "random", "logging", "socket", "threading"),
 }
+
+SPARED = {
+    "agent.supervision.supervisor": {"numpy", "llguidance", "llama_cpp", "jinja2", "aiohttp"},
+    "balancer.daemon": {"numpy", "llguidance", "llama_cpp", "jinja2", "websockets"},
+}
+"""Libraries that a process does without: each takes up to 0.2 s of every start."""
 
 VOCABULARY = {
     "agent.engine": (
@@ -758,6 +765,13 @@ def test_only_one_package_touches_llama_cpp() -> None:
         name for name in FILES if any(is_within(each, "llama_cpp") for each in imports(name))
     ]
     assert [name for name in touching if not is_within(name, "agent.engine.llama")] == []
+
+
+@pytest.mark.parametrize("name", SPARED)
+def test_a_process_loads_no_library_that_it_does_without(name: str) -> None:
+    for chain in reachable(name):
+        loaded = {each.partition(".")[0] for each in imports(chain[-1])} & SPARED[name]
+        assert not loaded, f"{' → '.join(chain)} imports {', '.join(sorted(loaded))}"
 
 
 def test_only_one_module_touches_open_telemetry() -> None:

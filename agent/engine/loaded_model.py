@@ -9,10 +9,6 @@ from ...shared.reports.model_info import ModelInfo
 from .embedding.embedding import EmbeddingModel
 
 
-class ModelError(Exception):
-    """A model cannot be served: one line that names the file, what is wrong and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class FillIn:
     """Fill-in-the-middle tokens: prefix, suffix, and the middle that the model writes."""

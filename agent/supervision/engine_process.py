@@ -40,8 +40,9 @@ Serve = Callable[[AgentSettings, Shutdown, SupervisorChannel], Awaitable[None]]
 
 async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorChannel) -> None:
     # Late: the engine's libraries take a while to load.
-    from ..daemon import main
-    from ..engine.llama.abort import on_abort
+    with lifecycle.loading():
+        from ..daemon import main
+        from ..engine.llama.abort import on_abort
 
     on_abort(partial(_last_words, channel))
     await main(settings, shutdown, channel)

@@ -8,7 +8,7 @@ from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, Device
 from ...shared.reports.model_info import ModelInfo
 from ..engine.llama.cells.layout import choose_layout
-from ..engine.loaded_model import ModelError
+from ..engine.model_error import ModelError
 from ..models.gguf_header import HeaderError, read_header
 from ..models.memory_estimate import estimate
 from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..fleet.recorder import Ending
 from .latencies import Histogram, histogram, merged
 
-MAX_DURATIONS = 65_536
+MAX_DURATIONS = 16_384
 """Durations that are held one by one before they are counted into buckets."""
 
 

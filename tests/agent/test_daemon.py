@@ -10,7 +10,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from arriero.agent import daemon
-from arriero.agent.engine.loaded_model import LoadedModel, ModelError
+from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (

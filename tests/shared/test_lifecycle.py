@@ -1,6 +1,7 @@
 """A daemon's end: its exit code, what it says, and what signals do."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -176,3 +177,19 @@ def test_a_log_that_nobody_reads_does_not_keep_the_process() -> None:
     program = TALKATIVE.format(num_lines=20_000)
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
         assert process.wait(timeout=20) == 0
+
+
+@pytest.fixture
+def _thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_thawed")
+def test_modules_load_without_looking_for_cycles() -> None:
+    with pytest.raises(ImportError), lifecycle.loading():
+        assert not gc.isenabled()
+        made = [[]]  # type: ignore[var-annotated]
+        raise ImportError
+    assert gc.isenabled(), "afterwards it looks again"
+    assert not any(each is made for each in gc.get_objects()), "but not at what was loaded"

@@ -8,7 +8,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ..loaded_model import ModelError
+from ..model_error import ModelError
 from ..sequence import SequenceId
 from ..step import Aborted, Failed, NoRoom, Run
 from .batch import Batch

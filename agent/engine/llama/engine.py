@@ -14,7 +14,8 @@ import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.reports.model_info import Kernels, ModelInfo
 from ..capacity import Capacity
-from ..loaded_model import LoadedModel, ModelError
+from ..loaded_model import LoadedModel
+from ..model_error import ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step

@@ -10,7 +10,7 @@ import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
-from ..loaded_model import ModelError
+from ..model_error import ModelError
 from .log import route_log
 from .model_file import check_model_file
 from .vocab import LlamaVocab

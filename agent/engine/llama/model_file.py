@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..loaded_model import ModelError
+from ..model_error import ModelError
 
 MAGIC = b"GGUF"
 

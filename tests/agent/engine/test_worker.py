@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput

@@ -1,11 +1,13 @@
 """Histograms: sums are exact, percentiles near."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arriero.balancer.history.latencies import (
+    FIRST,
     NUM_BUCKETS,
+    RATIO,
     histogram,
     merged,
     num_counted,
@@ -46,3 +48,15 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(values: list[float], sh
 @pytest.mark.parametrize(("value", "bucket"), [(0.0, 0), (1e9, NUM_BUCKETS - 1)])
 def test_what_is_outside_counts_at_the_edges(value: float, bucket: int) -> None:
     assert histogram([value]) == (bucket, 1)
+
+
+@given(st.lists(st.one_of(st.floats(0, 500), st.sampled_from([0.0005, 0.000625, 1e9]))))
+@example([FIRST * RATIO**power for power in range(NUM_BUCKETS - 1)])
+def test_a_bucket_holds_what_is_above_the_one_before_and_not_above_itself(
+    values: list[float],
+) -> None:
+    counts = histogram(values)
+    for bucket, count in zip(counts[::2], counts[1::2], strict=True):
+        above = FIRST * RATIO ** (bucket - 1) if bucket else -1.0
+        upto = FIRST * RATIO**bucket if bucket < NUM_BUCKETS - 1 else float("inf")
+        assert sum(above < value <= upto for value in values) == count

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .....shared.reports.model_info import KvLayout
-from ...loaded_model import ModelError
+from ...model_error import ModelError
 
 LayoutChoice = Literal["auto"] | KvLayout
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
-from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId

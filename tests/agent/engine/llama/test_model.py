@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.model import Model
-from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.model_error import ModelError
 
 GGUF_TEXT = 8
 """GGUF's number for values that are text."""

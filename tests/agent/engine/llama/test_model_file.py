@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.model_file import check_model_file
-from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.model_error import ModelError
 
 
 def complaint(path: Path) -> str:

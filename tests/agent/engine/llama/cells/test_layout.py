@@ -6,7 +6,7 @@ import pytest
 
 from arriero.agent.engine.llama.cells import layout
 from arriero.agent.engine.llama.cells.layout import Layout, choose_layout
-from arriero.agent.engine.loaded_model import ModelError
+from arriero.agent.engine.model_error import ModelError
 
 choose = partial(
     choose_layout,
