@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest, LogProb, TextPart, TokenLogProbs
+from arriero.shared.inference import ChatMessage, GenerateRequest
 from arriero.shared.validation import parse_json
 
 REQUEST = TypeAdapter(GenerateRequest)
@@ -169,13 +169,6 @@ def test_a_wrong_message_is_named(message: dict[str, Any], field: str) -> None:
     assert refused_field(messages=[message]) == field
 
 
-def test_the_text_of_a_message() -> None:
-    parts = (TextPart(type="text", text="a"), TextPart(type="text", text="b"))
-    assert ChatMessage(role="user", content=parts).text == "ab"
-    assert ChatMessage(role="user", content="ab").text == "ab"
-    assert ChatMessage(role="assistant").text == ""
-
-
 def test_what_stands_without_what_it_needs_is_refused() -> None:
     assert refused_field(prompt="x", top_logprobs=1) == "top_logprobs"
     assert refused_field(prompt="x", prompt_logprobs=True) == "prompt_logprobs"
@@ -184,13 +177,6 @@ def test_what_stands_without_what_it_needs_is_refused() -> None:
         assert refused_field(**fields) == "prompt_logprobs"
     assert refused_field(prompt="x", logprobs=True, top_logprobs=21) == "top_logprobs"
     assert refused_field(messages=[HELLO], suffix="y") == "suffix"
-
-
-def test_log_probabilities_keep_any_bytes() -> None:
-    adapter = TypeAdapter(TokenLogProbs)
-    one = LogProb(7, b"\xe2\x98", -0.5)
-    both = TokenLogProbs(one, (one, LogProb(8, b"", -9999.0)))
-    assert adapter.validate_json(adapter.dump_json(both)) == both
 
 
 @pytest.mark.parametrize(

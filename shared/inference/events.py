@@ -1,0 +1,171 @@
+"""The events of a request, and the figures in them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field
+
+from ..errors import RequestError
+from ..strict import STRICT, ListOf
+from .values import MAX_TOP_LOGPROBS, Count, Rate
+
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
+TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts. `cached_tokens` of the prompt were not computed again."""
+
+    __pydantic_config__ = STRICT
+
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    completion_tokens: Count = 0
+    reasoning_tokens: Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Speeds by the engine's own clock, in tokens a second; `None` where there was no such step."""
+
+    __pydantic_config__ = STRICT
+
+    prefill_tokens_per_second: Rate | None = None
+    decode_tokens_per_second: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Times in milliseconds since the request was accepted, `Rates`, and moves between agents.
+
+    After a move the rates are those of the last agent.
+    """
+
+    queue_ms: float
+    first_token_ms: float | None
+    total_ms: float
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+    moves: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogProb:
+    """A token's natural log-probability, and its bytes, which may be a part of a character.
+
+    A prompt's first token has none: nothing comes before it.
+    """
+
+    __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
+
+    token: Count
+    piece: bytes
+    log_prob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogProbs:
+    """Those of one token of answer or prompt, and of the most likely tokens in its place."""
+
+    __pydantic_config__ = STRICT
+
+    chosen: LogProb
+    top: Annotated[ListOf[LogProb], Field(max_length=MAX_TOP_LOGPROBS)] = ()
+
+
+class Token(NamedTuple):
+    """A piece of text, always whole characters, and the ids of new tokens.
+
+    `tokens` and `text` need not match: a character can span tokens, and text may be held back while
+    it could be the beginning of a stop string. Over a whole answer both are complete.
+
+    `log_probs`, if requested, are those of the tokens whose text begins in `text`. A token without
+    text comes with the text that follows.
+
+    A `kind` of `prompt` is a part of the prompt; it comes before the answer, without `tokens`. A
+    `kind` of `tool_call` is a part of the arguments, as JSON, of the call that started last.
+
+    A named tuple, since one is made for each token and stream: that takes a third of the time of a
+    frozen dataclass.
+    """
+
+    text: str
+    kind: TokenKind = "content"
+    tokens: tuple[int, ...] = ()
+    log_probs: tuple[TokenLogProbs, ...] = ()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it shows nothing: only a marker, or a part of a character."""
+        return not self.text and not self.log_probs
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """The model calls the tool `name`; the arguments follow. `id` is the call's own."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call is complete. `arguments` is JSON as the model wrote it, not always valid."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning to the client; the request goes on."""
+
+    code: str
+    message: str
+
+
+WaitsFor = Literal["slot", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The request waits at `position` (from 1), for a slot or for an agent that has its model.
+
+    `seconds_left` is an estimate in whole seconds, where there is one.
+    """
+
+    position: int
+    what: WaitsFor
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The prompt is computed. `cached_tokens` of it were not computed again."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request ended well; a `stop_string` is the one that ended it."""
+
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    agent: str
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request ended with a typed error."""
+
+    error: RequestError
+
+
+Event = Waiting | Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
+EndEvent = Done | Failed

@@ -1,0 +1,49 @@
+"""Grammars of a request: what its answer is constrained to."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from ..strict import STRICT
+
+MAX_GRAMMAR = 65_536
+"""Characters of a grammar or a regular expression."""
+
+GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAMMAR)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonSchemaGrammar:
+    """JSON that matches `schema`, with properties in the schema's order."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GbnfGrammar:
+    """A grammar in llama.cpp's GBNF notation; it starts at the rule `root`."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["gbnf"]
+    grammar: GrammarText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegexGrammar:
+    """Text that `pattern` matches as a whole."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["regex"]
+    pattern: GrammarText
+
+
+Grammar = Annotated[
+    JsonSchemaGrammar | GbnfGrammar | RegexGrammar,
+    Field(discriminator="type"),
+]

@@ -1,0 +1,128 @@
+"""The neutral request, whatever API the client speaks."""
+
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from ..sampling import SamplingChoices
+from ..strict import STRICT, ListOf
+from ..template_variables import TemplateVariables
+from .conversation import TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
+from .grammars import Grammar
+from .values import MAX_TOP_LOGPROBS, TokenId
+
+MAX_TOKEN_IDS = 2**20
+"""Most token ids of one prompt or text."""
+
+PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
+MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
+CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest(SamplingChoices):
+    """What to generate and how. Exactly one of `prompt` and `messages` is given.
+
+    - `prompt`: raw text, or the model's own token ids, to which nothing is added.
+    - `max_tokens`: most tokens of the answer. `None`: up to the slot's context ceiling.
+    - `n_discard`: prompt and answer may exceed the ceiling. Each time the context is full, this
+      many of the oldest tokens after the head are discarded.
+    - `logprobs`: each token comes with its log-probability and those of the `top_logprobs` most
+      likely tokens, all before sampling changes them.
+    - `prompt_logprobs`: the prompt is sent before the answer, with its tokens' log-probabilities.
+      The whole prompt is computed for that, even if it is cached. The first token has none.
+    - `suffix`: the answer is the text between `prompt` and `suffix`.
+    - `tool_choice`: `none` hides the `tools`; `required` or a name forces a call of them.
+    - `parallel_tool_calls`: `false` allows one call at most.
+    - `grammar`: constrains what is neither reasoning nor a call.
+    - `prefill_only`: computes the prompt for later requests that begin with it, and generates
+      nothing.
+    - `chat_template_kwargs`: further variables for the model's chat template.
+    - `continue_final_message`: the answer continues the last message.
+    - `add_generation_prompt`: `false` leaves out the template's beginning of an answer.
+    - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
+      share is not computed again.
+    - `save_cache`: stores prompt and answer under `cache_key` when the request ends well.
+    """
+
+    __pydantic_config__ = STRICT
+
+    prompt: PromptInput | None = None
+    messages: Messages | None = None
+    model: str | None = None
+    stream: bool = True
+    max_tokens: MaxTokens | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
+    suffix: str | None = None
+    thinking: bool | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    tools: ToolList | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool = True
+    grammar: Grammar | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    prefill_only: bool = False
+    prompt_logprobs: bool = False
+    cache_key: CacheKey | None = None
+    save_cache: bool = False
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give exactly one of `prompt` and `messages`")
+        return self
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _of_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("needs `logprobs: true`")
+        return value
+
+    @field_validator("suffix")
+    @classmethod
+    def _of_prompt(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("prompt") is None:
+            raise ValueError("needs a `prompt`, not `messages`")
+        return value
+
+    @field_validator("prefill_only", "cache_key")
+    @classmethod
+    def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
+        if value and info.data.get("n_discard") is not None:
+            raise ValueError(
+                "cannot be used with `n_discard`: a prompt that is shifted is not kept"
+            )
+        return value
+
+    @field_validator("prompt_logprobs")
+    @classmethod
+    def _of_a_whole_prompt(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("needs `logprobs: true`")
+        if value and info.data.get("n_discard") is not None:
+            raise ValueError("cannot be used with `n_discard`: discarded tokens have none")
+        if value and info.data.get("suffix"):
+            raise ValueError("cannot be used with `suffix`, which is a part of the prompt, too")
+        return value
+
+    @field_validator("continue_final_message")
+    @classmethod
+    def _of_an_answer(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not can_go_on(info.data.get("messages")):
+            raise ValueError(TO_GO_ON)
+        return value
+
+    @field_validator("save_cache")
+    @classmethod
+    def _under_a_key(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("cache_key") is None:
+            raise ValueError("needs a `cache_key`, under which the prompt is saved")
+        return value
