@@ -63,7 +63,8 @@ class Management:
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/reload", {})
 
     async def requests(self, **choice: str | int) -> list[dict[str, Any]]:
-        """Requests; `state` (`queued`, `running`, `ended`), `model` and `limit` choose."""
+        """Requests; `state` (`queued`, `running`, `ended`), `model`, `caller` and `limit`
+        choose."""
         return list((await self._get("/api/v1/requests", choice))["requests"])
 
     async def cancel(self, request: str) -> None:

@@ -2,6 +2,8 @@
 
 import { byId, copies, setText } from "./dom.js";
 import { get } from "./management.js";
+import { CURL_KEY } from "./playground/snippets.js";
+import { needsKey } from "./session.js";
 
 let clientsCall = null; // the address of the inference port, once the balancer has told it
 
@@ -30,8 +32,11 @@ export function writeCommands() {
 function drawCommands() {
   const socket = managementUrl().replace(/^http/, "ws");
   const generate = `${inferenceUrl()}/api/v1/generate`;
-  setText(byId("agent-command"), `agent --balancer ${socket} --model path/to/model.gguf`);
-  setText(byId("curl-command"), `curl -N ${generate} --json '{"prompt": "Once upon a time"}'`);
+  const [agentsKey, clientsKey] = needsKey() ? [" --key-file path/to/agent.key", ` ${CURL_KEY}`] : ["", ""];
+  const model = "--model path/to/model.gguf";
+  setText(byId("agent-command"), `agent --balancer ${socket}${agentsKey} ${model}`);
+  const body = '{"prompt": "Once upon a time"}';
+  setText(byId("curl-command"), `curl -N ${generate}${clientsKey} --json '${body}'`);
 }
 
 /** The host by which this page was opened, at another port. */

@@ -11,6 +11,10 @@ const MAY = {
 const ALL = MAY.admin;
 
 let role = null; // null while nobody has to log in, or the balancer has not said yet
+let isKeyNeeded = false;
+
+/** Whether calls of the balancer need an access key. */
+export const needsKey = () => isKeyNeeded;
 
 /** Whether whoever looks at the page may "call" models, "operate" or "administer". */
 export const may = (what) => role === null || (MAY[role] ?? []).includes(what);
@@ -33,6 +37,7 @@ export async function checkSession() {
 function takeUp(session) {
   if (session === null) return true; // nobody answers; the page says so, and asks again
   role = session.role;
+  isKeyNeeded = session.needs_key;
   showWithCalls(session.csrf === null ? {} : { "x-arriero-csrf": session.csrf });
   const isOut = session.needs_key && role === null;
   document.body.classList.toggle("logged-out", isOut);

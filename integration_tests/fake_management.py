@@ -80,7 +80,7 @@ def agent(number: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def request(number: int, state: str, agent_id: str | None = None) -> dict[str, Any]:
+def request(number: int, state: str, agent_id: str | None = None, **more: Any) -> dict[str, Any]:
     """One request; the lower its number, the older."""
     return {
         "id": f"request-{number}",
@@ -91,6 +91,10 @@ def request(number: int, state: str, agent_id: str | None = None) -> dict[str, A
         "age_seconds": 100.0 - number,
         "num_tokens": number,
         "priority": 0,
+        "caller": "anonymous",
+        "moves": 0,
+        "position": None,
+        **more,
     }
 
 
@@ -138,8 +142,10 @@ class FakeManagement:
         self.generated: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.history: dict[str, Any] | None = history([1_700_000_000])
+        self.num_moves = 0
         self.asked: list[dict[str, str]] = []
         self.public_url: str | None = None
+        self.role: str | None = None
         self.log: list[dict[str, Any]] | None = []
         self._feeds: list[web.StreamResponse] = []
 
@@ -179,6 +185,7 @@ class FakeManagement:
             "queue": {"depth": 1, "limit": 256},
             "slots": {name: sum(each[name] for each in slots) for name in ("total", "busy")},
             "tokens_total": 1000,
+            "moves_total": self.num_moves,
             "num_requests": len(self.requests),
         }
 
@@ -227,8 +234,11 @@ class FakeManagement:
         return web.json_response({"lines": lines, "after": newest})
 
     async def _session(self, _call: web.Request) -> web.Response:
-        nobody = dict.fromkeys(("name", "role", "csrf", "expires_at"))
-        return web.json_response({"needs_key": False, **nobody})
+        if self.role is None:
+            nobody = dict.fromkeys(("name", "role", "csrf", "expires_at"))
+            return web.json_response({"needs_key": False, **nobody})
+        somebody = {"name": "ana", "role": self.role, "csrf": "c", "expires_at": None}
+        return web.json_response({"needs_key": True, **somebody})
 
     async def _history(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

@@ -163,10 +163,11 @@ async def test_requests_are_searched_and_filtered(
 ) -> None:
     management.agents = [agent(1)]
     management.requests = [
-        request(1, "streaming", "agent-1"),
-        request(2, "queued"),
-        request(3, "queued"),
+        request(1, "streaming", "agent-1", caller="ana", moves=2),
+        request(2, "queued", position=1),
+        request(3, "queued", position=2),
     ]
+    management.num_moves = 2
     management.ended = [ending("request-9", "stop", "ana"), ending("request-8", "queue_timeout")]
     await dashboard.open(management, "requests")
     rows = dashboard.part("requests").get_by_test_id("request")
@@ -174,6 +175,13 @@ async def test_requests_are_searched_and_filtered(
     await expect(rows.nth(1)).to_contain_text("waiting, number 1")
     await expect(rows.nth(2)).to_contain_text("waiting, number 2")
     await expect(rows.first.get_by_role("link")).to_have_text("host-001")
+    await expect(rows.first.get_by_role("cell")).to_contain_text(["ana", "host-001", "1", "2"])
+    places = [{"id": "request-3", "position": 1}, {"id": "request-2", "position": 2}]
+    await management.tell("delta", {**management.totals(), "requests": places})
+    await expect(rows.nth(2)).to_contain_text("waiting, number 1")
+    await dashboard.part("request-caller").select_option("ana")
+    await expect(rows).to_have_count(1)
+    await dashboard.part("clear-filters").click()
 
     await dashboard.part("request-state").select_option("queued")
     await expect(rows).to_have_count(2)
@@ -604,6 +612,7 @@ async def test_settings_reach_the_request_and_its_programs(
         "grammar": {"type": "json_schema", "schema": {"type": "object"}},
     }
     assert json.loads(shlex.split(curl)[-1]) == sent
+    assert "ARRIERO_KEY" not in curl + program
     clients_call = f"http://127.0.0.1:{INFERENCE_PORT}"
     assert f"curl -N {clients_call}/api/v1/generate " in curl
     assert f"Client({json.dumps(clients_call)})" in program
@@ -615,3 +624,20 @@ async def test_settings_reach_the_request_and_its_programs(
     given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
     assert given == sent
     assert dashboard.complaints == []
+
+
+async def test_where_a_key_is_needed_programs_read_it_from_the_environment(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.role = "operator"
+    await dashboard.open(management, "playground")
+    await dashboard.part("as-curl").click()
+    curl = await dashboard.part("snippet-text").text_content() or ""
+    assert '-H "Authorization: Bearer $ARRIERO_KEY"' in curl
+    await dashboard.part("as-python").click()
+    program = await dashboard.part("snippet-text").text_content() or ""
+    assert "import os\n" in program
+    assert 'key=os.environ["ARRIERO_KEY"])' in program
+    ast.parse(program)
+    await expect(dashboard.part("curl-command")).to_contain_text("Bearer $ARRIERO_KEY")
+    await expect(dashboard.part("agent-command")).to_contain_text("--key-file")

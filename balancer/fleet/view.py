@@ -74,8 +74,8 @@ class Cordon:
 class RequestView:
     """One request that has not ended. `agent` is the id of the one it runs on.
 
-    `waited_seconds` is the time without a slot so far, `age_seconds` the time since acceptance;
-    `moves` is how often it moved to another agent.
+    `caller` is the name of its key's holder. `waited_seconds` is the time without a slot so far,
+    `age_seconds` the time since acceptance; `moves` is how often it moved to another agent.
     """
 
     id: RequestId
@@ -86,6 +86,7 @@ class RequestView:
     age_seconds: float
     num_tokens: int
     priority: int
+    caller: str
     moves: int = 0
 
 
@@ -98,6 +99,7 @@ class FleetTotals:
     `num_requests` have not ended, queries among them. Parts are those of queries: that no agent has
     yet, and that agents have. Of `num_models`, which are known, `num_models_unloaded` are only
     remembered. `tokens_kept` are those of unended answers, kept so that another agent can go on.
+    `moves_total`: how often a request moved to another agent.
     """
 
     num_agents: int
@@ -115,6 +117,7 @@ class FleetTotals:
     tokens_kept: int = 0
     num_models: int = 0
     num_models_unloaded: int = 0
+    moves_total: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,9 @@ class AgentChange(AgentFields):
 class Request(TypedDict):
     """A request that has not ended; `agent` is the id of the agent that it runs on.
 
-    `moves` is how often it moved to another agent.
+    `caller` is the name of its access key, or `anonymous`. `moves` is how often it moved to another
+    agent. `position` counts from 1 those that wait and that the same agents could start; null of
+    any that does not wait, and of queries.
     """
 
     id: RequestId
@@ -131,7 +133,9 @@ class Request(TypedDict):
     age_seconds: float
     num_tokens: Count
     priority: int
+    caller: str
     moves: Count
+    position: Count | None
 
 
 _For = TypedDict("_For", {"for": WaitsFor | None})
@@ -140,11 +144,10 @@ _For = TypedDict("_For", {"for": WaitsFor | None})
 class ListedRequest(Request, _For):
     """A request with what it can expect while it waits; null otherwise, and for queries.
 
-    `position` counts from 1 those that the same agents could start; `for` is what it waits for.
-    `seconds_left` is an estimate, and `expected_start` the same in seconds since 1970.
+    `for` is what it waits for. `seconds_left` is an estimate, and `expected_start` the same in
+    seconds since 1970.
     """
 
-    position: Count | None
     seconds_left: float | None
     expected_start: float | None
 
@@ -159,11 +162,16 @@ class RequestFields(TypedDict, total=False):
     age_seconds: float
     num_tokens: Count
     priority: int
+    caller: str
     moves: Count
+    position: Count | None
 
 
 class RequestChange(RequestFields):
-    """A new request with all of its fields, or the fields that changed."""
+    """A new request with all of its fields, or the fields that changed.
+
+    Places of those that go on waiting are told once a second.
+    """
 
     id: RequestId
 
@@ -212,13 +220,17 @@ class Queue(TypedDict):
 
 
 class FleetFields(TypedDict):
-    """The fleet in a few numbers. `at`: seconds since 1970, when the event was made."""
+    """The fleet in a few numbers. `at`: seconds since 1970, when the event was made.
+
+    `moves_total`: how often a request moved to another agent since the balancer started.
+    """
 
     at: float
     is_draining: bool
     queue: Queue
     slots: Slots
     tokens_total: Count
+    moves_total: Count
     num_requests: Count
 
 

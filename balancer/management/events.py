@@ -198,13 +198,15 @@ class EventHub:
             revision = self._runtime.revision
             left = () if change is None else change.agents_left
             self._throughput = meter.look(counts, left, totals.tokens_total, self._clock())
+            if self._feed.owes_counts:
+                self._advance()
             point = dumps(throughput_json(totals, self._throughput))
             self.point = b"event: throughput\ndata: %s\n\n" % point
             self.num_points += 1
             self._notify()
 
-    def _advance(self) -> None:
-        """Publish what changed since this was last called."""
+    def _advance(self, *, counts: bool = False) -> None:
+        """Publish what changed since this was last called; with `counts`, those at once, too."""
         change = self._runtime.changes_since(self._revision) if self._revision >= 0 else None
         self._revision = self._runtime.revision
         if change is None:
@@ -213,18 +215,22 @@ class EventHub:
             self.history.restart()
         else:
             oldest = islice(self._runtime.requests(), MAX_REQUESTS_SENT)
-            delta = self._feed.advance(change, oldest, self._throughput, self._now())
+            place_of = self._runtime.position
+            delta = self._feed.advance(
+                change, oldest, self._throughput, self._now(), place_of, counts=counts
+            )
             if delta is None:
                 return
             self.history.append(dumps(delta))
         self._notify()
 
     def _view(self) -> Snapshot:
-        return snapshot_json(self._runtime.view(MAX_REQUESTS_SENT), self._throughput, self._now())
+        view = self._runtime.view(MAX_REQUESTS_SENT)
+        return snapshot_json(view, self._throughput, self._now(), self._runtime.position)
 
     def _snapshot(self) -> bytes:
         """As of the last delta, so that whatever follows is in the next one."""
-        self._advance()
+        self._advance(counts=True)
         return dumps(self._view())
 
     def _now(self) -> float:

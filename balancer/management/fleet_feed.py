@@ -2,7 +2,8 @@
 
 Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
 an agent: `throughput` tells of them each second, and the engine's statistics follow. Those of
-requests are told once a second.
+requests are told once a second, and so are places: each request that leaves the queue changes those
+of all behind it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import cast
 from ...shared.inference import AgentId, RequestId
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
 from .answer_types import Agent, AgentChange, Delta, Request, RequestChange
-from .serializers import agent_json, fleet_json, request_json
+from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 
 MAX_REQUESTS_SENT = 200
@@ -21,13 +22,14 @@ _AGENT_CLOCKS = frozenset({"connected_seconds", "throughput"})
 _REQUEST_CLOCKS = frozenset({"waited_seconds", "age_seconds"})
 _REQUEST_COUNTS = _REQUEST_CLOCKS | {"num_tokens"}
 COUNTS_INTERVAL = 1.0
-"""Seconds between two deltas that tell of requests whose tokens alone have changed."""
+"""Seconds between two deltas that tell of requests whose tokens or places alone have changed."""
 
 
 class FleetFeed:
-    """What readers who have read everything know."""
+    """What readers who have read everything know, but for counts: `owes_counts` of those."""
 
     def __init__(self) -> None:
+        self.owes_counts = False
         self._agents: dict[AgentId, Agent] = {}
         self._requests: dict[RequestId, Request] = {}
         self._totals: FleetTotals | None = None
@@ -40,11 +42,19 @@ class FleetFeed:
         self._totals = None
 
     def advance(
-        self, change: FleetDelta, oldest: Iterable[RequestView], throughput: Throughput, at: float
+        self,
+        change: FleetDelta,
+        oldest: Iterable[RequestView],
+        throughput: Throughput,
+        at: float,
+        place_of: PlaceOf,
+        *,
+        counts: bool = False,
     ) -> Delta | None:
         """What they have to be told, if anything; they know it from then on.
 
-        `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`.
+        `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
+        `counts` tokens and places are told, too, however short ago they were.
         """
         delta = cast(Delta, {**fleet_json(change.totals, at)})
         num_fields = len(delta)
@@ -52,7 +62,11 @@ class FleetFeed:
             delta["agents"] = agents
         if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:
             delta["agents_left"] = left
-        requests, ended = self._follow(oldest, at)
+        is_counted = counts or at - self._counted_at >= COUNTS_INTERVAL
+        if is_counted:
+            self._counted_at = at
+        self.owes_counts = not is_counted
+        requests, ended = self._follow(oldest, place_of, is_counted=is_counted)
         if requests:
             delta["requests"] = requests
         if ended:
@@ -76,23 +90,29 @@ class FleetFeed:
         return changes
 
     def _follow(
-        self, oldest: Iterable[RequestView], at: float
+        self, oldest: Iterable[RequestView], place_of: PlaceOf, *, is_counted: bool
     ) -> tuple[list[RequestChange], list[RequestId]]:
         """What is different of the oldest requests, and which are not among them any more."""
-        is_counted = at - self._counted_at >= COUNTS_INTERVAL
-        if is_counted:
-            self._counted_at = at
         passed_over = _REQUEST_CLOCKS if is_counted else _REQUEST_COUNTS
         known, self._requests = self._requests, {}
         changes = []
         for view in oldest:
-            request, before = request_json(view), known.get(view.id)
+            before = known.get(view.id)
+            told = None if before is None or is_counted else before["position"]
+            request = request_json(view, _place(view, told, place_of))
             fields = _difference(request, before, passed_over)
             if fields:
                 changes.append(cast(RequestChange, {"id": view.id, **fields}))
             # What was passed over is told later: so it has to be different from what is known.
             self._requests[view.id] = request if fields or before is None else before
         return changes, [id for id in known if id not in self._requests]
+
+
+def _place(view: RequestView, told: int | None, place_of: PlaceOf) -> int | None:
+    """The place that was `told`, as long as the request waits; else the one that it has."""
+    if view.state != "queued":
+        return None
+    return place_of(view.id) if told is None else told
 
 
 def _difference(

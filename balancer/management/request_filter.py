@@ -1,4 +1,4 @@
-"""Which requests `GET /api/v1/requests` lists: `state`, `model` and `limit`."""
+"""Which requests `GET /api/v1/requests` lists: `state`, `model`, `caller` and `limit`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ STATES: Mapping[str, frozenset[str]] = {
 }
 """What may be asked for, and the states of requests that it means."""
 
-NAMES = ("state", "model", "limit")
+NAMES = ("state", "model", "caller", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class RequestFilter:
 
     states: frozenset[str] | None = None
     model: str | None = None
+    caller: str | None = None
     limit: int = DEFAULT_LIMIT
 
     @classmethod
@@ -40,16 +41,23 @@ class RequestFilter:
                 f"`state` must be one of {', '.join(sorted(STATES))} or ended, not {state[:100]!r}",
                 field="state",
             )
-        states = None if state is None else STATES[state]
-        return cls(states, query.get("model"), _limit(query.get("limit", str(DEFAULT_LIMIT))))
+        limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
+        return cls(
+            states=None if state is None else STATES[state],
+            model=query.get("model"),
+            caller=query.get("caller"),
+            limit=limit,
+        )
 
     def choose(self, requests: Iterable[RequestView]) -> Iterator[RequestView]:
         """The first `limit` of those that are asked for."""
         return islice(filter(self._fits, requests), self.limit)
 
     def _fits(self, request: RequestView) -> bool:
-        return (self.states is None or request.state in self.states) and (
-            self.model is None or request.model == self.model
+        return (
+            (self.states is None or request.state in self.states)
+            and self.model in (None, request.model)
+            and self.caller in (None, request.caller)
         )
 
 

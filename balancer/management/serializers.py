@@ -1,10 +1,11 @@
 """From views of the fleet to the management API's answers."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import to_json
 
-from ...shared.inference import Waiting
+from ...shared.inference import RequestId, Waiting
 from ...shared.models import assignments
 from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
@@ -19,6 +20,9 @@ from .answer_types import (
     Work,
 )
 from .throughput import Throughput
+
+PlaceOf = Callable[[RequestId], int | None]
+"""The place of a request that waits; `None` of any other."""
 
 
 def agent_json(agent: AgentView, rate: float | None) -> Agent:
@@ -79,8 +83,8 @@ def statistics_json(said: statistics.Statistics) -> Statistics:
     }
 
 
-def request_json(request: RequestView) -> Request:
-    """One request that has not ended."""
+def request_json(request: RequestView, position: int | None) -> Request:
+    """One request that has not ended, with its place if it waits."""
     return {
         "id": request.id,
         "state": request.state,
@@ -90,7 +94,9 @@ def request_json(request: RequestView) -> Request:
         "age_seconds": round(request.age_seconds, 3),
         "num_tokens": request.num_tokens,
         "priority": request.priority,
+        "caller": request.caller,
         "moves": request.moves,
+        "position": position,
     }
 
 
@@ -98,8 +104,7 @@ def listed_json(request: RequestView, waiting: Waiting | None, at: float) -> Lis
     """The same, with what it can expect if it waits; `at` is now, in seconds since 1970."""
     left = None if waiting is None else waiting.seconds_left
     return {
-        **request_json(request),
-        "position": None if waiting is None else waiting.position,
+        **request_json(request, None if waiting is None else waiting.position),
         "for": None if waiting is None else waiting.what,
         "seconds_left": left,
         "expected_start": None if left is None else round(at + left, 3),
@@ -114,16 +119,19 @@ def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
         "queue": {"depth": totals.queue_depth, "limit": totals.queue_limit},
         "slots": {"total": totals.slots_total, "busy": totals.slots_busy},
         "tokens_total": totals.tokens_total,
+        "moves_total": totals.moves_total,
         "num_requests": totals.num_requests,
     }
 
 
-def snapshot_json(view: FleetView, throughput: Throughput, at: float) -> Snapshot:
+def snapshot_json(
+    view: FleetView, throughput: Throughput, at: float, place_of: PlaceOf
+) -> Snapshot:
     """All that a page needs to draw."""
     return {
         **fleet_json(view, at),
         "agents": [agent_json(agent, throughput.rate_of(agent.id)) for agent in view.agents],
-        "requests": [request_json(request) for request in view.requests],
+        "requests": [request_json(each, place_of(each.id)) for each in view.requests],
     }
 
 

@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("request", nargs="?", help="cancel: the request's id")
     parser.add_argument("--ended", action="store_true", help="list those that have ended")
     parser.add_argument("--model", help="list those of this model")
-    parser.add_argument("--caller", help="list those of this caller, with --ended")
+    parser.add_argument("--caller", help="list those of this caller")
     parser.add_argument("--limit", type=positive, default=50, help="list at most so many (50)")
     return parser
 
@@ -45,8 +45,6 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
         if arguments.model:
             choice["model"] = arguments.model
         if arguments.caller:
-            if not arguments.ended:
-                raise UsageError("--caller: needs --ended")
             choice["caller"] = arguments.caller
         requests = await client.management.requests(**choice)
         if arguments.json:
@@ -58,24 +56,32 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
 def _live(requests: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    table = Table("id", "state", "model", "tokens", "waited", "age", box=None, pad_edge=False)
+    columns = ("id", "state", "caller", "model", "tokens", "moves", "waited", "age")
+    table = Table(*columns, box=None, pad_edge=False)
     for each in requests:
         table.add_row(
             each["id"],
-            each["state"],
+            _state(each),
+            each["caller"],
             each["model"] or "any",
             str(each["num_tokens"]),
+            str(each["moves"]),
             duration(each["waited_seconds"]),
             duration(each["age_seconds"]),
         )
     return table if requests else "nothing runs or waits"
 
 
+def _state(request: dict[str, Any]) -> str:
+    place = request["position"]
+    return str(request["state"]) if place is None else f"{request['state']}, number {place}"
+
+
 def _ended(requests: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    columns = ("id", "ended", "caller", "model", "agent", "prompt", "cached", "tokens", "took")
-    table = Table(*columns, box=None, pad_edge=False)
+    columns = ("id", "ended", "caller", "model", "agent", "prompt", "cached", "tokens", "moves")
+    table = Table(*columns, "took", box=None, pad_edge=False)
     for each in requests:
         table.add_row(
             each["id"],
@@ -89,4 +95,4 @@ def _ended(requests: list[dict[str, Any]]) -> Any:
     return table if requests else "nothing has ended yet"
 
 
-_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "moves")

@@ -37,7 +37,7 @@ export class FleetPage {
     const wanted = this.#wanted(agents);
     show(byId("no-agents"), agents.length === 0);
     show(byId("no-match"), agents.length > 0 && wanted.length === 0);
-    setText(byId("agents-note"), note(agents, wanted.length));
+    setText(byId("agents-note"), note(fleet, wanted.length));
     keyed(byId("agents"), wanted.slice(0, MAX_CARDS), {
       key: (agent) => agent.id,
       create: createCard,
@@ -90,7 +90,7 @@ function searched(agent) {
   return [...parts, ...labels, ...issues].join(" ").toLowerCase();
 }
 
-function note(agents, numFound) {
+function note({ agents, moves_total: moves }, numFound) {
   const num = agents.length;
   if (num === 0) return "";
   const models = new Set(agents.flatMap((agent) => (agent.model ? [agent.model.name] : [])));
@@ -99,5 +99,6 @@ function note(agents, numFound) {
   if (numFound > MAX_CARDS) words.push(`the first ${MAX_CARDS} shown`);
   const share = cachedShare(agents);
   if (share !== null) words.push(`${percent(share)} of prompts cached`);
+  if (moves) words.push(`${plural(moves, "move")} of requests`);
   return words.join(", ");
 }

@@ -8,6 +8,7 @@ import { messagesToSend } from "../playground/conversation.js";
 import { generate } from "../playground/generate.js";
 import { chosenSettings, startSettings } from "../playground/settings.js";
 import { asCurl, asPython } from "../playground/snippets.js";
+import { needsKey } from "../session.js";
 
 const SUGGESTIONS = [
   "What is a slot?",
@@ -160,7 +161,7 @@ export class PlaygroundPage {
     const example = [{ role: "user", content: SUGGESTIONS[0] }];
     const body = this.#body(asked.length ? asked : example, system);
     if (body === null) return;
-    setText(byId("snippet-text"), write(inferenceUrl(), body));
+    setText(byId("snippet-text"), write(inferenceUrl(), body, needsKey()));
     show(byId("snippet"), true);
     byId("snippet-text").focus();
   }

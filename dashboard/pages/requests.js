@@ -6,7 +6,6 @@ import { count, plural } from "../format.js";
 import { get, paced } from "../management.js";
 import { createEndedRow, updateEndedRow } from "../requests/ended-row.js";
 import { Filters } from "../requests/filters.js";
-import { withPositions } from "../requests/positions.js";
 import { createRow, updateRow } from "../requests/row.js";
 import { requestState } from "../states.js";
 
@@ -38,6 +37,7 @@ export class RequestsPage {
   draw(fleet) {
     this.#fleet = fleet;
     this.filters.offer("model", fleet.requests.map(({ model }) => model));
+    this.filters.offer("caller", fleet.requests.map(({ caller }) => caller));
     this.filters.offer("agent", fleet.agents.map(({ name }) => name));
     this.#drawLive();
     this.#drawEnded();
@@ -64,7 +64,7 @@ export class RequestsPage {
     const names = new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
     const chosen = this.filters.values();
     const isShown = chosen.state !== "ended";
-    const all = withPositions(fleet);
+    const all = fleet.requests;
     const found = isShown ? all.filter((request) => fitsLive(request, names, chosen)) : [];
     show(byId("live-requests"), isShown);
     show(byId("no-requests"), all.length === 0);
@@ -117,10 +117,11 @@ export class RequestsPage {
   }
 }
 
-function fitsLive(request, names, { q, state, model, agent }) {
+function fitsLive(request, names, { q, state, model, agent, caller }) {
   if (state === "queued" && request.state !== "queued") return false;
   if (state === "running" && !RUNNING.has(request.state)) return false;
   if (model && request.model !== model) return false;
+  if (caller && request.caller !== caller) return false;
   if (agent && names.get(request.agent) !== agent) return false;
   const shown = { ...request, agent: `${names.get(request.agent) ?? ""} ${request.agent ?? ""}` };
   return hasWords(shown, q);

@@ -1,22 +1,31 @@
-// A request as a command and as a program. Pure.
+// A request as a command and as a program. Pure. Where a key is needed, both read it from the
+// environment: a page never writes one down.
 
-/** For a shell: quoted so that nothing in it is expanded. */
-export function asCurl(url, body) {
+/** For a shell: quoted so that nothing is expanded but the key's variable. */
+export function asCurl(url, body, needsKey) {
   const json = JSON.stringify(body, null, 2).replaceAll("'", "'\\''");
-  return `curl -N ${url}/api/v1/generate \\\n  -H 'Content-Type: application/json' \\\n  -d '${json}'`;
+  const lines = [`curl -N ${url}/api/v1/generate`];
+  if (needsKey) lines.push(CURL_KEY);
+  return [...lines, "-H 'Content-Type: application/json'", `-d '${json}'`].join(" \\\n  ");
 }
 
+/** How curl shows a key. */
+export const CURL_KEY = '-H "Authorization: Bearer $ARRIERO_KEY"';
+
+const PYTHON_KEY = ', key=os.environ["ARRIERO_KEY"]';
+
 /** For Python, with the project's own client. */
-export function asPython(url, body) {
+export function asPython(url, body, needsKey) {
   const given = Object.entries(body).map(([name, value]) => `        ${name}=${literal(value)},\n`);
   return [
     "import asyncio",
+    ...(needsKey ? ["import os"] : []),
     "",
     "from arriero.client import Client",
     "",
     "",
     "async def main() -> None:",
-    `    async with Client(${literal(url)}) as client, client.stream(`,
+    `    async with Client(${literal(url)}${needsKey ? PYTHON_KEY : ""}) as client, client.stream(`,
     `${given.join("")}    ) as events:`,
     "        async for event in events:",
     '            print(getattr(event, "text", ""), end="", flush=True)',

@@ -2,9 +2,23 @@
 
 import { element, setAttribute, setText } from "../dom.js";
 import { count, milliseconds, rate } from "../format.js";
+import { labelCells } from "../labels.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
 
+const HEADS = [
+  ["Request"],
+  ["Ended at"],
+  ["How"],
+  ["Caller"],
+  ["Agent"],
+  ["Model"],
+  ["Tokens"],
+  ["Moves"],
+  ["Waited"],
+  ["First token"],
+  ["Tokens/s"],
+];
 const SHORT_ID = 8;
 const GOOD = new Set(["stop", "length", "tool_calls"]);
 const CALM = new Set(["cancelled", "client_gone"]);
@@ -18,13 +32,15 @@ export function createEndedRow(request) {
     agent: element("a"),
     model: element("td", "model"),
     tokens: element("td", "number"),
+    moves: element("td", "number"),
     waited: element("td", "number"),
     first: element("td", "number"),
     speed: element("td", "number"),
   };
-  const { id, time, caller, code, agent, model, tokens, waited, first, speed } = cells;
+  const { id, time, caller, code, agent, model, tokens, moves, waited, first, speed } = cells;
   const row = element("tr", "", id, time, element("td", "", code), caller, element("td", "", agent));
-  row.append(model, tokens, waited, first, speed);
+  row.append(model, tokens, moves, waited, first, speed);
+  labelCells(row, HEADS);
   row.dataset.testid = "ended-request";
   row.dataset.request = request.id;
   row.parts = cells;
@@ -45,6 +61,7 @@ export function updateEndedRow(row, request, ids) {
   setText(cells.model, request.model ?? "–");
   setText(cells.tokens, `${count(request.prompt_tokens)} → ${count(request.completion_tokens)}`);
   setAttribute(cells.tokens, "title", `${count(request.cached_tokens)} of the prompt were cached`);
+  setText(cells.moves, count(request.moves));
   setText(cells.waited, milliseconds(request.queue_ms));
   const first = request.first_token_ms;
   setText(cells.first, first === null ? "–" : milliseconds(first));

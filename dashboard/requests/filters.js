@@ -12,7 +12,7 @@ const INPUTS = {
   code: "request-code",
 };
 const ALL = { model: "all models", agent: "all agents", caller: "all callers", code: "all endings" };
-const OF_ENDED = ["caller", "code"]; // what is known of requests that have ended alone
+const OF_ENDED = ["code"]; // what is known of requests that have ended alone
 const MAX_OFFERED = 500;
 
 export class Filters {

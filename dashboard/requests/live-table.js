@@ -2,18 +2,9 @@
 
 import { element, keyed, setText, show } from "../dom.js";
 import { count, plural } from "../format.js";
-import { withPositions } from "./positions.js";
-import { createRow, updateRow } from "./row.js";
+import { LIVE_HEADS, createRow, updateRow } from "./row.js";
 
 const MAX_ROWS = 200;
-const HEADS = [
-  ["Request", "id"],
-  ["State", ""],
-  ["Agent", ""],
-  ["Model", "model"],
-  ["Tokens", "number"],
-  ["Age", "number"],
-];
 
 export class LiveTable {
   /** Draws itself into the card `root`. */
@@ -22,7 +13,7 @@ export class LiveTable {
     heading.id = `${root.id}-title`;
     this.note = element("p", "note", "none");
     this.rows = element("tbody");
-    this.table = element("table", "", caption(title), heads(), this.rows);
+    this.table = element("table", "cards", caption(title), heads(), this.rows);
     this.table.hidden = true;
     const scroll = element("div", "scroll", this.table);
     scroll.tabIndex = 0;
@@ -34,7 +25,7 @@ export class LiveTable {
 
   /** Show those of the fleet's requests that are `wanted`. */
   draw(fleet, wanted) {
-    const found = withPositions(fleet).filter(wanted);
+    const found = fleet.requests.filter(wanted);
     const names = new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
     const elapsed = (performance.now() - fleet.receivedAt) / 1000;
     setText(this.note, found.length ? noteOf(fleet, found.length) : "none");
@@ -58,7 +49,7 @@ function caption(title) {
 }
 
 function heads() {
-  const cells = HEADS.map(([words, className]) => element("th", className, words));
+  const cells = LIVE_HEADS.map(([words, className]) => element("th", className, words));
   cells.push(element("th", "", element("span", "hidden", "Cancel")));
   for (const cell of cells) cell.scope = "col";
   return element("thead", "", element("tr", "", ...cells));

@@ -2,24 +2,39 @@
 
 import { element, setAttribute, setText } from "../dom.js";
 import { count, duration } from "../format.js";
+import { labelCells } from "../labels.js";
 import { call, path } from "../management.js";
 import { linkTo } from "../router.js";
 import { drawPill, requestState } from "../states.js";
 
+/** The columns, and their classes. */
+export const LIVE_HEADS = [
+  ["Request", "id"],
+  ["State", ""],
+  ["Caller", "caller"],
+  ["Agent", ""],
+  ["Model", "model"],
+  ["Tokens", "number"],
+  ["Moves", "number"],
+  ["Age", "number"],
+];
 const SHORT_ID = 8; // characters that are shown; the rest is in the tooltip
 
 export function createRow(request) {
   const cells = {
     id: element("td", "id"),
     state: element("span", "pill"),
+    caller: element("td", "caller"),
     agent: element("a"),
     model: element("td", "model"),
     tokens: element("td", "number"),
+    moves: element("td", "number"),
     age: element("td", "number"),
   };
-  const { id, state, agent, model, tokens, age } = cells;
-  const row = element("tr", "", id, element("td", "", state), element("td", "", agent));
-  row.append(model, tokens, age, element("td", "number", cancelButton(request.id)));
+  const { id, state, caller, agent, model, tokens, moves, age } = cells;
+  const row = element("tr", "", id, element("td", "", state), caller, element("td", "", agent));
+  row.append(model, tokens, moves, age, element("td", "number", cancelButton(request.id)));
+  labelCells(row, LIVE_HEADS);
   row.dataset.testid = "request";
   row.parts = cells;
   return row;
@@ -30,9 +45,12 @@ export function updateRow(row, request, { names, elapsed }) {
   setText(cells.id, request.id.slice(0, SHORT_ID));
   setAttribute(cells.id, "title", request.id);
   drawPill(cells.state, request.state, stateWords(request));
+  setText(cells.caller, request.caller);
+  setAttribute(cells.caller, "title", request.caller);
   drawAgent(cells.agent, request.agent, names);
   setText(cells.model, request.model ?? "any");
   setText(cells.tokens, count(request.num_tokens));
+  setText(cells.moves, count(request.moves));
   setText(cells.age, duration(request.age_seconds + elapsed));
 }
 

@@ -76,6 +76,7 @@ class FleetViews:
             num_requests=len(state.requests) + len(state.dispatcher),
             num_models=len(state.models),
             num_models_unloaded=state.models.num_remembered,
+            moves_total=state.requests.num_moves,
         )
 
     def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
@@ -133,6 +134,14 @@ class FleetViews:
     def request(self, id: RequestId, now: float) -> RequestView | None:
         """One request or query, if it has not ended."""
         return self._request_view(id, now) if id in self else None
+
+    def position(self, id: RequestId) -> int | None:
+        """The place of a request that waits for an agent, from 1; `None` of any other."""
+        requests = self._state.requests
+        lifecycle = requests.get(id)
+        if lifecycle is None or lifecycle.link is not None:
+            return None
+        return requests.dispatch.place_of(id)
 
     def waiting(self, id: RequestId, now: float) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""

@@ -139,6 +139,7 @@ class QueryLifecycle(Lifecycle):
             age_seconds=now - self.accepted_at,
             num_tokens=0,
             priority=0,
+            caller=self.caller.name,
         )
 
 

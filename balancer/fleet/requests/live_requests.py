@@ -18,7 +18,7 @@ from .waiting_room import WaitingRoom
 
 
 class LiveRequests:
-    """`tokens_kept` were delivered to requests that have not ended."""
+    """`tokens_kept` were delivered to requests that have not ended; `num_moves` are of all."""
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests)
@@ -28,6 +28,7 @@ class LiveRequests:
         self._changes = changes
         self._lifecycles: dict[RequestId, RequestLifecycle] = {}
         self.tokens_kept = 0
+        self.num_moves = 0
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
 
     def __len__(self) -> int:

@@ -147,6 +147,7 @@ class RequestLifecycle(Lifecycle):
             age_seconds=now - self.accepted_at,
             num_tokens=self.num_tokens,
             priority=self.request.priority,
+            caller=self.caller.name,
             moves=self.moves.num,
         )
 

@@ -266,6 +266,7 @@ class Requests(LiveRequests):
         if lifecycle.has_streamed and (engine := lifecycle.engine) is not None:
             self.dispatch.bind(lifecycle.id, engine)
         self._touch_agent(lifecycle)
+        self.num_moves += 1
         moved = lifecycle.moved(reason, now)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)

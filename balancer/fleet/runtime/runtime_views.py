@@ -64,6 +64,10 @@ class RuntimeViews:
         """One request or query, if it has not ended."""
         return self._fleet.request(id, self._clock())
 
+    def position(self, id: RequestId) -> int | None:
+        """The place of a request that waits for an agent, from 1; `None` of any other."""
+        return self._fleet.position(id)
+
     def waiting(self, id: RequestId) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""
         return self._fleet.waiting(id, self._clock())

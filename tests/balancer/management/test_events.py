@@ -178,6 +178,29 @@ async def test_throughput_is_measured_while_somebody_reads(runtime: FleetRuntime
     stream.close()
 
 
+async def test_places_are_told_though_nothing_else_changes(runtime: FleetRuntime) -> None:
+    now = [0.0]
+    hub = EventHub(runtime, clock=lambda: now[0], interval=0.0)
+    first, second = (
+        runtime.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS) for _ in range(2)
+    )
+    async with running(hub):
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            [(_, _, snapshot)] = await follower.read()
+            assert [each["position"] for each in snapshot["requests"]] == [1, 2]
+            first.close()
+            while "delta" not in follower.names():
+                await follower.read()
+            now[0] += 1.5
+            changed: list[Any] = []
+            while not changed:
+                news = await follower.read()
+                changed = [each for _, _, body in news for each in body.get("requests", ())]
+    assert [(each["id"], each["position"]) for each in changed] == [(second.id, 1)]
+    second.close()
+
+
 async def test_each_event_is_rendered_once_for_all(runtime: FleetRuntime, hub: EventHub) -> None:
     async with running(hub):
         with hub.subscribe() as first, hub.subscribe() as second:

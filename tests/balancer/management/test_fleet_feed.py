@@ -1,5 +1,6 @@
 """Deltas say what is different, and nothing else."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from arriero.balancer.fleet.view import AgentView, FleetView, RequestView, SlotsView
@@ -7,11 +8,12 @@ from arriero.balancer.management.answer_types import Delta
 from arriero.balancer.management.fleet_feed import FleetFeed
 from arriero.balancer.management.serializers import agent_json, request_json
 from arriero.balancer.management.throughput import Throughput
-from arriero.shared.inference import AgentId
+from arriero.shared.inference import AgentId, RequestId
 from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
 
 A = agent_view("a")
 R = request_view("r")
+NOWHERE: Mapping[RequestId, int] = {}
 RATES = Throughput(seconds=1.0, agents={AgentId("id-a"): 3.0})
 
 
@@ -19,7 +21,7 @@ def feed_of(*agents: AgentView, requests: tuple[RequestView, ...] = ()) -> Fleet
     feed = FleetFeed()
     feed.restart(
         [agent_json(agent, None) for agent in agents],
-        [request_json(request) for request in requests],
+        [request_json(request, None) for request in requests],
     )
     advance(feed, fleet_view(*agents, requests=requests), changed=())
     return feed
@@ -32,9 +34,11 @@ def advance(
     changed: tuple[AgentView, ...] | None = None,
     left: tuple[AgentId, ...] = (),
     at: float = 100.0,
+    places: Mapping[RequestId, int] = NOWHERE,
+    counts: bool = False,
 ) -> Delta | None:
     delta = delta_of(view, changed, left)
-    return feed.advance(delta, view.requests, RATES, at)
+    return feed.advance(delta, view.requests, RATES, at, places.get, counts=counts)
 
 
 def test_nothing_new_is_no_event() -> None:
@@ -49,6 +53,7 @@ def test_totals_are_told_when_they_changed() -> None:
         "queue": {"depth": 3, "limit": 256},
         "slots": {"total": 4, "busy": 0},
         "tokens_total": 0,
+        "moves_total": 0,
         "num_requests": 0,
     }
 
@@ -100,7 +105,7 @@ def test_requests_come_change_and_end() -> None:
     feed = feed_of(A)
     queued = replace(R, state="queued", agent=None, num_tokens=0)
     delta = advance(feed, fleet_view(A, requests=(queued,)))
-    assert delta is not None and delta["requests"] == [request_json(queued)]
+    assert delta is not None and delta["requests"] == [request_json(queued, None)]
     delta = advance(feed, fleet_view(A, requests=(replace(R, age_seconds=9.0),)))
     assert delta is not None
     assert delta["requests"] == [
@@ -143,5 +148,57 @@ def test_one_that_moves_up_among_the_oldest_is_told_whole() -> None:
     feed = feed_of(requests=(first,))
     delta = advance(feed, fleet_view(requests=(second,)))
     assert delta is not None
-    assert delta["requests"] == [request_json(second)]
+    assert delta["requests"] == [request_json(second, None)]
     assert delta["requests_ended"] == ["1"]
+
+
+def queued(id: str) -> RequestView:
+    return replace(request_view(id), state="queued", agent=None, num_tokens=0)
+
+
+def told(delta: Delta | None) -> list[tuple[str, int | None]]:
+    """The places that are told."""
+    requests = [] if delta is None else delta.get("requests", [])
+    return [(each["id"], each["position"]) for each in requests if "position" in each]
+
+
+def test_a_place_is_told_with_the_request_and_then_once_a_second() -> None:
+    feed, waiting = feed_of(), fleet_view(requests=(queued("1"), queued("2")))
+    first = {RequestId("1"): 1, RequestId("2"): 2}
+    later = {RequestId("1"): 2, RequestId("2"): 3}
+    assert told(advance(feed, waiting, at=100.2, places=first)) == [("1", 1), ("2", 2)]
+    assert advance(feed, waiting, at=100.9, places=later) is None
+    assert feed.owes_counts
+    assert told(advance(feed, waiting, at=101.0, places=later)) == [("1", 2), ("2", 3)]
+    assert not feed.owes_counts
+
+
+def test_places_are_asked_for_once_a_second() -> None:
+    asked: list[str] = []
+
+    def place_of(id: RequestId) -> int:
+        asked.append(id)
+        return 1
+
+    feed, view = feed_of(), fleet_view(requests=(queued("1"), R))
+    for tenth in range(21):
+        feed.advance(delta_of(view), view.requests, RATES, 100.0 + tenth / 10, place_of)
+    assert asked == ["1"] * 3
+
+
+def test_who_starts_has_no_place_at_once_and_has_one_again_after_a_move() -> None:
+    feed = feed_of()
+    places = {RequestId("1"): 1}
+    advance(feed, fleet_view(requests=(queued("1"),)), at=100.1, places=places)
+    running = replace(queued("1"), state="assigned", agent=AgentId("id-a"))
+    assert told(advance(feed, fleet_view(requests=(running,)), at=100.2)) == [("1", None)]
+    again = fleet_view(requests=(replace(queued("1"), moves=1),))
+    assert told(advance(feed, again, at=100.3, places=places)) == [("1", 1)]
+
+
+def test_before_a_snapshot_all_is_told() -> None:
+    feed = feed_of(requests=(R,))
+    more = fleet_view(requests=(replace(R, num_tokens=8),))
+    delta = advance(feed, more, at=100.1, counts=True)
+    assert delta is not None and delta["requests"][0]["num_tokens"] == 8
+    assert not feed.owes_counts

@@ -34,6 +34,11 @@ def test_by_model() -> None:
     assert chosen(model="m", state="running") == ["3"]
 
 
+def test_by_caller() -> None:
+    assert chosen(caller="alice") == ["1", "2", "3"]
+    assert chosen(caller="bob") == []
+
+
 def test_the_number_is_bounded() -> None:
     assert chosen(limit="2") == ["1", "2"]
     endless = iter(lambda: REQUESTS[0], None)
@@ -49,7 +54,7 @@ def test_the_number_is_bounded() -> None:
         ({"limit": "1001"}, "from 1 to 1000"),
         ({"limit": "²"}, "from 1 to 1000"),
         ({"limit": "9" * 9999}, "from 1 to 1000"),
-        ({"colour": "red"}, "`colour` is not one of state, model, limit"),
+        ({"colour": "red"}, "`colour` is not one of state, model, caller, limit"),
     ],
 )
 def test_what_is_wrong_is_named(query: dict[str, str], message: str) -> None:

@@ -12,7 +12,7 @@ from arriero.balancer.management.serializers import (
     throughput_json,
 )
 from arriero.balancer.management.throughput import Throughput
-from arriero.shared.inference import AgentId, Waiting
+from arriero.shared.inference import AgentId, RequestId, Waiting
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assignment, Download, Work
 from arriero.shared.reports.statistics import Cells, Histogram, Statistics
@@ -122,7 +122,7 @@ def test_what_an_engine_did() -> None:
 
 
 def test_a_request() -> None:
-    assert request_json(request_view("r1")) == {
+    assert request_json(request_view("r1"), 3) == {
         "id": "r1",
         "state": "streaming",
         "model": None,
@@ -131,12 +131,14 @@ def test_a_request() -> None:
         "age_seconds": 1.5,
         "num_tokens": 7,
         "priority": 0,
+        "caller": "alice",
         "moves": 0,
+        "position": 3,
     }
 
 
 def test_what_a_request_can_expect() -> None:
-    known = request_json(request_view("r1"))
+    known = request_json(request_view("r1"), None)
     nothing = {"position": None, "for": None, "seconds_left": None, "expected_start": None}
     assert listed_json(request_view("r1"), None, 1e9) == known | nothing
     told = listed_json(request_view("r1"), Waiting(3, "slot", 7.0), 1e9)
@@ -152,10 +154,11 @@ def test_what_a_request_can_expect() -> None:
 
 def test_a_snapshot() -> None:
     view = fleet_view(agent_view("a"), requests=(request_view("r"),), queue_depth=3)
-    body = snapshot_json(view, RATES, 1.23456)
+    body = snapshot_json(replace(view, moves_total=5), RATES, 1.23456, {RequestId("r"): 2}.get)
     assert body["at"] == 1.235
     assert body["num_requests"] == 1
-    assert body["requests"] == [request_json(request_view("r"))]
+    assert body["moves_total"] == 5
+    assert body["requests"] == [request_json(request_view("r"), 2)]
     assert body["agents"] == [agent_json(agent_view("a"), 12.3456)]
     assert body["queue"] == {"depth": 3, "limit": 256}
     assert body["slots"] == {"total": 4, "busy": 0}

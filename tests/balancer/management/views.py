@@ -59,6 +59,7 @@ def request_view(id: str) -> RequestView:
         age_seconds=1.5,
         num_tokens=7,
         priority=0,
+        caller="alice",
     )
 
 

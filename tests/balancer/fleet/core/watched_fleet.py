@@ -527,6 +527,7 @@ class WatchedFleet(RuleBasedStateMachine):
         served = self.served()
         for each in self.fleet.view(self.now).requests:
             waiting = self.fleet.waiting(each.id, self.now)
+            assert self.fleet.position(each.id) == (waiting and waiting.position)
             if each.state == "queued" and self.clients[each.id].todo is None:
                 assert waiting is not None
                 assert waiting.position == self.place(each.id)
@@ -538,6 +539,8 @@ class WatchedFleet(RuleBasedStateMachine):
     def views_count_moves(self) -> None:
         for each in self.fleet.view(self.now).requests:
             assert each.moves == self.clients[each.id].num_moves
+        num_moves = sum(client.num_moves for client in self.clients.values())
+        assert self.fleet.totals().moves_total == num_moves
 
     @invariant()
     def no_request_takes_all_agents_down(self) -> None:

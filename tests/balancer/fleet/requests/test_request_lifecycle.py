@@ -274,6 +274,7 @@ def test_its_view_shows_where_it_is() -> None:
         age_seconds=5.0,
         num_tokens=3,
         priority=0,
+        caller="anonymous",
     )
 
 
