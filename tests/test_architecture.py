@@ -258,6 +258,8 @@ PURE = (
     *(f"balancer.fleet.requests.{name}" for name in ("line", "slot_times")),
     *(f"balancer.fleet.requests.{name}" for name in ("waiting_news", "waiting_room")),
     "balancer.fleet.registry",
+    *(f"balancer.fleet.routing.{name}" for name in ("beliefs", "cost", "prefix_chain")),
+    *(f"balancer.fleet.routing.{name}" for name in ("rates", "router")),
     "balancer.fleet.tally",
     "balancer.fleet.view",
     "balancer.management.history.history_query",
@@ -490,7 +492,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.tls": (),
     "balancer.access": (*("balancer.access.identity", "balancer.store", "balancer.store.records"),),
     "balancer.control": (),
-    "balancer.fleet.requests": ("balancer.fleet",),
+    "balancer.fleet.routing": ("balancer.fleet",),
+    "balancer.fleet.requests": ("balancer.fleet", "balancer.fleet.routing"),
     "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
     "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.access.identity", "balancer.control"),
     "balancer.fleet.runtime": (

@@ -1,8 +1,12 @@
-"""How much may wait and how long anything may take."""
+"""How much may wait and how long anything may take; and how agents are chosen."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ..access.identity import NO_LIMITS, CallerLimits
+
+Routing = Literal["cost", "load"]
+"""How agents are chosen: by what a request costs there, or by the share of slots that is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,5 +25,6 @@ class Limits:
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 5.0
     model_memory: float = 600.0
+    routing: Routing = "cost"
     keys: CallerLimits = NO_LIMITS
     anonymous: CallerLimits = NO_LIMITS

@@ -71,6 +71,7 @@ class Membership:
     def measured(self, agent: Agent, statistics: Statistics) -> None:
         """It reported what its engine did."""
         agent.statistics = statistics
+        self._state.requests.measured(agent)
         self._state.registry.touch(agent.link)
 
     def dismiss(
@@ -104,7 +105,7 @@ class Membership:
         """Give these no work; they are about to be dismissed."""
         for agent in agents:
             agent.is_accepting = False
-            self._state.requests.agent_changed(agent, now)
+            self._state.requests.agent_suspended(agent)
             self._state.dispatcher.agent_changed(agent, now)
 
     def dismiss_silent(self, agents: Iterable[Agent], now: float) -> list[Decision]:

@@ -1,4 +1,4 @@
-"""Which request goes to which agent: the queue and the slots.
+"""Which request goes to which agent: the queue and the slots; `routing` says which agent is best.
 
 A slot here is a reservation: the agent has the last word and may still answer that it is full.
 Requests wait in the order of their arrival, for their model or for any; one that comes back from
@@ -6,13 +6,15 @@ an agent keeps its place, which is before all that were never assigned.
 
 Invariants:
 - No agent is given more than the slots it reported; after a cut, nothing until it is below again.
-- Nobody waits while an agent that could serve them has a free slot.
+- Nobody waits while an agent that could serve them has a free slot, but for those that are held for
+  one agent, which has computed much of their prompt; each is held once, and only for a while.
 - Of those that ask for the same model, nobody is assigned before one that arrived earlier. One of
   which a part was answered asks for the engine that answered it: the model and its fingerprint.
+  One that is held may see later ones start elsewhere.
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 
-A decision costs O(log agents + log waiting): free agents are ranked by load, per model and all
-together, so no agent is looked at that is not chosen.
+A decision costs O(log agents + log waiting): free agents are ranked, per model and all together,
+so no agent is looked at that is not chosen, but for a few that hold a request's prefix.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,13 +23,19 @@ from dataclasses import dataclass, field, replace
 from ....shared.errors import QueueFull
 from ....shared.inference import RequestId
 from ..decisions import LinkId, Refuse
+from ..routing.cost import Load
+from ..routing.rates import Measurement
+from ..routing.router import Choice, Router
 from ..tally import Tally
 from .line import Line
 from .matching import Free
-from .routing import NOTHING, Engine, Offer, RoutingRequest, Wanted
+from .routing import NOTHING, Engine, Offer, RoutingRequest, Wanted, Warm, model_of
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again, if no more is known."""
+
+MOST_PASSED = 16
+"""Requests that a free slot may pass over, one after the other, for which other agents are best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +46,17 @@ class Assign:
     link: LinkId
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The request waits for one agent: call `release` after so many seconds, unless it started."""
+
+    request: RequestId
+    seconds: float
+
+
 @dataclass(slots=True)
 class _Agent:
-    """`keys` are those of its offer."""
+    """`keys` are those of its offer. Who is `held` waits for it alone."""
 
     link: LinkId
     offer: Offer = NOTHING
@@ -48,6 +64,7 @@ class _Agent:
     is_full: bool = False
     turn: int = 0
     running: set[RequestId] = field(default_factory=set)
+    held: set[RequestId] = field(default_factory=set)
 
     @property
     def has_free_slot(self) -> bool:
@@ -59,13 +76,25 @@ class _Request:
     routing: RoutingRequest
     arrival: int
     link: LinkId | None = None
+    held_for: LinkId | None = None
+    waited_for: LinkId | None = None
+    was_held: bool = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """The queue it waits in."""
+        if self.held_for is not None:
+            return Warm(model_of(self.routing.wanted), self.held_for)
+        return self.routing.wanted
 
 
 class Dispatch:
     """Knows no time. Every method returns the assignments that have become possible."""
 
-    def __init__(self, max_buffered: int) -> None:
+    def __init__(self, max_buffered: int, router: Router | None = None) -> None:
         self._max_buffered = max_buffered
+        self.router = Router() if router is None else router
+        self._holds: list[Hold] = []
         self._agents: dict[LinkId, _Agent] = {}
         self._requests: dict[RequestId, _Request] = {}
         self._waiting = Line()
@@ -98,7 +127,10 @@ class Dispatch:
 
     def running_on(self, link: LinkId) -> list[RequestId]:
         """The requests of an agent, first arrived first."""
-        return sorted(self._agents[link].running, key=lambda id: self._requests[id].arrival)
+        return self._in_order(self._agents[link].running)
+
+    def _in_order(self, ids: Iterable[RequestId]) -> list[RequestId]:
+        return sorted(ids, key=lambda id: self._requests[id].arrival)
 
     def num_running_on(self, link: LinkId) -> int:
         """How many of an agent's slots are taken."""
@@ -127,6 +159,10 @@ class Dispatch:
         """The slots of agents that take requests which want this; 0 if none does."""
         return self._able[wanted]
 
+    def is_held(self, id: RequestId) -> bool:
+        """Whether a request waits for one agent alone."""
+        return self._requests[id].held_for is not None
+
     def wanted_by(self, id: RequestId) -> Wanted:
         """What a request waits for, or would."""
         return self._requests[id].routing.wanted
@@ -147,22 +183,43 @@ class Dispatch:
         self._requests[id] = _Request(routing, self._num_arrived)
         return self._place([id])
 
-    def ended(self, id: RequestId) -> list[Assign]:
-        """A request is over, wherever it was; its slot serves the next."""
-        request = self._requests.pop(id)
+    def ended(self, id: RequestId, end: Measurement | None = None) -> list[Assign]:
+        """A request is over, wherever it was; its slot serves the next. `end`, if it ended well."""
+        request = self._requests[id]
         if request.link is None:
-            self._waiting.remove(id)
+            self._leave_queue(id)
+            del self._requests[id]
             return []
+        del self._requests[id]
         agent = self._agents[request.link]
         agent.running.remove(id)
         agent.is_full = False
+        self._left_agent(id, end)
         return self._fill(agent)
+
+    def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
+        """An agent has computed the prompt of a request that it runs."""
+        self.router.prompt_read(id, num_tokens, num_cached)
+        self._rank(self._agents[self._running(id)])
+
+    def release(self, id: RequestId) -> list[Assign]:
+        """A request has waited for one agent long enough: it takes any now."""
+        if self._requests[id].held_for is None:
+            return []
+        self._leave_queue(id)
+        return self._place([id])
+
+    def take_holds(self) -> list[Hold]:
+        """The requests that wait for one agent since the last call; they may have ended."""
+        holds, self._holds = self._holds, []
+        return holds
 
     def came_back(self, id: RequestId) -> list[Assign]:
         """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
         agent = self._agents[self._running(id)]
         agent.running.remove(id)
         agent.is_full = True
+        self._left_agent(id)
         self._rank(agent)
         return self._place([id])
 
@@ -175,9 +232,11 @@ class Dispatch:
     def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
         """Who waits for a model of `names` waits for what it is called there; who that is."""
         waiting = [id for name in names for id in self._waiting.of(name)]
-        ids = sorted(waiting, key=lambda id: self._requests[id].arrival)
+        held = [id for agent in self._agents.values() for id in agent.held]
+        waiting += [id for id in held if self._requests[id].routing.wanted in names]
+        ids = self._in_order(waiting)
         for id in ids:
-            self._waiting.remove(id)
+            self._leave_queue(id)
             request = self._requests[id]
             name = request.routing.model or ""
             request.routing = replace(request.routing, model=names.get(name, name))
@@ -196,10 +255,23 @@ class Dispatch:
         """What the agent says of itself has changed; what it runs, it goes on running."""
         agent = self._agents[link]
         self._count(agent, -1)
+        is_same = offer.is_able and offer.keys == agent.keys
         agent.offer, agent.keys = offer, offer.keys
         agent.is_full = False
         self._count(agent, 1)
-        return self._fill(agent)
+        self.router.agent_is(link, offer.model, offer.cache_tokens)
+        released = [] if is_same else self._let_go(agent)
+        for id in released:
+            self._join_queue(id)
+        return [*self._fill(agent), *self._retry(released)]
+
+    def agent_suspended(self, link: LinkId, offer: Offer) -> None:
+        """An agent takes no more work, and will leave at once: those held for it wait for that."""
+        agent = self._agents[link]
+        self._count(agent, -1)
+        agent.offer = offer
+        self._count(agent, 1)
+        self._rank(agent)
 
     def agent_rested(self, link: LinkId) -> list[Assign]:
         """An agent that was full may be tried again."""
@@ -210,12 +282,17 @@ class Dispatch:
     def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[Assign]:
         """An agent is gone: of its requests, `ended` are over and the rest come back."""
         back = [id for id in self.running_on(link) if id not in ended]
-        agent = self._agents.pop(link)
+        agent = self._agents[link]
+        for id in agent.running:
+            self._left_agent(id)
+        back = self._in_order([*back, *self._let_go(agent)])
+        del self._agents[link]
         self._free.discard(link)
         self._count(agent, -1)
         for id in ended:
             agent.running.remove(id)
             del self._requests[id]
+        self.router.agent_left(link)
         return self._place(back)
 
     # ---- inside
@@ -228,33 +305,112 @@ class Dispatch:
         assigned = []
         for id in ids:
             request = self._requests[id]
-            link = self._free.first(request.routing.wanted)
-            if link is None:
-                request.link = None
-                self._waiting.put(id, request.routing.wanted, request.arrival)
+            request.link = None
+            choice = self._choose(request)
+            if choice is None:
+                self._join_queue(id)
+            elif choice.patience:
+                self._hold(id, choice)
             else:
-                assigned.append(self._assign(id, self._agents[link]))
+                assigned.append(self._assign(id, self._agents[choice.link]))
         return assigned
+
+    def _choose(self, request: _Request) -> Choice | None:
+        routing = request.routing
+        may_wait = not request.was_held and self.num_waiting < self._max_buffered
+        return self.router.choose(
+            routing.chain,
+            load_of=lambda link: self._load(self._agents[link], routing.wanted),
+            free=self._free.first(routing.wanted),
+            most_answer=routing.most_answer,
+            may_wait=may_wait,
+        )
+
+    def _load(self, agent: _Agent, wanted: Wanted) -> Load | None:
+        """How an agent is, if it takes those who want this."""
+        if not agent.offer.is_able or wanted not in agent.keys:
+            return None
+        return Load(
+            running=len(agent.running),
+            slots=agent.offer.slots,
+            has_free_slot=agent.has_free_slot,
+            waiting=len(agent.held),
+        )
+
+    def _hold(self, id: RequestId, choice: Choice) -> None:
+        request = self._requests[id]
+        request.held_for = request.waited_for = choice.link
+        request.was_held = True
+        self._agents[choice.link].held.add(id)
+        self._holds.append(Hold(id, choice.patience))
+        self._join_queue(id)
+
+    def _join_queue(self, id: RequestId) -> None:
+        request = self._requests[id]
+        self._waiting.put(id, request.wanted, request.arrival)
+
+    def _leave_queue(self, id: RequestId) -> None:
+        self._waiting.remove(id)
+        request = self._requests[id]
+        if request.held_for is not None:
+            self._agents[request.held_for].held.remove(id)
+            request.held_for = None
+
+    def _let_go(self, agent: _Agent) -> list[RequestId]:
+        """Those that are held for an agent may take any other; first arrived first."""
+        ids = self._in_order(agent.held)
+        for id in ids:
+            self._leave_queue(id)
+        return ids
+
+    def _retry(self, ids: Iterable[RequestId]) -> list[Assign]:
+        """Assign those of the waiting ones that need not wait."""
+        assigned = []
+        for id in ids:
+            if self._requests[id].link is None:
+                self._leave_queue(id)
+                assigned += self._place([id])
+        return assigned
+
+    def _left_agent(self, id: RequestId, end: Measurement | None = None) -> None:
+        """A request does not run any more; what is learnt may change how agents rank."""
+        if self.router.ended(id, end):
+            for agent in self._agents.values():
+                self._rank(agent)
 
     def _fill(self, agent: _Agent) -> list[Assign]:
         """Give the agent's free slots to those who wait, first arrived first."""
         assigned = []
-        while agent.has_free_slot and (id := self._next_for(agent)) is not None:
-            self._waiting.remove(id)
-            assigned.append(self._assign(id, agent))
+        num_passed = 0
         self._rank(agent)
+        while agent.has_free_slot and (id := self._next_for(agent)) is not None:
+            request = self._requests[id]
+            self._leave_queue(id)
+            choice = self._choose(request) if num_passed < MOST_PASSED else None
+            if choice is not None and choice.patience:
+                num_passed += 1
+                self._hold(id, choice)
+            else:
+                best = agent if choice is None else self._agents[choice.link]
+                assigned.append(self._assign(id, best))
         return assigned
 
     def _assign(self, id: RequestId, agent: _Agent) -> Assign:
         self._num_assigned += 1
-        self._requests[id].link = agent.link
+        request = self._requests[id]
+        request.link = agent.link
+        self.router.started(id, agent.link, request.routing.chain, waited_for=request.waited_for)
+        request.waited_for = None
         agent.running.add(id)
         agent.turn = self._num_assigned
         self._rank(agent)
         return Assign(id, agent.link)
 
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        return self._waiting.first(agent.keys)
+        keys = agent.keys
+        if agent.held:
+            keys += (Warm(None, agent.link), Warm(agent.offer.model, agent.link))
+        return self._waiting.first(keys)
 
     def _running(self, id: RequestId) -> LinkId:
         link = self._requests[id].link
@@ -265,8 +421,9 @@ class Dispatch:
     def _rank(self, agent: _Agent) -> None:
         """Update the agent's place among the free agents."""
         if agent.has_free_slot:
-            load = len(agent.running) / agent.offer.slots
-            self._free.put(agent.link, agent.keys, load, agent.turn)
+            load = self._load(agent, agent.keys[0])
+            rank = 0.0 if load is None else self.router.rank(agent.link, load)
+            self._free.put(agent.link, agent.keys, rank, agent.turn)
         else:
             self._free.discard(agent.link)
 
@@ -300,8 +457,16 @@ class Dispatch:
         _require(self.num_slots == sum(a.offer.slots for a in self._agents.values()), "slots")
         for agent in self._agents.values():
             self._check_agent(agent)
+        self.router.check_integrity()
+        self._check_held()
         self._waiting.check_integrity()
         self._free.check_integrity()
+
+    def _check_held(self) -> None:
+        held = {id: agent.link for agent in self._agents.values() for id in agent.held}
+        expected = {id: each.held_for for id, each in self._requests.items() if each.held_for}
+        _require(held == expected, "somebody is held for nobody")
+        _require(all(id in self._waiting for id in held), "somebody is held and does not wait")
 
     def _check_agent(self, agent: _Agent) -> None:
         is_free = agent.link in self._free

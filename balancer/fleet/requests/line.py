@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from ....shared.inference import RequestId
 from .matching import Waiting
-from .routing import Engine, Wanted
+from .routing import Engine, Wanted, Warm
 
 
 class Line(Waiting):
@@ -71,7 +71,7 @@ class Line(Waiting):
         """What those want who could start on the same agents."""
         if wanted is None:
             return {None, *self._shared(served)}
-        if isinstance(wanted, Engine):
+        if isinstance(wanted, Engine | Warm):
             return {None, wanted.model, wanted}
         return {None, wanted, *self._engines.get(wanted, ())}
 

@@ -10,7 +10,9 @@ from ....shared.inference import AgentId, RequestId
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..limits import Limits
+from ..priority_queue import PriorityQueue
 from ..registry import Registry
+from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
 from .dispatch import Dispatch
 from .request_lifecycle import RequestLifecycle
@@ -21,7 +23,7 @@ class LiveRequests:
     """`tokens_kept` were delivered to requests that have not ended; `num_moves` are of all."""
 
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
-        self.dispatch = Dispatch(limits.max_buffered_requests)
+        self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
         self._limits = limits
         self._registry = registry
@@ -30,6 +32,8 @@ class LiveRequests:
         self.tokens_kept = 0
         self.num_moves = 0
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
+        self._held: PriorityQueue[RequestId, float] = PriorityQueue()
+        """Those that wait for one agent, and until when."""
 
     def __len__(self) -> int:
         return len(self._lifecycles)
@@ -43,7 +47,9 @@ class LiveRequests:
 
     def next_deadline(self) -> float | None:
         """Not later than the first request's deadline, or the next news for those who wait."""
-        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline())
+        first_held = self._held.first()
+        until = None if first_held is None else first_held[0]
+        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline(), until)
         return min((each for each in deadlines if each is not None), default=None)
 
     def views(self, now: float) -> Iterator[RequestView]:
@@ -65,9 +71,15 @@ class LiveRequests:
         del self._lifecycles[lifecycle.id]
         self.tokens_kept -= lifecycle.num_tokens
         self._deadlines.disarm(lifecycle.id)
+        self._not_held(lifecycle.id)
         self.waiting_room.forget(lifecycle.id)
         self._changes.advance()
         self._touch_agent(lifecycle)
+
+    def _not_held(self, id: RequestId) -> None:
+        """It does not wait for one agent alone, if it did."""
+        if id in self._held:
+            self._held.remove(id)
 
     def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
         if lifecycle.link is not None:
@@ -81,6 +93,9 @@ class LiveRequests:
         self.dispatch.check_integrity()
         self.waiting_room.check_integrity()
         self._deadlines.check_integrity()
+        self._held.check_integrity()
+        if any(self.dispatch.link_of(id) is not None for id in self._held):
+            raise RuntimeError("a request that runs waits for an agent")
         if self.tokens_kept != sum(each.num_tokens for each in self._lifecycles.values()):
             raise RuntimeError("the kept tokens are miscounted")
         for id, lifecycle in self._lifecycles.items():
@@ -91,3 +106,9 @@ class LiveRequests:
                 raise RuntimeError(f"{id} is not where dispatch has it")
         if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
             raise RuntimeError("dispatch has a request that has ended")
+
+
+def _router(limits: Limits) -> Router:
+    """Who waits for one agent has time left for any other."""
+    longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
+    return Router(longest_wait=longest, is_on=limits.routing == "cost")

@@ -1,7 +1,8 @@
 """Requests that wait, by what they want, and agents with free slots, by what they are.
 
 Who waits for `None` takes any agent, who waits for a name any of that model, and who waits for an
-`Engine` only one of the same fingerprint. Every change costs O(log n).
+`Engine` only one of the same fingerprint. Who waits for a `Warm` one takes that agent alone. Every
+change costs O(log n).
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -9,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from ....shared.inference import RequestId
 from ..decisions import LinkId
 from ..priority_queue import Groups
-from .routing import Wanted, model_of
+from .routing import Wanted, Warm, model_of
 
 
 class Waiting:
@@ -55,9 +56,10 @@ class Waiting:
                 yield model_of(wanted), self._groups.size(wanted), first[1]
 
     def stranded(self, served: Container[Wanted]) -> list[RequestId]:
-        """Requests that want what is not in `served`."""
+        """Requests that want what is not in `served`; an agent that is waited for serves."""
         groups = self._groups
-        return [id for key in groups if key not in served for id in groups.keys(key)]
+        wanted = (key for key in groups if not isinstance(key, Warm))
+        return [id for key in wanted if key not in served for id in groups.keys(key)]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

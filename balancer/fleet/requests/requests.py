@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
 from ....shared.inference import GenerateRequest, RequestId, Token
-from ....shared.messages import Cancel, Ended, Start
+from ....shared.messages import Cancel, Ended, PromptRead, Start
 from ..caller import Caller
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
 from ..recorder import MoveReason
 from ..registry import Agent
+from ..routing.rates import Measurement
 from .delivered import Told
 from .dispatch import Assign
 from .live_requests import LiveRequests
@@ -98,6 +99,8 @@ class Requests(LiveRequests):
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
+        if isinstance(item, PromptRead):
+            self.dispatch.prompt_read(lifecycle.id, item.prompt_tokens, item.cached_tokens)
         was_streaming = lifecycle.is_streaming
         decisions = lifecycle.received(item, now)
         if not was_streaming and lifecycle.is_streaming:
@@ -107,7 +110,15 @@ class Requests(LiveRequests):
 
     def done(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> list[Decision]:
         """It ended well."""
-        return self._end(lifecycle, lifecycle.done(end, now), now)
+        measured = self._measured(lifecycle, end, now)
+        return self._end(lifecycle, lifecycle.done(end, now), now, measured)
+
+    def _measured(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> Measurement | None:
+        """What its agent showed of its speed, if the whole answer is from there."""
+        if lifecycle.link is None or lifecycle.moves.num or end.finish_reason == "cancelled":
+            return None
+        running = self.dispatch.num_running_on(lifecycle.link)
+        return Measurement(end.usage, end.rates, running, lifecycle.slot_seconds(now))
 
     def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
         """It ends with an error; the agent knows, or never had it."""
@@ -151,9 +162,20 @@ class Requests(LiveRequests):
                 self._lifecycles[id].fingerprint_known(agent.fingerprint)
         return self._start(self.dispatch.agent_changed(agent.link, _offer(agent)), now)
 
+    def agent_suspended(self, agent: Agent) -> None:
+        """An agent takes no more work, and will be gone in a moment. Starts nobody."""
+        self.dispatch.agent_suspended(agent.link, _offer(agent))
+
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
         """An agent that was full may be tried again."""
         return self._start(self.dispatch.agent_rested(agent.link), now)
+
+    def measured(self, agent: Agent) -> None:
+        """An agent has reported how full its cache is."""
+        if agent.statistics is not None:
+            cells = agent.statistics.cells
+            held = cells.used + cells.kept + cells.parked
+            self.dispatch.router.cache_is(agent.link, max(cells.total, held))
 
     def agent_left(self, agent: Agent, reason: MoveReason, now: float) -> list[Decision]:
         """Its requests go elsewhere, before all who wait; those that cannot end."""
@@ -174,12 +196,17 @@ class Requests(LiveRequests):
     # ---- time
 
     def due(self, now: float) -> list[Decision]:
-        """End those whose deadline has come; first those that wait, so that none of them starts."""
+        """End those whose deadline has come; first those that wait, so that none of them starts.
+
+        Those that waited long enough for one agent take any.
+        """
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
         for lifecycle in sorted(due, key=lambda e: e.link is not None):
             if (error := lifecycle.overdue(now)) is not None:
                 decisions += self._give_up(lifecycle, error, now)
+        for id in self._held.pop_until(now):
+            decisions += self._start(self.dispatch.release(id), now)
         return decisions
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
@@ -236,6 +263,7 @@ class Requests(LiveRequests):
                 model=agent.generates,
                 fingerprint=agent.fingerprint,
             )
+            self._not_held(lifecycle.id)
             self.waiting_room.started(lifecycle.id)
             self._deadlines.arm(lifecycle.id)
             self._changes.advance()
@@ -248,7 +276,14 @@ class Requests(LiveRequests):
                 traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
             )
             decisions.append(self._registry.send(assign.link, start, now))
+        self._hold(now)
         return decisions
+
+    def _hold(self, now: float) -> None:
+        """Some wait for one agent from now on."""
+        for hold in self.dispatch.take_holds():
+            if hold.request in self._lifecycles and self.dispatch.is_held(hold.request):
+                self._held.set(hold.request, now + hold.seconds)
 
     def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
         self._touch_agent(lifecycle)
@@ -291,13 +326,19 @@ class Requests(LiveRequests):
     ) -> list[Decision]:
         return [*self._stop(lifecycle, now), *self.fail(lifecycle, error, now)]
 
-    def _end(self, lifecycle: RequestLifecycle, last: list[Decision], now: float) -> list[Decision]:
+    def _end(
+        self,
+        lifecycle: RequestLifecycle,
+        last: list[Decision],
+        now: float,
+        measured: Measurement | None = None,
+    ) -> list[Decision]:
         """It has ended with `last`; its slot serves the next."""
         self._forget(lifecycle)
         if lifecycle.link is not None:
             self._registry[lifecycle.link].used_at = now
             self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
-        return [*last, *self._start(self.dispatch.ended(lifecycle.id), now)]
+        return [*last, *self._start(self.dispatch.ended(lifecycle.id, measured), now)]
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
@@ -311,6 +352,7 @@ def _offer(agent: Agent) -> Offer:
         slots=agent.slots,
         is_accepting=agent.takes_work,
         fingerprint=agent.fingerprint,
+        cache_tokens=agent.slots * agent.model.context_size if agent.model else 0,
     )
 
 

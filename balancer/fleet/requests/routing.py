@@ -1,10 +1,13 @@
 """What dispatch may know of a request to choose an agent for it: never its text."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, NamedTuple
 
 from ....shared.inference import GenerateRequest
 from ..caller import ANONYMOUS, Caller
+from ..decisions import LinkId
+from ..routing.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 
 PriorityClass = Literal["interactive", "default", "batch"]
 
@@ -16,23 +19,34 @@ class Engine(NamedTuple):
     fingerprint: str
 
 
-Wanted = str | Engine | None
+class Warm(NamedTuple):
+    """One agent alone, which has computed much of the prompt; for a while. It has the model."""
+
+    model: str | None
+    link: LinkId
+
+
+Wanted = str | Engine | Warm | None
 """What a request waits for: a model by name, an agent that goes on where another stopped, any."""
 
 
 def model_of(wanted: Wanted) -> str | None:
     """The name of the model that is wanted; `None` is any."""
-    return wanted.model if isinstance(wanted, Engine) else wanted
+    return wanted.model if isinstance(wanted, Engine | Warm) else wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What an agent can be given. Without a model it gets nothing."""
+    """What an agent can be given. Without a model it gets nothing.
+
+    `cache_tokens` is how much its cache holds, as long as it has not said so itself.
+    """
 
     model: str | None
     slots: int
     is_accepting: bool = True
     fingerprint: str | None = None
+    cache_tokens: float = inf
 
     @property
     def is_able(self) -> bool:
@@ -56,7 +70,8 @@ NOTHING = Offer(model=None, slots=0)
 class RoutingRequest:
     """`model` of `None` is any. A part of the answer came from `engine`: only such agents go on.
 
-    Dispatch uses these two; the other fields are not used yet.
+    By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen. The other
+    fields are not used yet.
 
     `prefix_key` names a stored prompt that the request begins with: agents that hold it could be
     preferred. `num_tokens` of the prompt are known only where it was given as token ids. Every
@@ -70,6 +85,8 @@ class RoutingRequest:
     prefix_key: str | None = None
     num_tokens: int | None = None
     engine: Engine | None = None
+    chain: PrefixChain = NO_CHAIN
+    most_answer: int | None = None
 
     @property
     def wanted(self) -> Wanted:
@@ -85,4 +102,6 @@ def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:
         caller=caller,
         prefix_key=request.cache_key,
         num_tokens=len(prompt) if isinstance(prompt, tuple) else None,
+        chain=chain_of(request),
+        most_answer=0 if request.prefill_only else request.max_tokens,
     )

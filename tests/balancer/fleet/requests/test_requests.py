@@ -2,14 +2,15 @@
 
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.change_log import ChangeLog
-from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.errors import EngineFailed, ShuttingDown
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Cancel, Start
-from tests.balancer.fleet.builders import codes, hello, request, sent
+from arriero.shared.reports.statistics import Cells, Statistics
+from tests.balancer.fleet.builders import codes, ended, hello, request, sent
 
 LINK = LinkId(1)
 
@@ -71,3 +72,54 @@ def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
         ("1", "assigned", "a1"),
         ("2", "queued", None),
     ]
+
+
+LONG = GenerateRequest(prompt="A conversation that was long. " * 400)
+OTHER = LinkId(2)
+
+
+def requests_with_one_warm() -> Requests:
+    """The one slot of `LINK` is taken by a request with the prefix; `OTHER` is idle."""
+    requests, registry = requests_with_agent()
+    registry[LINK].statistics = Statistics(cells=Cells(total=100_000))
+    requests.measured(registry[LINK])
+    requests.admit(RequestId("1"), LONG, ANONYMOUS, 0.0)
+    requests.agent_joined(registry.joined(OTHER, hello("a2", slots=1), 0.0), 0.0)
+    return requests
+
+
+def test_who_waits_for_one_agent_takes_another_when_that_has_cost_enough() -> None:
+    requests = requests_with_one_warm()
+    assert requests.admit(RequestId("2"), LONG, ANONYMOUS, 0.0) == []
+    until = requests.next_deadline()
+    assert until is not None
+    assert 0 < until <= Limits().buffered_request_timeout / 2
+    assert requests.due(until - 0.01) == []
+    requests.check_integrity()
+    assert requests.due(until) == [Send(OTHER, Start(id=RequestId("2"), request=LONG))]
+    assert requests.next_deadline() != until
+    requests.check_integrity()
+
+
+def test_who_waited_for_one_agent_and_got_it_waits_no_more() -> None:
+    requests = requests_with_one_warm()
+    requests.admit(RequestId("2"), LONG, ANONYMOUS, 0.0)
+    until = requests.next_deadline()
+    first = requests.get(RequestId("1"))
+    assert first is not None
+    [start] = sent(requests.done(first, ended("1"), 0.5))
+    assert start == Start(id=RequestId("2"), request=LONG)
+    assert requests.next_deadline() != until
+    requests.check_integrity()
+
+
+def test_by_load_nobody_waits_for_one_agent() -> None:
+    limits = Limits(routing="load")
+    changes = ChangeLog()
+    registry = Registry(limits, changes)
+    requests = Requests(limits, registry, changes)
+    for link in (LINK, OTHER):
+        requests.agent_joined(registry.joined(link, hello(f"a{link}", slots=1), 0.0), 0.0)
+    for id in ("1", "2"):
+        assert sent(requests.admit(RequestId(id), LONG, ANONYMOUS, 0.0))
+    assert requests.dispatch.running_on(OTHER) == ["2"]

@@ -1,0 +1,139 @@
+"""Which agents have computed which beginnings of prompts, as far as the balancer knows.
+
+An agent holds what it computed until its cache is full; then what was used least recently goes,
+ends before beginnings. The balancer plays that with the tokens each beginning adds. It may be wrong
+on both sides, which costs a prefill and nothing else.
+
+Invariants: a key has at most `MAX_HOLDERS` holders; there are at most `max_entries` pairs of a key
+and a holder; nothing is kept of agents that left.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from ..decisions import LinkId
+
+MAX_ENTRIES = 2**17
+"""Pairs of a key and an agent: about 40 MB."""
+
+MAX_HOLDERS = 32
+"""A beginning that so many agents hold is everywhere: the oldest holder is forgotten."""
+
+
+class Beliefs:
+    """Lengths are in tokens."""
+
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self._max_entries = max_entries
+        self._held: OrderedDict[LinkId, OrderedDict[int, int]] = OrderedDict()
+        """Of each agent, keys by last use and the tokens that each adds to the one before."""
+        self._tokens: dict[LinkId, int] = {}
+        self._holders: dict[int, tuple[LinkId, ...]] = {}
+        self._num_entries = 0
+
+    def __len__(self) -> int:
+        """Pairs of a key and an agent."""
+        return self._num_entries
+
+    def tokens_of(self, link: LinkId) -> int:
+        """How much an agent holds."""
+        return self._tokens.get(link, 0)
+
+    def holders(self, keys: Sequence[int], most: int) -> dict[LinkId, int]:
+        """Up to `most` agents that hold the longest beginnings, and the index of their last key."""
+        found: dict[LinkId, int] = {}
+        for index in range(len(keys) - 1, -1, -1):
+            for link in reversed(self._holders.get(keys[index], ())):
+                found.setdefault(link, index)
+                if len(found) >= most:
+                    return found
+        return found
+
+    def last_held(self, link: LinkId, keys: Sequence[int]) -> int | None:
+        """The index of the last key that an agent holds."""
+        held = self._held.get(link)
+        if held is None:
+            return None
+        return next((i for i in range(len(keys) - 1, -1, -1) if keys[i] in held), None)
+
+    def computes(self, link: LinkId, keys: Sequence[int], ends: Sequence[int]) -> None:
+        """An agent has, or will soon have, the beginnings of `keys`, which end at these tokens."""
+        held = self._held.setdefault(link, OrderedDict())
+        for index in range(len(keys) - 1, -1, -1):
+            added = ends[index] - (ends[index - 1] if index else 0)
+            self._put(link, held, keys[index], added)
+        if not held:
+            del self._held[link]
+        while self._num_entries > self._max_entries:
+            self._drop_one_of_next()
+
+    def grows(self, link: LinkId, key: int, num_tokens: int) -> None:
+        """An answer of so many tokens follows the beginning `key`."""
+        held = self._held.get(link)
+        if held is not None and key in held:
+            held[key] += num_tokens
+            self._tokens[link] += num_tokens
+
+    def trim(self, link: LinkId, capacity: float) -> None:
+        """An agent holds no more than `capacity`: what was not used for longest goes."""
+        while self.tokens_of(link) > capacity and link in self._held:
+            self._drop_oldest(link)
+
+    def forget(self, link: LinkId) -> None:
+        """An agent has left, or its cache is empty."""
+        for key in self._held.pop(link, ()):
+            self._num_entries -= 1
+            self._let_go(key, link)
+        self._tokens.pop(link, None)
+
+    # ---- inside
+
+    def _put(self, link: LinkId, held: OrderedDict[int, int], key: int, added: int) -> None:
+        before = held.get(key)
+        held[key] = added
+        held.move_to_end(key)
+        self._tokens[link] = self._tokens.get(link, 0) + added - (before or 0)
+        if before is not None:
+            return
+        self._num_entries += 1
+        holders = (*self._holders.get(key, ()), link)
+        self._holders[key] = holders
+        if len(holders) > MAX_HOLDERS:
+            self._drop(holders[0], key)
+
+    def _drop_one_of_next(self) -> None:
+        """Of another agent each time, so that all keep about as much."""
+        link = next(iter(self._held))
+        self._held.move_to_end(link)
+        self._drop_oldest(link)
+
+    def _drop_oldest(self, link: LinkId) -> None:
+        self._drop(link, next(iter(self._held[link])))
+
+    def _drop(self, link: LinkId, key: int) -> None:
+        held = self._held[link]
+        self._tokens[link] -= held.pop(key)
+        self._num_entries -= 1
+        self._let_go(key, link)
+        if not held:
+            del self._held[link]
+            del self._tokens[link]
+
+    def _let_go(self, key: int, link: LinkId) -> None:
+        left = tuple(each for each in self._holders[key] if each != link)
+        if left:
+            self._holders[key] = left
+        else:
+            del self._holders[key]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        pairs = {(key, link) for link, held in self._held.items() for key in held}
+        if pairs != {(key, link) for key, links in self._holders.items() for link in links}:
+            raise RuntimeError("keys and holders disagree")
+        if len(pairs) != self._num_entries or self._num_entries > self._max_entries:
+            raise RuntimeError(f"{len(pairs)} beliefs, {self._num_entries} counted")
+        if any(len(links) > MAX_HOLDERS for links in self._holders.values()):
+            raise RuntimeError("a key has too many holders")
+        if {link: sum(held.values()) for link, held in self._held.items()} != self._tokens:
+            raise RuntimeError("tokens are miscounted")

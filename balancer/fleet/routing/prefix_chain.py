@@ -1,0 +1,132 @@
+"""The keys of a prompt's beginnings: a running hash, cut every few bytes and at messages' ends.
+
+Two prompts that begin alike have the same keys up to about where they differ. So a key names a
+beginning, and who computed it once need not do so again. Cuts lie further apart the longer the
+prompt: the known part of a beginning is underestimated by an eighth at most, and 32 MiB have fewer
+than a thousand keys.
+
+Keys are not salted: a collision costs whoever made it a worse choice of agent, and no text.
+"""
+
+import json
+from array import array
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from ....shared.inference import ChatMessage, GenerateRequest
+
+STEP = 64
+"""Fewest bytes between two keys within a message."""
+
+STEP_AT_ENDS = 16
+"""Fewest bytes between a key and that of a message's end."""
+
+GROWTH = 8
+"""After so many steps, the next key comes after this part of what was before."""
+
+GROWTH_AT_ENDS = 64
+"""Messages end more often than that: their ends are keys where this part has passed."""
+
+MAX_BYTES = 2**22
+"""What comes behind so many bytes has no keys: hashing takes a millisecond up to there."""
+
+TOKEN_BYTES = 4
+"""A token id counts as so many bytes."""
+
+
+class PrefixChain(NamedTuple):
+    """Keys of ever longer beginnings, and where each ends, in bytes; `size` is the whole prompt.
+
+    Where the prompt `is_tokens`, each token has `TOKEN_BYTES`.
+    """
+
+    keys: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    size: int = 0
+    is_tokens: bool = False
+
+
+NO_CHAIN = PrefixChain()
+
+
+def chain_of(request: GenerateRequest) -> PrefixChain:
+    """The chain of what the model will read first: tools, then messages; or the raw prompt."""
+    if request.n_discard is not None or request.prompt_logprobs:
+        return NO_CHAIN  # its prefix is not kept, or computed anew
+    if request.messages is not None:
+        return _of_messages(request, request.messages)
+    if isinstance(request.prompt, tuple):
+        return _of_raw(b"ids", array("I", request.prompt).tobytes(), is_tokens=True)
+    return _of_raw(b"text", _bytes(request.prompt or ""), is_tokens=False)
+
+
+def _of_raw(kind: bytes, prompt: bytes, *, is_tokens: bool) -> PrefixChain:
+    writer = _Writer(kind)
+    writer.write(prompt)
+    return writer.chain(is_tokens=is_tokens)
+
+
+def _of_messages(request: GenerateRequest, messages: tuple[ChatMessage, ...]) -> PrefixChain:
+    writer = _Writer(b"messages")
+    if request.tools:
+        writer.write(_json(request.tools))
+    if request.chat_template_kwargs:
+        writer.write(_json(dict(request.chat_template_kwargs)))
+    for message in messages:
+        writer.write(_of_message(message))
+        writer.ends_part()
+    return writer.chain()
+
+
+def _of_message(message: ChatMessage) -> bytes:
+    parts = [message.role, message.name or "", message.text]
+    if message.reasoning_content:
+        parts.append(message.reasoning_content)
+    data = _bytes("\0".join(parts))
+    if message.tool_calls:
+        data += _json(message.tool_calls)
+    return data + b"\0\0"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _json(value: Any) -> bytes:
+    return _bytes(json.dumps(value, ensure_ascii=False, default=str))
+
+
+class _Writer:
+    """Hashes what is written, and cuts."""
+
+    def __init__(self, kind: bytes) -> None:
+        self._hash = blake2b(kind, digest_size=8)
+        self._size = 0
+        self._cut_at = STEP
+        self._keys: list[int] = []
+        self._ends = [0]
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while self._size < MAX_BYTES and len(view) >= (room := self._cut_at - self._size):
+            self._hash.update(view[:room])
+            self._size += room
+            self._cut()
+            view = view[room:]
+        if self._size < MAX_BYTES:
+            self._hash.update(view)
+        self._size += len(view)
+
+    def ends_part(self) -> None:
+        """A message is over."""
+        least = max(STEP_AT_ENDS, self._size // GROWTH_AT_ENDS)
+        if self._size - self._ends[-1] >= least and self._size < MAX_BYTES:
+            self._cut()
+
+    def chain(self, *, is_tokens: bool = False) -> PrefixChain:
+        return PrefixChain(tuple(self._keys), tuple(self._ends[1:]), self._size, is_tokens)
+
+    def _cut(self) -> None:
+        self._keys.append(int.from_bytes(self._hash.digest(), "big"))
+        self._ends.append(self._size)
+        self._cut_at = self._size + max(STEP, self._size // GROWTH)

@@ -1,0 +1,201 @@
+"""How fast each agent is, learnt from how its requests ended; and each model on average.
+
+An agent that nothing is known of counts as an average one of its model.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from ....shared.inference import Rates, Usage
+from ..decisions import LinkId
+
+MAX_MODELS = 1024
+"""Models that are remembered at most: agents choose the names."""
+
+MEMORY = 0.9
+"""What is left of a measurement's weight with each one after it."""
+
+PRIOR = 256.0
+"""Tokens of beliefs that count as having come true before any did."""
+
+DRIFT = 1.25
+"""A model's average that has changed by this factor counts as changed."""
+
+
+@dataclass(slots=True)
+class Average:
+    """A ratio of two sums that fade."""
+
+    amount: float = 0.0
+    weight: float = 0.0
+
+    def add(self, amount: float, weight: float = 1.0) -> None:
+        self.amount = self.amount * MEMORY + amount
+        self.weight = self.weight * MEMORY + weight
+
+    def value(self, default: float) -> float:
+        """The average, or `default` before there is one."""
+        return self.amount / self.weight if self.weight else default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What is expected of an agent.
+
+    `prefill` in tokens a second. A token of an answer takes `token_seconds` while `running`
+    sequences are generated at once; a request has its slot for `slot_seconds`. Of the cached tokens
+    that are believed, `trust` are there. Of a prompt, `reuse` is the share that was cached.
+    """
+
+    prefill: float
+    token_seconds: float
+    running: float
+    slot_seconds: float
+    trust: float = 1.0
+    reuse: float = 0.0
+
+    def seconds_per_token(self, running: float) -> float:
+        """With so many sequences at once: half of a step is taken to grow with their number."""
+        return self.token_seconds * (1 + running) / (1 + self.running)
+
+
+UNKNOWN = Speed(prefill=500.0, token_seconds=0.05, running=1.0, slot_seconds=5.0)
+"""Before anything was measured."""
+
+
+@dataclass(slots=True)
+class _Measured:
+    prefill: Average = field(default_factory=Average)
+    token_seconds: Average = field(default_factory=Average)
+    running: Average = field(default_factory=Average)
+    slot_seconds: Average = field(default_factory=Average)
+    trust: Average = field(default_factory=lambda: Average(PRIOR, PRIOR))
+    reuse: Average = field(default_factory=Average)
+    answer: Average = field(default_factory=Average)
+    computed: Average = field(default_factory=Average)
+    tokens_per_byte: Average = field(default_factory=Average)
+
+    @property
+    def is_known(self) -> bool:
+        return self.prefill.weight > 0 or self.token_seconds.weight > 0
+
+    def speed(self, default: Speed) -> Speed:
+        return Speed(
+            prefill=self.prefill.value(default.prefill),
+            token_seconds=self.token_seconds.value(default.token_seconds),
+            running=self.running.value(default.running),
+            slot_seconds=self.slot_seconds.value(default.slot_seconds),
+            trust=self.trust.value(default.trust),
+            reuse=self.reuse.value(default.reuse),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a request measured: `running` were at once on its agent, it had its slot for `seconds`.
+
+    `usage` counts its tokens, and `rates` are the engine's.
+    """
+
+    usage: Usage
+    rates: Rates
+    running: int
+    seconds: float
+
+
+class Speeds:
+    """Agents by link, models by name."""
+
+    def __init__(self) -> None:
+        self._agents: dict[LinkId, _Measured] = {}
+        self._models: OrderedDict[str, _Measured] = OrderedDict()
+        self._references: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        """Agents and models of which something is known."""
+        return len(self._agents) + len(self._models)
+
+    def is_known(self, model: str) -> bool:
+        """Whether anything was measured of the model."""
+        return model in self._models and self._models[model].is_known
+
+    def of(self, link: LinkId, model: str) -> Speed:
+        """What to expect of an agent that serves `model`."""
+        mean = self._models.get(model)
+        default = UNKNOWN if mean is None else mean.speed(UNKNOWN)
+        agent = self._agents.get(link)
+        return default if agent is None else agent.speed(default)
+
+    def answer_tokens(self, model: str) -> float:
+        """Tokens of an average answer."""
+        mean = self._models.get(model)
+        return 100.0 if mean is None else mean.answer.value(100.0)
+
+    def computed_tokens(self, model: str) -> float:
+        """Tokens of an average prompt that were computed."""
+        mean = self._models.get(model)
+        return 100.0 if mean is None else mean.computed.value(100.0)
+
+    def tokens_per_byte(self, model: str) -> float:
+        """Of a prompt's bytes, as `PrefixChain` counts them."""
+        mean = self._models.get(model)
+        return 0.25 if mean is None else mean.tokens_per_byte.value(0.25)
+
+    # ---- measurements
+
+    def prompt_read(self, model: str, num_tokens: int, num_bytes: int) -> None:
+        """A text of so many bytes had so many tokens."""
+        if num_bytes > 0:
+            self._model(model).tokens_per_byte.add(num_tokens, num_bytes)
+
+    def found(self, link: LinkId, *, expected: float, cached: int) -> None:
+        """Of `expected` tokens that an agent was believed to hold, `cached` were there."""
+        self._agent(link).trust.add(min(cached, expected), expected)
+
+    def ended(self, link: LinkId, model: str, end: Measurement) -> bool:
+        """A request ended well. True: what is expected of the model has changed."""
+        for each in (self._agent(link), self._model(model)):
+            _learn(each, end)
+        mean = self._model(model)
+        if not mean.is_known:
+            return False
+        speed = mean.speed(UNKNOWN)
+        measure = speed.token_seconds / (1 + speed.running) + 1 / speed.prefill
+        reference = self._references.get(model)
+        if reference is not None and reference / DRIFT <= measure <= reference * DRIFT:
+            return False
+        self._references[model] = measure
+        return True
+
+    def forget(self, link: LinkId) -> None:
+        """An agent has left, or serves another model."""
+        self._agents.pop(link, None)
+
+    # ---- inside
+
+    def _agent(self, link: LinkId) -> _Measured:
+        return self._agents.setdefault(link, _Measured())
+
+    def _model(self, model: str) -> _Measured:
+        measured = self._models.setdefault(model, _Measured())
+        self._models.move_to_end(model)
+        if len(self._models) > MAX_MODELS:
+            gone, _ = self._models.popitem(last=False)
+            self._references.pop(gone, None)
+        return measured
+
+
+def _learn(measured: _Measured, end: Measurement) -> None:
+    usage, rates = end.usage, end.rates
+    computed = usage.prompt_tokens - usage.cached_tokens
+    if rates.prefill_tokens_per_second and computed > 0:
+        measured.prefill.add(computed, computed / rates.prefill_tokens_per_second)
+    if rates.decode_tokens_per_second:
+        measured.token_seconds.add(1 / rates.decode_tokens_per_second)
+        measured.running.add(end.running)
+    if usage.completion_tokens:
+        measured.answer.add(usage.completion_tokens)
+    if usage.prompt_tokens:
+        measured.computed.add(computed)
+        measured.reuse.add(usage.cached_tokens, usage.prompt_tokens)
+    measured.slot_seconds.add(end.seconds)

@@ -1,0 +1,313 @@
+"""The choice of an agent: the one where a request costs the fleet the fewest seconds.
+
+Compared are the agents that hold the longest beginnings of its prompt, and the agent with a free
+slot that is best for an average request. If the best of them has no free slot, the request waits
+for it, but no longer than that agent saves it: then it takes what there is.
+
+Knows neither time nor queues: dispatch asks, and tells what became of requests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor, log
+from typing import NamedTuple
+
+from ....shared.inference import RequestId
+from ..decisions import LinkId
+from .beliefs import Beliefs
+from .cost import Load, seconds, waiting_seconds
+from .prefix_chain import TOKEN_BYTES, PrefixChain
+from .rates import Measurement, Speed, Speeds
+
+MOST_CANDIDATES = 8
+"""Holders of a prefix that are compared, those of the longest first."""
+
+LONGEST_WAIT = 10.0
+"""Seconds for which a request waits for one agent at most."""
+
+LEAST_WAIT = 0.005
+"""Waiting that saves fewer seconds is not worth a timer."""
+
+LIKE = 1.25
+"""Costs that differ by less are alike: the load decides."""
+
+TINY = 1e-3
+"""Tokens of a backlog that are an error of rounding."""
+
+WARM_SHARE = 0.5
+"""A request whose agent is believed to hold this part of its prompt counts as warm."""
+
+LoadOf = Callable[[LinkId], Load | None]
+"""How an agent is; `None`: it may not have the request."""
+
+
+class Choice(NamedTuple):
+    """`link` is best. If it has no free slot, it is worth waiting `patience` seconds for it."""
+
+    link: LinkId
+    patience: float = 0.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Requests that agents were given: `warm` ones to believed holders of much of their prompts.
+
+    `waited` were waiting for one agent alone, of which `gave_up` took another in the end.
+    """
+
+    warm: int = 0
+    cold: int = 0
+    waited: int = 0
+    gave_up: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    """`estimate` of what its cache holds counts until it was `seen`."""
+
+    model: str
+    estimate: float
+    seen: float = 0.0
+
+    @property
+    def most_tokens(self) -> float:
+        return self.seen or self.estimate
+
+
+@dataclass(slots=True)
+class _Started:
+    link: LinkId
+    model: str
+    chain: PrefixChain
+    expected: float
+    uncached: float
+    is_read: bool = False
+
+
+class Router:
+    """`is_on` of false: prefixes and speeds count for nothing, load alone decides."""
+
+    def __init__(self, *, longest_wait: float = LONGEST_WAIT, is_on: bool = True) -> None:
+        self._longest_wait = longest_wait
+        self._is_on = is_on
+        self._beliefs = Beliefs()
+        self._speeds = Speeds()
+        self._agents: dict[LinkId, _Agent] = {}
+        self._started: dict[RequestId, _Started] = {}
+        self._backlog: dict[LinkId, float] = {}
+        self.counts = Counts()
+
+    @property
+    def num_beliefs(self) -> int:
+        """Pairs of a prompt's beginning and an agent that are remembered."""
+        return len(self._beliefs)
+
+    def believes_in(self, link: LinkId) -> bool:
+        """Whether an agent is believed to hold anything."""
+        return self._beliefs.tokens_of(link) > 0
+
+    # ---- agents
+
+    def agent_is(self, link: LinkId, model: str | None, most_tokens: float) -> None:
+        """What an agent serves, and an estimate of the tokens that its cache holds."""
+        known = self._agents.get(link)
+        if known is not None and known.model != model:
+            self.agent_left(link)
+            known = None
+        if model is not None:
+            seen = 0.0 if known is None else known.seen
+            self._agents[link] = _Agent(model, most_tokens, seen)
+
+    def cache_is(self, link: LinkId, num_tokens: int) -> None:
+        """An agent's cache holds that much, or more."""
+        known = self._agents.get(link)
+        if known is not None and num_tokens > known.seen:
+            self._agents[link] = _Agent(known.model, known.estimate, num_tokens)
+
+    def agent_left(self, link: LinkId) -> None:
+        """An agent has left, or has another model: its cache is gone."""
+        self._agents.pop(link, None)
+        self._beliefs.forget(link)
+        self._speeds.forget(link)
+
+    def rank(self, link: LinkId, load: Load) -> float:
+        """For an average request without a prefix, lower is better; of like agents, by load."""
+        share = load.running / load.slots
+        known = self._agents.get(link)
+        if not self._is_on or known is None or not self._speeds.is_known(known.model):
+            return share
+        cost = seconds(
+            self._with_backlog(link, load),
+            self._speeds.of(link, known.model),
+            uncached=self._speeds.computed_tokens(known.model),
+            answer=self._speeds.answer_tokens(known.model),
+        )
+        return floor(log(max(cost, 1e-6)) / log(LIKE)) + share * 0.999
+
+    # ---- the choice
+
+    def choose(
+        self,
+        chain: PrefixChain,
+        *,
+        load_of: LoadOf,
+        free: LinkId | None,
+        most_answer: int | None = None,
+        may_wait: bool = True,
+    ) -> Choice | None:
+        """The best agent for a request; `free` is the one of lowest rank with a free slot.
+
+        `None`: there is none, and none is worth waiting for. Without a `free` one, nobody waits for
+        a single agent: whichever is free first may have it. With `may_wait` of false the agent
+        chosen has a free slot.
+        """
+        if free is None:
+            return None
+        holders = self._beliefs.holders(chain.keys, MOST_CANDIDATES) if self._is_on else {}
+        if not holders:
+            return Choice(free)
+        if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
+            holders[free] = last
+        best = _Best()
+        for link in {free: 0, **holders}:
+            if (load := load_of(link)) is not None:
+                load = self._with_backlog(link, load)
+                cost = self._cost(link, load, chain, holders.get(link), most_answer)
+                best.look(link, load, cost, waiting_seconds(load, self._speed(link)))
+        return best.choice(self._longest_wait if may_wait else 0.0)
+
+    def _cost(
+        self,
+        link: LinkId,
+        load: Load,
+        chain: PrefixChain,
+        last: int | None,
+        most_answer: int | None,
+    ) -> float:
+        model = self._agents[link].model
+        speed = self._speed(link)
+        size = self._tokens(model, chain, chain.size)
+        cached = self._held_tokens(model, chain, last) * speed.trust
+        answer = self._speeds.answer_tokens(model)
+        if most_answer is not None:
+            answer = min(answer, most_answer)
+        return seconds(load, speed, uncached=max(size - cached, 1.0), answer=answer)
+
+    def _with_backlog(self, link: LinkId, load: Load) -> Load:
+        most = self._agents[link].most_tokens
+        return Load(
+            running=load.running,
+            slots=load.slots,
+            has_free_slot=load.has_free_slot,
+            waiting=load.waiting,
+            backlog=self._backlog.get(link, 0.0),
+            is_cache_full=self._beliefs.tokens_of(link) >= 0.9 * most,
+        )
+
+    def _speed(self, link: LinkId) -> Speed:
+        return self._speeds.of(link, self._agents[link].model)
+
+    def _tokens(self, model: str, chain: PrefixChain, num_bytes: int) -> float:
+        per_byte = 1 / TOKEN_BYTES if chain.is_tokens else self._speeds.tokens_per_byte(model)
+        return num_bytes * per_byte
+
+    def _held_tokens(self, model: str, chain: PrefixChain, last: int | None) -> float:
+        return 0.0 if last is None else self._tokens(model, chain, chain.ends[last])
+
+    # ---- what becomes of requests
+
+    def started(
+        self, id: RequestId, link: LinkId, chain: PrefixChain, *, waited_for: LinkId | None = None
+    ) -> None:
+        """An agent was given a request, which may have waited for one agent alone before."""
+        if not self._is_on or link not in self._agents:
+            return
+        model = self._agents[link].model
+        last = self._beliefs.last_held(link, chain.keys)
+        size = self._tokens(model, chain, chain.size)
+        held = self._held_tokens(model, chain, last)
+        trusted = held * self._speed(link).trust
+        self._started[id] = _Started(link, model, chain, held, max(size - trusted, 0.0))
+        self._backlog[link] = self._backlog.get(link, 0.0) + max(size - trusted, 0.0)
+        self._count(is_warm=held >= size * WARM_SHARE and held > 0)
+        if waited_for is not None:
+            self.counts.waited += 1
+            self.counts.gave_up += waited_for != link
+        ends = [int(self._tokens(model, chain, end)) for end in chain.ends]
+        self._beliefs.computes(link, chain.keys, ends)
+        self._beliefs.trim(link, self._agents[link].most_tokens)
+
+    def _count(self, *, is_warm: bool) -> None:
+        if is_warm:
+            self.counts.warm += 1
+        else:
+            self.counts.cold += 1
+
+    def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
+        """An agent has computed a request's prompt, of which it had so many tokens."""
+        one = self._started.get(id)
+        if one is None or one.is_read:
+            return
+        self._read(one)
+        if not one.chain.is_tokens:
+            self._speeds.prompt_read(one.model, num_tokens, one.chain.size)
+        if one.expected:
+            expected = min(one.expected, num_tokens)
+            self._speeds.found(one.link, expected=expected, cached=num_cached)
+
+    def ended(self, id: RequestId, end: Measurement | None) -> bool:
+        """A request has left its agent; well, if there is an `end`. True: ranks have changed."""
+        one = self._started.pop(id, None)
+        if one is None:
+            return False
+        self._read(one)
+        if end is None:
+            return False
+        if one.chain.keys:
+            self._beliefs.grows(one.link, one.chain.keys[-1], end.usage.completion_tokens)
+        return self._speeds.ended(one.link, one.model, end)
+
+    def _read(self, one: _Started) -> None:
+        """Its prompt is no longer in its agent's backlog."""
+        if one.is_read:
+            return
+        one.is_read = True
+        left = self._backlog.get(one.link, 0.0) - one.uncached
+        if left > TINY:
+            self._backlog[one.link] = left
+        else:
+            self._backlog.pop(one.link, None)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._beliefs.check_integrity()
+        unread = [one for one in self._started.values() if not one.is_read]
+        for link, backlog in self._backlog.items():
+            if abs(backlog - sum(one.uncached for one in unread if one.link == link)) > 1:
+                raise RuntimeError(f"the backlog of {link} is miscounted")
+
+
+class _Best:
+    """The best of the agents looked at, with and without a free slot."""
+
+    def __init__(self) -> None:
+        self._free: tuple[float, float, LinkId] | None = None
+        self._full: tuple[float, float, LinkId] | None = None
+
+    def look(self, link: LinkId, load: Load, cost: float, wait: float) -> None:
+        if load.has_free_slot:
+            seen = (cost, load.running / load.slots, link)
+            self._free = seen if self._free is None else min(self._free, seen)
+        else:
+            seen = (cost + wait, cost, link)
+            self._full = seen if self._full is None else min(self._full, seen)
+
+    def choice(self, longest_wait: float) -> Choice | None:
+        """The free one, unless another costs less although it has to be waited for."""
+        if self._free is None:
+            return None
+        if self._full is not None and self._full[0] < self._free[0]:
+            patience = min(self._free[0] - self._full[1], longest_wait)
+            if patience >= LEAST_WAIT:
+                return Choice(self._full[2], patience)
+        return Choice(self._free[2])

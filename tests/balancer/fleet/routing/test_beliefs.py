@@ -1,0 +1,94 @@
+"""Who holds which beginnings."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.routing.beliefs import MAX_HOLDERS, Beliefs
+
+A, B = LinkId(1), LinkId(2)
+
+
+def test_the_longest_beginnings_come_first() -> None:
+    beliefs = Beliefs()
+    beliefs.computes(A, [1, 2], [10, 30])
+    beliefs.computes(B, [1, 2, 3], [10, 30, 60])
+    assert beliefs.holders([1, 2, 3], most=4) == {B: 2, A: 1}
+    assert beliefs.holders([1, 2, 3], most=1) == {B: 2}
+    assert beliefs.holders([1, 9], most=4) == {A: 0, B: 0}
+    assert beliefs.last_held(A, [1, 2, 3]) == 1
+    assert beliefs.last_held(A, [9]) is None
+    beliefs.check_integrity()
+
+
+def test_what_was_not_used_for_longest_goes_from_its_end() -> None:
+    beliefs = Beliefs()
+    beliefs.computes(A, [1, 2], [10, 30])
+    beliefs.computes(A, [1, 3], [10, 50])
+    assert beliefs.tokens_of(A) == 10 + 20 + 40
+    beliefs.trim(A, 50)
+    assert beliefs.last_held(A, [1, 2]) == 0
+    assert beliefs.last_held(A, [1, 3]) == 1
+    beliefs.trim(A, 49)
+    assert beliefs.last_held(A, [1, 3]) == 0
+    beliefs.trim(A, 0)
+    assert (len(beliefs), beliefs.tokens_of(A)) == (0, 0)
+    beliefs.check_integrity()
+
+
+def test_an_answer_makes_its_prompt_longer() -> None:
+    beliefs = Beliefs()
+    beliefs.computes(A, [1], [10])
+    beliefs.grows(A, 1, 5)
+    beliefs.grows(A, 7, 5)
+    beliefs.grows(B, 1, 5)
+    assert beliefs.tokens_of(A) == 15
+    beliefs.check_integrity()
+
+
+def test_an_agent_that_left_holds_nothing() -> None:
+    beliefs = Beliefs()
+    for link in (A, B):
+        beliefs.computes(link, [1, 2], [10, 20])
+    beliefs.forget(A)
+    beliefs.forget(A)
+    assert beliefs.holders([1, 2], most=4) == {B: 1}
+    assert len(beliefs) == 2
+    beliefs.check_integrity()
+
+
+def test_a_beginning_that_all_hold_is_remembered_of_some() -> None:
+    beliefs = Beliefs()
+    for number in range(MAX_HOLDERS + 5):
+        beliefs.computes(LinkId(number), [1], [10])
+    assert len(beliefs.holders([1], most=1000)) == len(beliefs) == MAX_HOLDERS
+    beliefs.check_integrity()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.lists(st.integers(0, 30), max_size=5, unique=True),
+            st.sampled_from(["computes", "computes", "trim", "forget", "grows"]),
+        ),
+        max_size=60,
+    )
+)
+def test_beliefs_are_bounded_and_agree(steps: list[tuple[int, list[int], str]]) -> None:
+    beliefs = Beliefs(max_entries=20)
+    for number, keys, what in steps:
+        link = LinkId(number)
+        match what:
+            case "computes":
+                beliefs.computes(link, keys, [10 * (i + 1) for i in range(len(keys))])
+                assert len(beliefs) <= 20
+            case "trim":
+                beliefs.trim(link, 30)
+                assert beliefs.tokens_of(link) <= 30
+            case "forget":
+                beliefs.forget(link)
+                assert link not in beliefs.holders(keys, most=99)
+            case _:
+                beliefs.grows(link, keys[0] if keys else 0, 3)
+        beliefs.check_integrity()
