@@ -1,4 +1,4 @@
-.PHONY: help install demo test test-clients check search format bench bench-setup bench-peer bench-soak
+.PHONY: help install demo test test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests, a file at a time.
@@ -15,6 +15,7 @@ help:
 	@echo "make bench-setup  once: models and llama.cpp's own server for the next two, in a cache folder"
 	@echo "make bench-peer   against llama-server"
 	@echo "make bench-soak   memory over 10,000 requests"
+	@echo "make bench-chaos  faults of all kinds for ten minutes, drawn from a seed"
 
 install:
 	@scripts/install
@@ -59,3 +60,6 @@ bench-peer: install
 
 bench-soak: install
 	$(python) -m bench.soak
+
+bench-chaos: install
+	$(python) -m bench.chaos
