@@ -6,6 +6,7 @@ import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
 import { AgentPage } from "./pages/agent.js";
 import { FleetPage } from "./pages/fleet.js";
+import { KeysPage } from "./pages/keys.js";
 import { ModelPage } from "./pages/model.js";
 import { ModelsPage } from "./pages/models.js";
 import { PlaygroundPage } from "./pages/playground.js";
@@ -25,6 +26,7 @@ const pages = {
   model: new ModelPage(),
   requests: new RequestsPage(),
   usage: new UsagePage(),
+  keys: new KeysPage(),
   playground: new PlaygroundPage(),
 };
 const TITLES = { agents: "Agent" };
@@ -51,6 +53,7 @@ function onRoute({ name, argument, query }) {
 function pageOf(name, argument) {
   if (name === "models" && argument) return "model";
   if (name === "playground" && !may("call")) return "fleet";
+  if (name === "keys" && !may("administer")) return "fleet";
   return Object.hasOwn(pages, name) ? name : "fleet";
 }
 
@@ -71,6 +74,7 @@ function onEvent(name, data) {
   if (data.requests_ended || name === "snapshot") {
     pages.requests.onEnded();
     pages.usage.onEnded();
+    pages.keys.onEnded();
   }
   return drawSoon();
 }

@@ -12,6 +12,12 @@ const ALL = MAY.admin;
 
 let role = null; // null while nobody has to log in, or the balancer has not said yet
 let isKeyNeeded = false;
+let name = null;
+let isEntering = false;
+let numEntered = 0;
+
+/** The name of the key that somebody is logged in with. */
+export const myName = () => name;
 
 /** Whether calls of the balancer need an access key. */
 export const needsKey = () => isKeyNeeded;
@@ -28,7 +34,9 @@ export async function beginSession() {
 
 /** Ask again, since the balancer may be another one, or the key may have ended. */
 export async function checkSession() {
+  const numBefore = numEntered;
   const session = await get("api/v1/session").catch(() => null);
+  if (isEntering || numEntered !== numBefore) return; // it is about the session before
   // What is on the page is not for whoever comes next.
   if (session?.needs_key && session.role === null) location.reload();
   else takeUp(session);
@@ -38,6 +46,7 @@ function takeUp(session) {
   if (session === null) return true; // nobody answers; the page says so, and asks again
   role = session.role;
   isKeyNeeded = session.needs_key;
+  name = session.name;
   showWithCalls(session.csrf === null ? {} : { "x-arriero-csrf": session.csrf });
   const isOut = session.needs_key && role === null;
   document.body.classList.toggle("logged-out", isOut);
@@ -47,6 +56,21 @@ function takeUp(session) {
   if (role !== null) setText(byId("who-name"), `${session.name}, ${role}`);
   if (isOut) byId("access-key").focus();
   return !isOut;
+}
+
+/**
+ * Log in with the key that `make()` resolves to, and stay on the page: meanwhile that the session
+ * before has ended does not load the page anew, which would lose the key.
+ */
+export async function enterWith(make) {
+  isEntering = true;
+  try {
+    const key = await make();
+    takeUp((await call("POST", path("session"), { body: { key } })).body);
+    numEntered += 1;
+  } finally {
+    isEntering = false;
+  }
 }
 
 async function logIn(event) {

@@ -98,6 +98,25 @@ def request(number: int, state: str, agent_id: str | None = None, **more: Any) -
     }
 
 
+SECRET = "ark_" + 43 * "x"
+
+
+def access_key(name: str, role: str, **more: Any) -> dict[str, Any]:
+    """One key without limits; `expires` is passed over."""
+    more.pop("expires", None)
+    limits = ("requests_per_minute", "tokens_per_minute", "max_concurrent", "max_queued")
+    times = ("expires_at", "revoked_at", "rotated_at", "last_used_at")
+    return {
+        "name": name,
+        "role": role,
+        "is_valid": True,
+        "priority": "interactive",
+        "created_at": 1_700_000_000.0,
+        **dict.fromkeys(("models", "labels", *limits, "max_tokens", *times)),
+        **more,
+    }
+
+
 def log_line(number: int, level: str, text: str) -> dict[str, Any]:
     """A line of an agent's log."""
     return {"number": number, "at": 1_700_000_000.0 + number, "level": level, "text": text}
@@ -146,6 +165,8 @@ class FakeManagement:
         self.asked: list[dict[str, str]] = []
         self.public_url: str | None = None
         self.role: str | None = None
+        self.keys: list[dict[str, Any]] = []
+        self.sent: list[tuple[str, str, Any]] = []
         self.log: list[dict[str, Any]] | None = []
         self._feeds: list[web.StreamResponse] = []
 
@@ -163,6 +184,10 @@ class FakeManagement:
                 web.get("/api/v1/history", self._history),
                 web.get("/api/v1/usage", self._usage),
                 web.get("/api/v1/agents/{id}/log", self._log),
+                web.get("/api/v1/keys", self._keys),
+                web.post("/api/v1/keys", self._make_key),
+                web.delete("/api/v1/keys/{name}", self._revoke_key),
+                web.post("/api/v1/keys/{name}/rotate", self._rotate_key),
                 web.get("/api/v1/desired-state", self._get_state),
                 web.put("/api/v1/desired-state", self._put_state),
                 web.post("/api/v1/agents/{id}/{verb}", self._steer),
@@ -239,6 +264,31 @@ class FakeManagement:
             return web.json_response({"needs_key": False, **nobody})
         somebody = {"name": "ana", "role": self.role, "csrf": "c", "expires_at": None}
         return web.json_response({"needs_key": True, **somebody})
+
+    async def _keys(self, _call: web.Request) -> web.Response:
+        return web.json_response({"keys": self.keys})
+
+    async def _make_key(self, call: web.Request) -> web.Response:
+        spec = await call.json()
+        if spec["name"] in [key["name"] for key in self.keys]:
+            error = {"code": "conflict", "message": "there is one", "retryable": False}
+            return web.json_response({"error": {**error, "field": "name"}}, status=409)
+        self.sent.append(("POST", "", spec))
+        self.keys.append(access_key(**spec))
+        return web.json_response({**self.keys[-1], "key": SECRET}, status=201)
+
+    async def _revoke_key(self, call: web.Request) -> web.Response:
+        return web.json_response(self._changed(call, revoked_at=1_700_000_000.0, is_valid=False))
+
+    async def _rotate_key(self, call: web.Request) -> web.Response:
+        return web.json_response({**self._changed(call), "key": SECRET})
+
+    def _changed(self, call: web.Request, **fields: Any) -> dict[str, Any]:
+        name = call.match_info["name"]
+        self.sent.append((call.method, name, None))
+        [key] = [each for each in self.keys if each["name"] == name]
+        key.update(fields)
+        return key
 
     async def _history(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

@@ -16,7 +16,9 @@ from integration_tests.fake_management import (
     DOWNLOAD,
     INFERENCE_PORT,
     ISSUE,
+    SECRET,
     FakeManagement,
+    access_key,
     agent,
     history,
     log_line,
@@ -34,6 +36,7 @@ PAGES = {
     "requests": "requests",
     "requests?state=ended": "requests",
     "usage": "usage",
+    "keys": "keys",
     "playground": "playground",
 }
 """Addresses, and the pages that they show."""
@@ -299,6 +302,79 @@ async def test_usage_by_caller_and_by_day(management: FakeManagement, dashboard:
 NOW = 1_700_000_000
 
 
+def some_keys() -> list[dict[str, object]]:
+    return [
+        access_key("gone", "viewer", revoked_at=1_700_000_000.0, is_valid=False),
+        access_key("rack", "agent", models=["qwen"], labels={"gpu": "yes"}, max_concurrent=2),
+        access_key("alice", "inference", expires_at=4e9, last_used_at=1_700_000_000.0),
+    ]
+
+
+async def test_keys_are_made_rotated_and_revoked(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.role = "admin"
+    management.keys = some_keys()
+    management.usage = [used(2, caller="alice")]
+    await dashboard.open(management, "keys")
+    rows = dashboard.part("key")
+    await expect(rows).to_have_count(3)
+    alice, gone = rows.first, rows.last
+    rack = rows.filter(has_text="rack")
+    await expect(alice).to_contain_text("2 requests, 2K tokens")
+    await expect(alice.get_by_role("link")).to_have_attribute(
+        "href", "#/requests?state=ended&caller=alice"
+    )
+    await expect(rack).to_contain_text("qwen, gpu=yes")
+    await expect(rack).to_contain_text("2 at once")
+    await expect(gone).to_contain_text("revoked")
+    await expect(gone.get_by_role("button")).to_have_count(0)
+
+    await dashboard.part("key-name").fill("ci")
+    await dashboard.part("key-models").fill("qwen, <b>other</b>")
+    await expect(dashboard.part("key-labels")).to_be_hidden()
+    await dashboard.page.locator("#key-more summary").click()
+    await dashboard.part("key-max_concurrent").fill("many")
+    await dashboard.part("make-key").click()
+    await expect(dashboard.page.locator("#key-max_concurrent-problem")).to_contain_text("whole")
+    await dashboard.part("key-max_concurrent").fill("3")
+    await dashboard.part("key-expires").fill("90d")
+    await dashboard.part("make-key").click()
+    await expect(dashboard.part("new-key-secret")).to_have_text(SECRET)
+    await expect(rows).to_have_count(4)
+    spec = {"name": "ci", "role": "inference", "expires": "90d", "priority": "interactive"}
+    more = {"models": ["qwen", "<b>other</b>"], "max_concurrent": 3}
+    assert management.sent == [("POST", "", spec | more)]
+
+    await dashboard.part("key-name").fill("ci")
+    await dashboard.part("make-key").click()
+    await expect(dashboard.page.locator("#key-name-problem")).to_have_text("there is one")
+    await dashboard.part("forget-key").click()
+    assert SECRET not in await dashboard.page.content()
+
+    await rack.get_by_test_id("revoke-key").click()
+    await dashboard.part("confirm-no").click()
+    await rack.get_by_test_id("rotate-key").click()
+    await expect(dashboard.part("confirm")).to_contain_text("Rotate rack?")
+    await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("new-key-secret")).to_have_text(SECRET)
+    await dashboard.page.locator('[aria-label="Revoke rack"]').click()
+    await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("keys-said")).to_have_text("The key rack is revoked.")
+    assert management.sent[1:] == [("POST", "rack", None), ("DELETE", "rack", None)]
+    await dashboard.turn_to("Usage")
+    assert SECRET not in await dashboard.page.content()
+    assert all("409" in each for each in dashboard.complaints)
+
+
+async def test_keys_are_for_admins(management: FakeManagement, dashboard: Dashboard) -> None:
+    management.role = "operator"
+    await dashboard.open(management, "keys")
+    await expect(dashboard.page.locator("#page-fleet")).to_be_visible()
+    await expect(dashboard.page.locator("#page-keys")).to_be_hidden()
+    await expect(dashboard.page.get_by_role("link", name="Keys", exact=True)).to_be_hidden()
+
+
 async def test_the_past_of_the_fleet_a_model_and_an_agent(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
@@ -441,6 +517,7 @@ async def test_axe_finds_nothing(
     management.ended = [ending("request-9", "stop", "ana")]
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]
+    management.keys = some_keys()
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

@@ -71,6 +71,34 @@ async def test_each_role_logs_in_and_sees_what_it_may(
     assert all("499" in each for each in dashboard.complaints)  # the request was cancelled
 
 
+async def test_whoever_makes_the_first_key_is_logged_in_with_it(
+    fleet: Fleet, dashboard: Dashboard
+) -> None:
+    await fleet.start_balancer()
+    await dashboard.open(fleet, "keys")
+    await expect(dashboard.part("no-keys")).to_contain_text("nobody needs one")
+    await dashboard.part("key-name").fill("root")
+    await dashboard.part("key-role").select_option("admin")
+    await dashboard.part("make-key").click()
+    secret = dashboard.part("new-key-secret")
+    await expect(secret).to_contain_text("ark_")
+    await expect(dashboard.part("who-name")).to_have_text("root, admin")
+    headers = {"Authorization": f"Bearer {await secret.text_content()}"}
+    async with fleet.http.get(f"{fleet.management}/api/v1/agents", headers=headers) as answer:
+        assert answer.status == 200
+    row = dashboard.part("key")
+    await expect(row).to_contain_text("now")
+    await row.get_by_test_id("rotate-key").click()
+    await expect(dashboard.part("confirm")).to_contain_text("You are logged in with it")
+    await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("keys-said")).to_contain_text("another secret")
+    async with fleet.http.get(f"{fleet.management}/api/v1/agents", headers=headers) as answer:
+        assert answer.status == 401
+    await row.get_by_test_id("revoke-key").click()
+    await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("log-in")).to_be_visible()
+
+
 async def test_a_revoked_key_ends_what_its_page_shows(
     fleet: Fleet, dashboard: Dashboard, tmp_path: Path
 ) -> None:

@@ -103,7 +103,11 @@ class Access:
         key = self.ring.get(name)
         if key is None or not hmac.compare_digest(key.digest, digest):
             return None
-        return key.identity if key.problem(self._clock()) is None else None
+        now = self._clock()
+        if key.problem(now) is not None:
+            return None
+        self.ring.used(key.identity, now)
+        return key.identity
 
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:

@@ -67,6 +67,10 @@ class KeyKeeper:
         """All keys, by name."""
         return self._known.ring.records()
 
+    def used_at(self, key: AccessKey) -> float | None:
+        """When its holder last came in, if ever since the balancer started."""
+        return self._known.ring.used_at(key)
+
     async def create(self, spec: KeySpec) -> tuple[AccessKey, str]:
         """The new key's record and the key, which is nowhere else. Raises `Conflict`."""
         return await self._change(lambda: self._create(spec))

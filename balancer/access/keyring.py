@@ -1,7 +1,7 @@
 """The keys that are known, in memory: who holds one, and when the next one expires.
 
 Invariants: a name has one key, a digest belongs to one name; at most `MAX_KEYS` keys; `holders` are
-those whose key opened something when this was last looked at.
+those whose key opened something when this was last looked at; uses are of known keys.
 """
 
 import hmac
@@ -24,6 +24,7 @@ class Keyring:
         self._by_name: dict[str, AccessKey] = {}
         self._by_digest: dict[str, AccessKey] = {}
         self._holders: dict[str, Identity] = {}
+        self._used_at: dict[str, float] = {}
         self.replace(keys, now)
 
     def __len__(self) -> int:
@@ -49,7 +50,17 @@ class Keyring:
             raise Unauthorized(UNKNOWN)
         if (problem := found.problem(now)) is not None:
             raise Unauthorized(problem)
-        return found.identity
+        identity = found.identity
+        self._used_at[identity.owner] = now
+        return identity
+
+    def used(self, holder: Identity, now: float) -> None:
+        """Its holder came in by other means than the key itself, such as a session."""
+        self._used_at[holder.owner] = now
+
+    def used_at(self, key: AccessKey) -> float | None:
+        """When its holder last came in, if ever since this was made."""
+        return self._used_at.get(key.identity.owner)
 
     def get(self, name: str) -> AccessKey | None:
         """The key of that name, valid or not."""
@@ -71,6 +82,8 @@ class Keyring:
         """Know these instead; who lost a key by that, or by time."""
         self._by_name = {key.name: key for key in keys}
         self._by_digest = {key.digest: key for key in self._by_name.values()}
+        owners = {key.identity.owner for key in self._by_name.values()}
+        self._used_at = {owner: at for owner, at in self._used_at.items() if owner in owners}
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
@@ -91,3 +104,5 @@ class Keyring:
             raise RuntimeError("two names have one digest")
         if not self._holders.keys() <= self._by_digest.keys():
             raise RuntimeError("somebody holds an unknown key")
+        if not self._used_at.keys() <= {key.identity.owner for key in self._by_name.values()}:
+            raise RuntimeError("an unknown key was used")

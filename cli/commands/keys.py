@@ -261,7 +261,8 @@ def _list(keys: list[Json], *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "role", "state", "models", "limits", "created", "expires", box=None)
+    columns = ("name", "role", "state", "models", "limits", "created", "expires", "last used")
+    table = Table(*columns, box=None)
     for key in keys:
         models = ", ".join(key["models"] or ()) or "all"
         table.add_row(
@@ -272,6 +273,7 @@ def _list(keys: list[Json], *, as_json: bool) -> None:
             _limits(key),
             _time(key["created_at"]),
             _time(key["expires_at"]),
+            _time(key["last_used_at"]),
         )
     Console().print(table if keys else "no keys; nobody needs one", highlight=False)
 

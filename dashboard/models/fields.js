@@ -1,36 +1,6 @@
 // The fields of a wished model: how each is read from a form and written into it. Pure.
 
-/** A list separated by commas. */
-const list = {
-  show: (value) => (value ?? []).join(", "),
-  read: (text) => text.split(",").map((part) => part.trim()).filter(Boolean),
-};
-
-/** Pairs such as `gpu=yes, zone=a`. */
-const pairs = {
-  show: (value) => Object.entries(value ?? {}).map(([key, each]) => `${key}=${each}`).join(", "),
-  read: (text) =>
-    Object.fromEntries(
-      list.read(text).map((pair) => {
-        const at = pair.indexOf("=");
-        if (at < 1) throw new Error(`write it as KEY=VALUE, not ${pair}`);
-        return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
-      }),
-    ),
-};
-
-const text = { show: (value) => value ?? "", read: (value) => value.trim() || null };
-const required = { show: text.show, read: (value) => value.trim() };
-
-/** A whole number, or nothing. */
-const number = {
-  show: (value) => (value === null || value === undefined ? "" : String(value)),
-  read: (value) => {
-    if (value.trim() === "") return null;
-    if (!/^-?\d+$/.test(value.trim())) throw new Error("give a whole number, or leave it empty");
-    return Number(value);
-  },
-};
+import { list, number, pairs, required, text, time } from "../field-kinds.js";
 
 /** `all` or a whole number. */
 const replicas = {
@@ -39,18 +9,6 @@ const replicas = {
     if (value.trim() === "all" || value.trim() === "") return "all";
     if (!/^\d+$/.test(value.trim())) throw new Error("give a whole number, or all");
     return Number(value);
-  },
-};
-
-/** Seconds, or with a unit; the balancer reads both. */
-const time = {
-  show: number.show,
-  read: (value) => {
-    const given = value.trim();
-    if (given === "") return null;
-    if (/^\d+(\.\d+)?$/.test(given)) return Number(given);
-    if (!/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(given)) throw new Error("write 900, 90s, 15m or 2h");
-    return given;
   },
 };
 

@@ -9,7 +9,8 @@ from ...access.identity import PriorityClass, Role
 class Key(TypedDict):
     """A key without its secret. Times are seconds since 1970; a limit that is null is none.
 
-    `models` and `labels`: null is any.
+    `models` and `labels`: null is any. `last_used_at`: when its holder last came in at this
+    balancer; null where that was not since it started.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Key(TypedDict):
     expires_at: float | None
     revoked_at: float | None
     rotated_at: float | None
+    last_used_at: float | None
 
 
 class NewKey(Key):

@@ -18,7 +18,8 @@ def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[we
 
     async def listed(_request: web.Request) -> web.Response:
         now = clock()
-        return _json(Keys(keys=[key_json(key, now) for key in keeper.records()]))
+        keys = [key_json(key, now, keeper.used_at(key)) for key in keeper.records()]
+        return _json(Keys(keys=keys))
 
     async def create(request: web.Request) -> web.Response:
         spec = await parsed(request, parse_spec)
@@ -27,7 +28,7 @@ def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[we
 
     async def revoke(request: web.Request) -> web.Response:
         key = await keeper.revoke(request.match_info["name"])
-        return _json(key_json(key, clock()))
+        return _json(key_json(key, clock(), keeper.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
         key, secret = await keeper.rotate(request.match_info["name"])

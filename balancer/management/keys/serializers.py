@@ -4,8 +4,8 @@ from ...access.access_key import AccessKey
 from .answer_types import Key, NewKey
 
 
-def key_json(key: AccessKey, now: float) -> Key:
-    """The fields of a key; `now` in seconds since 1970."""
+def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
+    """The fields of a key; `now` and `used_at` in seconds since 1970."""
     limits = key.limits
     return Key(
         name=key.name,
@@ -23,6 +23,7 @@ def key_json(key: AccessKey, now: float) -> Key:
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
         rotated_at=key.rotated_at,
+        last_used_at=used_at,
     )
 
 

@@ -43,6 +43,25 @@ def test_a_revoked_or_expired_key_says_so() -> None:
         ring.identify(secret(2), 20.0)
 
 
+def test_when_a_key_was_used_is_known_until_it_is_another_one() -> None:
+    key = record("a", 1)
+    ring = ring_of(key)
+    assert ring.used_at(key) is None
+    with pytest.raises(Unauthorized):
+        ring.identify(secret(2), 10.0)
+    assert ring.used_at(key) is None
+    ring.identify(secret(1), 11.0)
+    rotated = record("a", 2, rotated_at=12.0)
+    ring.put(rotated, 12.0)
+    assert ring.used_at(rotated) == 11.0, "its holder is the same"
+    ring.used(rotated.identity, 13.0)
+    assert ring.used_at(rotated) == 13.0
+    later = record("a", 3, created_at=20.0)
+    ring.put(later, 20.0)
+    assert ring.used_at(later) is None
+    ring.check_integrity()
+
+
 def test_who_loses_a_key_is_told_once() -> None:
     ring = ring_of(record("a", 1), record("b", 2))
     revoked = record("a", 1, revoked_at=11.0)

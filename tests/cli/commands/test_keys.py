@@ -26,6 +26,7 @@ KEY: dict[str, Any] = {
     "expires_at": 1.8e9,
     "revoked_at": None,
     "rotated_at": None,
+    "last_used_at": None,
 }
 
 

@@ -81,6 +81,7 @@ async def test_from_the_first_key_to_the_last(client: TestClient) -> None:
         ("ci", "inference", ["a"]),
         ("root", "admin", None),
     ]
+    assert [each["last_used_at"] is None for each in listed["keys"]] == [True, False]
     assert "ark_" not in str(listed) and "digest" not in str(listed)
 
     status, rotated = await call(client, "POST", "/ci/rotate", admin)

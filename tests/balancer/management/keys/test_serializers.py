@@ -13,6 +13,8 @@ def test_its_fields() -> None:
     fields = key_json(KEY, 8.0)
     assert (fields["models"], fields["labels"]) == (["m"], {"gpu": "yes"})
     assert (fields["is_valid"], key_json(KEY, 9.0)["is_valid"]) == (True, False)
+    assert key_json(KEY, 8.0)["last_used_at"] is None
+    assert key_json(KEY, 8.0, 5.0)["last_used_at"] == 5.0
     assert KEY.digest not in str(fields)
 
 
