@@ -1,4 +1,10 @@
-"""Fixtures for tests against the real daemons and the demo model."""
+"""Fixtures for tests against the real daemons and the demo model.
+
+A balancer and an agent take three seconds of a core to start. So tests that leave them as they are
+share them with all others of the process, whichever file they are in; those tests run on one event
+loop, `loop_scope="session"`. A test that stops daemons, gives them settings of its own or fills
+their state takes `fleet`.
+"""
 
 import os
 from collections.abc import AsyncIterator
@@ -7,24 +13,15 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
+from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Fleet
 from integration_tests.dashboard import dashboard
+from integration_tests.shared_fleets import SharedFleets
 
 __all__ = ["dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_fleet() -> AsyncIterator[Fleet]:
-    """A balancer and an agent for all tests of a module, which leave them as they are."""
-    async with AsyncExitStack() as stack:
-        fleet = Fleet(stack)
-        await fleet.open_client()
-        await fleet.start_balancer()
-        await fleet.start_agent(context_size=2048)
-        yield fleet
 
 
 @pytest.fixture
@@ -33,4 +30,42 @@ async def fleet() -> AsyncIterator[Fleet]:
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
         await fleet.open_client()
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def fleets() -> AsyncIterator[SharedFleets]:
+    """The fleets that are shared; for fixtures that outlive a test."""
+    async with AsyncExitStack() as stack:
+        yield SharedFleets(stack)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shared_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
+    """Shared: a balancer and an agent, whose requests end early."""
+    fleet = await fleets.with_agent(context_size=2048)
+    yield fleet
+    await fleet.until_idle()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def long_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
+    """Shared: the same, but a stream outlasts any test."""
+    fleet = await fleets.with_agent(context_size=LONG_CONTEXT)
+    yield fleet
+    await fleet.until_idle()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def small_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
+    """Shared: the same, and with two slots it is full soon."""
+    fleet = await fleets.with_agent(context_size=LONG_CONTEXT, slots=2)
+    yield fleet
+    await fleet.until_idle()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bare_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
+    """A shared balancer without agents; those that the test starts are ended after it."""
+    async with fleets.without_agents() as fleet:
         yield fleet

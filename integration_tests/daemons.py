@@ -10,8 +10,8 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -159,6 +159,12 @@ class Fleet:
         self.balancer: Daemon
         self.http: aiohttp.ClientSession
 
+    def guest(self, stack: AsyncExitStack) -> "Fleet":
+        """The same balancer and client, with agents of its own, which `stack` ends."""
+        fleet = Fleet(stack, self._programs)
+        fleet.balancer, fleet.http = self.balancer, self.http
+        return fleet
+
     async def open_client(self, tls: ssl.SSLContext | Literal[True] = True) -> None:
         connector = aiohttp.TCPConnector(limit=0, ssl=tls)
         timeout = aiohttp.ClientTimeout(total=60)
@@ -277,6 +283,17 @@ def _flags(settings: dict[str, Any]) -> list[str]:
         for each in (value if isinstance(value, list) else [value])
         for word in (f"--{name.replace('_', '-')}", str(each))
     ]
+
+
+@asynccontextmanager
+async def started_fleet(**agent: object) -> AsyncIterator[Fleet]:
+    """A balancer and an agent that has these settings, for as long as one is inside."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer()
+        await fleet.start_agent(**agent)
+        yield fleet
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, deadline: float) -> None:

@@ -15,7 +15,7 @@ from anthropic.types.beta import BetaMemoryTool20250818Command
 from pydantic import BaseModel, TypeAdapter
 
 from integration_tests.corpus import cases, plain_cases
-from integration_tests.daemons import Daemon, Fleet, until
+from integration_tests.daemons import Daemon, Fleet, started_fleet, until
 from integration_tests.installed import installed
 from integration_tests.test_messages import _answered, asked, connected
 
@@ -128,17 +128,24 @@ async def restarted(fleet: Fleet) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def own_fleet() -> AsyncIterator[Fleet]:
+    """A fleet of their own: its balancer restarts."""
+    async with started_fleet(context_size=2048) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def told(
-    shared_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory
+    own_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[dict[str, Any]]:
     """What both clients tell. The balancer restarts while both are in the middle of a thread."""
     flags = ("--inference-addr", "127.0.0.1:0", "--management-addr", "127.0.0.1:0")
-    full = await shared_fleet.start("balancer", *flags, "--max-buffered-requests", "0")
+    full = await own_fleet.start("balancer", *flags, "--max-buffered-requests", "0")
     await full.until_ready()
-    process = await started(shared_fleet, full, tmp_path_factory.mktemp("node"))
+    process = await started(own_fleet, full, tmp_path_factory.mktemp("node"))
     assert process.stdin is not None
     assert process.stdout is not None
-    async with connected(shared_fleet) as client:
+    async with connected(own_fleet) as client:
         python = Threaded(client)
         await python.turn()
         async with asyncio.timeout(DEADLINE):
@@ -146,7 +153,7 @@ async def told(
         if line != b"waiting\n":
             _, errors = await process.communicate()
             pytest.fail(errors.decode())
-        await restarted(shared_fleet)
+        await restarted(own_fleet)
         await python.turn()
     async with asyncio.timeout(DEADLINE):
         output, errors = await process.communicate(b"\n")
@@ -171,8 +178,8 @@ async def test_an_answer_as_a_schema_has_it(told: dict[str, Any]) -> None:
     assert Verdict.model_validate(told["parsed"]["parsed_output"])
 
 
-async def test_an_answer_as_a_schema_has_it_in_python(shared_fleet: Fleet) -> None:
-    async with connected(shared_fleet) as client:
+async def test_an_answer_as_a_schema_has_it_in_python(own_fleet: Fleet) -> None:
+    async with connected(own_fleet) as client:
         parsed = await client.messages.parse(**asked(PLAIN), output_format=Verdict)
         beta = {"type": "json_schema", "schema": Verdict.model_json_schema()}
         older = await client.messages.create(
@@ -217,12 +224,12 @@ async def test_refusals_are_not_tried_again(told: dict[str, Any]) -> None:
         assert (each["attempts"], each["hasId"]) == (1, True)
 
 
-async def test_a_tool_runner_goes_on_from_a_summary(shared_fleet: Fleet) -> None:
+async def test_a_tool_runner_goes_on_from_a_summary(own_fleet: Fleet) -> None:
     body = calling_body()
     (definition,) = body.pop("tools")
     tool = anthropic.beta_async_tool(_answered, **definition)
     told = []
-    async with connected(shared_fleet) as client:
+    async with connected(own_fleet) as client:
         runner = client.beta.messages.tool_runner(**body, tools=[tool], max_iterations=3)
         async for message in runner:
             told.append((message.stop_reason, [block.type for block in message.content]))
@@ -232,9 +239,9 @@ async def test_a_tool_runner_goes_on_from_a_summary(shared_fleet: Fleet) -> None
     assert len(told) == 3
 
 
-async def test_the_memory_tools_commands_are_whole(shared_fleet: Fleet) -> None:
+async def test_the_memory_tools_commands_are_whole(own_fleet: Fleet) -> None:
     """The model knows the tool's input from us alone; the library reads it into its own types."""
-    async with connected(shared_fleet) as client:
+    async with connected(own_fleet) as client:
         message = await client.beta.messages.create(
             **asked(PLAIN),
             tools=[{"type": "memory_20250818", "name": "memory"}],

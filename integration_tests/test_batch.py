@@ -2,32 +2,18 @@
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, Case, plain_cases
+from integration_tests.corpus import ENDLESS, Case, plain_cases
 from integration_tests.daemons import Fleet
 
 CUT_TOKENS = 3
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def small_fleet() -> AsyncIterator[Fleet]:
-    """Two slots, so that most of a batch has to wait."""
-    async with AsyncExitStack() as stack:
-        fleet = Fleet(stack)
-        await fleet.open_client()
-        await fleet.start_balancer()
-        await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
-        yield fleet
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def entries(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
@@ -98,7 +84,7 @@ async def test_streamed_over_http(small_fleet: Fleet) -> None:
             if event["event"] == "token":
                 assert event["text"]
                 texts[event["id"]] += event["text"]
-            else:
+            elif event["event"] != "waiting":
                 ends[event["id"]] = event
     assert {end["event"] for end in ends.values()} == {"done"}
     for position, case in enumerate(cases):

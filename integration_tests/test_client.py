@@ -32,10 +32,10 @@ from integration_tests.daemons import Fleet
 
 NEVER = Retries(limit=0)
 
-in_module = pytest.mark.asyncio(loop_scope="module")
+in_session = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[Client]:
     urls = {"url": shared_fleet.inference, "management": shared_fleet.management}
     async with Client(**urls, retries=NEVER) as client:
@@ -47,7 +47,7 @@ async def busy(client: Client) -> int:
     return sum(agent["slots"]["busy"] for agent in await client.management.agents())
 
 
-@in_module
+@in_session
 async def test_inference(client: Client) -> None:
     whole = await client.generate(prompt="The balancer", max_tokens=8, temperature=0)
     assert (whole.finish_reason, whole.usage.completion_tokens) == ("length", 8)
@@ -74,7 +74,7 @@ async def test_inference(client: Client) -> None:
         assert raised.value.code == "invalid_request"
 
 
-@in_module
+@in_session
 async def test_leaving_a_stream_cancels_it(client: Client, shared_fleet: Fleet) -> None:
     async with client.stream(**ENDLESS) as events:
         assert isinstance(await anext(events), Token)
@@ -88,7 +88,7 @@ async def test_leaving_a_stream_cancels_it(client: Client, shared_fleet: Fleet) 
         await socket.ping()
 
 
-@in_module
+@in_session
 async def test_batches(client: Client) -> None:
     requests: Any = [{"prompt": f"{n}:", "max_tokens": 3} for n in range(30)]
     requests[7] = {"prompt": "x", "max_tokens": -1}
@@ -99,7 +99,7 @@ async def test_batches(client: Client) -> None:
     assert isinstance(failed.error, RequestFailed)
 
 
-@in_module
+@in_session
 async def test_management(client: Client) -> None:
     [agent] = await client.management.agents()
     assert await client.management.agent(agent["id"]) | {"connected_seconds": 0} == agent | {
@@ -164,7 +164,7 @@ def examples() -> Iterator[list[doctest.Example]]:
                 yield found.examples
 
 
-@in_module
+@in_session
 async def test_examples_of_docstrings(client: Client, shared_fleet: Fleet) -> None:
     def local(**more: Any) -> Client:
         return Client(shared_fleet.inference, management=shared_fleet.management, **more)

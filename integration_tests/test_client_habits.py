@@ -7,7 +7,7 @@ import pytest
 
 from integration_tests.daemons import Fleet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG = "word " * 30_000
 

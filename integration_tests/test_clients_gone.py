@@ -8,10 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+from integration_tests.corpus import ENDLESS, generate, plain_cases
 from integration_tests.daemons import Fleet, until
 
 WITHIN = 1.0
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def connect(fleet: Fleet, body: dict[str, object]) -> socket.socket:
@@ -41,68 +43,63 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-async def endless_fleet(fleet: Fleet, slots: int = 1) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=slots, context_size=LONG_CONTEXT)
-
-
 @pytest.mark.parametrize("leave", [close, half_close, reset])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_while_running(fleet: Fleet, leave: object, stream: bool) -> None:
+async def test_while_running(small_fleet: Fleet, leave: object, stream: bool) -> None:
     assert callable(leave)
-    await endless_fleet(fleet)
-    sock = await connect(fleet, ENDLESS | {"stream": stream})
-    await fleet.until_num_requests(1, "streaming")
+    sock = await connect(small_fleet, ENDLESS | {"stream": stream})
+    await small_fleet.until_num_requests(1, "streaming")
 
     leave(sock)
-    await fleet.until_idle(WITHIN)
-    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    await small_fleet.until_idle(WITHIN)
+    answer = await generate(small_fleet.http, small_fleet.inference, plain_cases()[0].body)
     assert answer.text == plain_cases()[0].answer
     sock.close()
 
 
 @pytest.mark.parametrize("leave", [close, half_close, reset])
-async def test_while_queued(fleet: Fleet, leave: object) -> None:
+async def test_while_queued(small_fleet: Fleet, leave: object) -> None:
     assert callable(leave)
-    await endless_fleet(fleet)
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
-    sock = await connect(fleet, ENDLESS)
-    await fleet.until_num_requests(1, "queued")
+    running = [
+        asyncio.create_task(generate(small_fleet.http, small_fleet.inference, ENDLESS))
+        for _ in range(2)
+    ]
+    await small_fleet.until_num_requests(2, "streaming")
+    sock = await connect(small_fleet, ENDLESS)
+    await small_fleet.until_num_requests(1, "queued")
 
     leave(sock)
-    await fleet.until_num_requests(0, "queued", WITHIN)
-    assert await fleet.busy_slots() == 1
-    assert not running.done()
-    running.cancel()
+    await small_fleet.until_num_requests(0, "queued", WITHIN)
+    assert await small_fleet.busy_slots() == 2
+    for each in running:
+        assert not each.done()
+        each.cancel()
     sock.close()
 
 
-async def test_websocket_close_cancels_all_it_started(fleet: Fleet) -> None:
-    await endless_fleet(fleet, slots=2)
-    socket_ = await fleet.http.ws_connect(f"{fleet.inference}/api/v1/socket")
+async def test_websocket_close_cancels_all_it_started(small_fleet: Fleet) -> None:
+    socket_ = await small_fleet.http.ws_connect(f"{small_fleet.inference}/api/v1/socket")
     for number in range(3):
         await socket_.send_json(
             {"jsonrpc": "2.0", "id": f"r{number}", "method": "generate", "params": ENDLESS}
         )
-    await fleet.until_num_requests(2, "streaming")
-    await fleet.until_num_requests(1, "queued")
+    await small_fleet.until_num_requests(2, "streaming")
+    await small_fleet.until_num_requests(1, "queued")
 
     await socket_.close()
-    await fleet.until_idle(WITHIN)
+    await small_fleet.until_idle(WITHIN)
 
 
-async def test_a_sibling_on_another_connection_goes_on(fleet: Fleet) -> None:
-    await endless_fleet(fleet, slots=2)
-    leaver = await connect(fleet, ENDLESS)
+async def test_a_sibling_on_another_connection_goes_on(small_fleet: Fleet) -> None:
+    leaver = await connect(small_fleet, ENDLESS)
     stayer = asyncio.create_task(
-        generate(fleet.http, fleet.inference, ENDLESS | {"max_tokens": 1000})
+        generate(small_fleet.http, small_fleet.inference, ENDLESS | {"max_tokens": 1000})
     )
-    await fleet.until_num_requests(2, "streaming")
+    await small_fleet.until_num_requests(2, "streaming")
     close(leaver)
 
     async def one_busy() -> bool:
-        return await fleet.busy_slots() == 1
+        return await small_fleet.busy_slots() == 1
 
     await until(one_busy, deadline=WITHIN)
     assert (await stayer).end["usage"]["completion_tokens"] == 1000

@@ -6,7 +6,6 @@ import os
 import pty
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import Fleet, started_fleet, until
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
 
@@ -22,13 +21,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_fleet() -> AsyncIterator[Fleet]:
+async def lasting() -> AsyncIterator[Fleet]:
     """With room for a stream that outlasts a few commands."""
-    async with AsyncExitStack() as stack:
-        fleet = Fleet(stack)
-        await fleet.open_client()
-        await fleet.start_balancer()
-        await fleet.start_agent(context_size=LONG_CONTEXT)
+    async with started_fleet(context_size=LONG_CONTEXT) as fleet:
         yield fleet
 
 
@@ -50,29 +45,27 @@ async def run(fleet: Fleet, *argv: str, code: int = 0) -> str:
     return out.decode()
 
 
-async def test_looking(shared_fleet: Fleet) -> None:
-    async with shared_fleet.http.post(
-        f"{shared_fleet.inference}/api/v1/generate", json=ENDLESS
-    ) as response:
+async def test_looking(lasting: Fleet) -> None:
+    async with lasting.http.post(f"{lasting.inference}/api/v1/generate", json=ENDLESS) as response:
         await response.content.readline()
         id = response.headers["X-Request-Id"]
-        assert "1 of 4 slots busy" in await run(shared_fleet, "status", "--once")
-        [listed] = json.loads(await run(shared_fleet, "requests", "--json"))
+        assert "1 of 4 slots busy" in await run(lasting, "status", "--once")
+        [listed] = json.loads(await run(lasting, "requests", "--json"))
         assert (listed["id"], listed["state"]) == (id, "streaming")
-        await run(shared_fleet, "requests", "cancel", id)
+        await run(lasting, "requests", "cancel", id)
         assert b'"cancelled"' in (await response.read()).splitlines()[-1]
-    [agent] = json.loads(await run(shared_fleet, "agents", "--json"))
+    [agent] = json.loads(await run(lasting, "agents", "--json"))
     assert agent["state"] == "ready"
-    findings = json.loads(await run(shared_fleet, "doctor", "--json"))
+    findings = json.loads(await run(lasting, "doctor", "--json"))
     assert {each["verdict"] for each in findings} <= {"good", "warning"}
-    words = await run(shared_fleet, "generate", "What is a slot?", "--temperature", "0")
+    words = await run(lasting, "generate", "What is a slot?", "--temperature", "0")
     assert "slot" in words
-    await run(shared_fleet, "requests", "cancel", "nobody", code=1)
+    await run(lasting, "requests", "cancel", "nobody", code=1)
 
 
-async def test_a_live_table_and_ctrl_c(shared_fleet: Fleet) -> None:
+async def test_a_live_table_and_ctrl_c(lasting: Fleet) -> None:
     parent, child = pty.openpty()
-    process = await start(shared_fleet, "status", stdout=child, stderr=child)
+    process = await start(lasting, "status", stdout=child, stderr=child)
     os.close(child)
     seen = b""
     loop = asyncio.get_running_loop()
@@ -83,7 +76,7 @@ async def test_a_live_table_and_ctrl_c(shared_fleet: Fleet) -> None:
     os.close(parent)
 
 
-async def test_a_batch_that_is_killed_goes_on(shared_fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_batch_that_is_killed_goes_on(lasting: Fleet, tmp_path: Path) -> None:
     """Each line is answered once, however often the program is killed."""
     source, target = tmp_path / "in", tmp_path / "out"
     lines = [
@@ -91,7 +84,7 @@ async def test_a_batch_that_is_killed_goes_on(shared_fleet: Fleet, tmp_path: Pat
     ]
     source.write_text("\n".join([*lines, "{wrong"]))
     for least in (5, 20):
-        process = await start(shared_fleet, "batch", str(source), str(target))
+        process = await start(lasting, "batch", str(source), str(target))
 
         async def has_results() -> bool:
             return target.exists() and target.read_bytes().count(b"\n") >= least  # noqa: B023
@@ -100,7 +93,7 @@ async def test_a_batch_that_is_killed_goes_on(shared_fleet: Fleet, tmp_path: Pat
         process.kill()
         await process.communicate()
         assert target.read_bytes().count(b"\n") < 61
-    await run(shared_fleet, "batch", str(source), str(target), code=1)
+    await run(lasting, "batch", str(source), str(target), code=1)
     results = [json.loads(line) for line in target.read_text().splitlines()]
     assert sorted(each["line"] for each in results) == list(range(1, 62))
     failed = [each["line"] for each in results if "error" in each]
@@ -108,11 +101,11 @@ async def test_a_batch_that_is_killed_goes_on(shared_fleet: Fleet, tmp_path: Pat
     assert {
         each["answer"]["usage"]["completion_tokens"] for each in results if "answer" in each
     } == {24}
-    await shared_fleet.until_idle()
+    await lasting.until_idle()
 
 
-async def test_a_benchmark(shared_fleet: Fleet) -> None:
+async def test_a_benchmark(lasting: Fleet) -> None:
     argv = ["bench", "--concurrency", "1,4", "--requests", "4", "--max-tokens", "4", "--json"]
-    levels = json.loads(await run(shared_fleet, *argv))["levels"]
+    levels = json.loads(await run(lasting, *argv))["levels"]
     assert [(each["concurrency"], each["failed"]) for each in levels] == [(1, 0), (4, 0)]
     assert all(each["first_p50"] > 0 for each in levels)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from integration_tests.corpus import cases, generate
 from integration_tests.daemons import Fleet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MODEL = "arriero-demo"
 SCHEMA = {
@@ -59,7 +59,7 @@ class Fact(BaseModel):
     is_true: bool
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
         base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0

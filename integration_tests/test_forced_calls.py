@@ -28,21 +28,23 @@ TOOLS: list[Any] = [
 MESSAGES: list[Any] = [{"role": "user", "content": "What is a slot?"}]
 
 
-@pytest_asyncio.fixture
-async def client(fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
-    await fleet.start_balancer()
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(bare_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+        base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 
 
 async def test_with_a_bare_template(
-    fleet: Fleet, client: openai.AsyncOpenAI, tmp_path: Path
+    bare_fleet: Fleet, client: openai.AsyncOpenAI, tmp_path: Path
 ) -> None:
     path = tmp_path / "bare.jinja"
     path.write_text(CHATML)
-    await fleet.start_agent(chat_template=path)
+    await bare_fleet.start_agent(chat_template=path)
     named = {"type": "function", "function": {"name": "weather"}}
     for choice in (named, "required"):
         answer = await client.chat.completions.create(
@@ -66,11 +68,13 @@ async def test_with_a_bare_template(
             assert (call.function.name, arguments) == ("now", {})
 
 
-async def test_without_a_template(fleet: Fleet, client: openai.AsyncOpenAI, tmp_path: Path) -> None:
+async def test_without_a_template(
+    bare_fleet: Fleet, client: openai.AsyncOpenAI, tmp_path: Path
+) -> None:
     path = tmp_path / "without-template.gguf"
     key = b"tokenizer.chat_template"
     path.write_bytes(MODEL.read_bytes().replace(key, key.upper()))
-    await fleet.start_agent(model=path)
+    await bare_fleet.start_agent(model=path)
     with pytest.raises(openai.InternalServerError, match="the model has no chat template"):
         await client.chat.completions.create(
             model="without-template", messages=MESSAGES, tools=TOOLS, tool_choice="required"

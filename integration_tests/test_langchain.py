@@ -11,7 +11,7 @@ from openai import DefaultAsyncHttpxClient
 from integration_tests.corpus import Case, cases
 from integration_tests.daemons import Fleet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MAX_TURNS = 4
 

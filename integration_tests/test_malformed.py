@@ -11,6 +11,8 @@ from arriero.shared.messages import PROTOCOL_VERSION
 from integration_tests.corpus import ENDLESS, generate, plain_cases
 from integration_tests.daemons import Fleet
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 BODIES: list[tuple[bytes, str]] = [
     (b"", "JSON"),
     (b"{", "JSON"),
@@ -37,13 +39,6 @@ BODIES: list[tuple[bytes, str]] = [
 ]
 
 
-@pytest.fixture
-async def serving(fleet: Fleet) -> Fleet:
-    await fleet.start_balancer()
-    await fleet.start_agent()
-    return fleet
-
-
 async def still_answers(fleet: Fleet) -> None:
     answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
     assert answer.text == plain_cases()[0].answer
@@ -57,66 +52,68 @@ async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
         return response.status, await response.json()
 
 
-async def test_every_malformed_body_names_what_is_wrong(serving: Fleet) -> None:
+async def test_every_malformed_body_names_what_is_wrong(shared_fleet: Fleet) -> None:
     for body, named in BODIES:
-        status, answer = await post(serving, "/api/v1/generate", body)
+        status, answer = await post(shared_fleet, "/api/v1/generate", body)
         assert status == 400, body
         assert answer["error"]["code"] == "invalid_request", body
         assert named in answer["error"]["message"], (body, answer)
-    await still_answers(serving)
+    await still_answers(shared_fleet)
 
 
-async def test_bodies_nested_to_the_limit_take_no_agent_down(serving: Fleet) -> None:
+async def test_bodies_nested_to_the_limit_take_no_agent_down(shared_fleet: Fleet) -> None:
     """What can be parsed here is nested deeper on its way to an agent."""
-    running = asyncio.create_task(generate(serving.http, serving.inference, ENDLESS))
-    await serving.until_num_requests(1, "streaming")
+    running = asyncio.create_task(
+        generate(shared_fleet.http, shared_fleet.inference, ENDLESS | {"max_tokens": 1000})
+    )
+    await shared_fleet.until_num_requests(1, "streaming")
     for depth in range(188, 200):
         parameters = b'{"a":' * depth + b"1" + b"}" * depth
         tool = b'{"type": "function", "function": {"name": "f", "parameters": ' + parameters + b"}}"
         body = b'{"messages": [{"role": "user", "content": "x"}], "tools": [' + tool + b"]}"
-        status, answer = await post(serving, "/api/v1/count_tokens", body)
+        status, answer = await post(shared_fleet, "/api/v1/count_tokens", body)
         assert (status, "num_tokens" in answer) in ((200, True), (400, False)), answer
     assert status == 400
     assert "recursion limit" in answer["error"]["message"]
     assert (await running).end["event"] == "done"
 
 
-async def test_openai_doors_answer_the_same_bodies_in_their_own_shape(serving: Fleet) -> None:
+async def test_openai_doors_answer_the_same_bodies_in_their_own_shape(shared_fleet: Fleet) -> None:
     for path in ("/v1/completions", "/v1/chat/completions"):
         for body, _ in BODIES[:5]:
-            status, answer = await post(serving, path, body)
+            status, answer = await post(shared_fleet, path, body)
             assert status == 400, body
             assert answer["error"]["type"] == "invalid_request_error", body
             assert answer["error"]["message"], body
-    await still_answers(serving)
+    await still_answers(shared_fleet)
 
 
-async def test_a_body_over_the_limit_is_413(serving: Fleet) -> None:
+async def test_a_body_over_the_limit_is_413(shared_fleet: Fleet) -> None:
     body = json.dumps({"prompt": "a" * (17 * 1024 * 1024)}).encode()
     for path in ("/api/v1/generate", "/v1/completions"):
-        status, answer = await post(serving, path, body)
+        status, answer = await post(shared_fleet, path, body)
         assert status == 413
         assert answer["error"]["message"]
-    await still_answers(serving)
+    await still_answers(shared_fleet)
 
 
-async def test_unknown_paths_and_methods_are_answered_in_json(serving: Fleet) -> None:
-    for base in (serving.inference, serving.management):
-        async with serving.http.get(f"{base}/no/such/path") as response:
+async def test_unknown_paths_and_methods_are_answered_in_json(shared_fleet: Fleet) -> None:
+    for base in (shared_fleet.inference, shared_fleet.management):
+        async with shared_fleet.http.get(f"{base}/no/such/path") as response:
             assert response.status == 404
             assert (await response.json())["error"]["code"] == "not_found"
-    async with serving.http.get(f"{serving.inference}/api/v1/generate") as response:
+    async with shared_fleet.http.get(f"{shared_fleet.inference}/api/v1/generate") as response:
         assert response.status == 405
         assert (await response.json())["error"]["message"]
 
 
-async def test_a_page_of_another_origin_is_refused(serving: Fleet) -> None:
+async def test_a_page_of_another_origin_is_refused(shared_fleet: Fleet) -> None:
     headers = {"Origin": "http://elsewhere.example"}
     for url in (
-        f"{serving.inference}/api/v1/generate",
-        f"{serving.management}/api/v1/generate",
+        f"{shared_fleet.inference}/api/v1/generate",
+        f"{shared_fleet.management}/api/v1/generate",
     ):
-        async with serving.http.post(url, json={"prompt": "a"}, headers=headers) as response:
+        async with shared_fleet.http.post(url, json={"prompt": "a"}, headers=headers) as response:
             assert response.status == 403
 
 
@@ -134,18 +131,18 @@ FRAMES = [
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-async def test_a_peer_that_is_no_agent_is_turned_away(serving: Fleet, frame: str) -> None:
-    url = f"{serving.management}/api/v1/agent-socket"
-    async with serving.http.ws_connect(url) as ws:
+async def test_a_peer_that_is_no_agent_is_turned_away(shared_fleet: Fleet, frame: str) -> None:
+    url = f"{shared_fleet.management}/api/v1/agent-socket"
+    async with shared_fleet.http.ws_connect(url) as ws:
         await ws.send_str(frame)
         received = [message.data async for message in ws]
     assert ws.close_code is not None
     assert all(json.loads(data)["type"] == "reject" for data in received)
-    assert len(await serving.view("agents")) == 1
-    await still_answers(serving)
+    assert len(await shared_fleet.view("agents")) == 1
+    await still_answers(shared_fleet)
 
 
-async def test_an_agent_that_turns_to_junk_is_dropped(serving: Fleet) -> None:
+async def test_an_agent_that_turns_to_junk_is_dropped(shared_fleet: Fleet) -> None:
     hello = {
         "type": "hello",
         "protocol": PROTOCOL_VERSION,
@@ -154,15 +151,15 @@ async def test_an_agent_that_turns_to_junk_is_dropped(serving: Fleet) -> None:
         "version": "1",
         "slots": 0,
     }
-    async with serving.http.ws_connect(f"{serving.management}/api/v1/agent-socket") as ws:
+    async with shared_fleet.http.ws_connect(f"{shared_fleet.management}/api/v1/agent-socket") as ws:
         await ws.send_json(hello)
         assert (await ws.receive_json())["type"] == "welcome"
-        assert len(await serving.view("agents")) == 2
+        assert len(await shared_fleet.view("agents")) == 2
         await ws.send_json(
             {"type": "output", "items": [{"type": "piece", "id": "nobody", "text": "x"}]}
         )
         await ws.send_bytes(b"\x00\xff")
         async for _ in ws:
             pass
-    assert [agent["name"] for agent in await serving.view("agents")] == ["agent-1"]
-    await still_answers(serving)
+    assert [agent["name"] for agent in await shared_fleet.view("agents")] == ["agent-1"]
+    await still_answers(shared_fleet)

@@ -18,14 +18,14 @@ from tests.balancer.api.anthropic.strict import checked_event, checked_message
 MODEL = "arriero-demo"
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def connected(fleet: Fleet) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=fleet.inference, api_key="none", max_retries=0)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[anthropic.AsyncAnthropic]:
     async with connected(shared_fleet) as client:
         yield client

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import cases, plain_cases
-from integration_tests.daemons import Fleet
 from integration_tests.installed import installed
+from integration_tests.shared_fleets import SharedFleets
 
 MODEL = "arriero-demo"
 SCRIPT = Path(__file__).parent / "node" / "openai_client.mjs"
@@ -21,14 +21,15 @@ PLAIN = plain_cases()[3]
 CALLING = next(case for case in cases() if case.calls and not case.reasoning)
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(600),  # the first test may have to install Node
 ]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def told(shared_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def told(fleets: SharedFleets, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the client made of the fleet's answers; all of them are asked for in one process."""
+    fleet = await fleets.with_agent(context_size=2048)
     node = await asyncio.to_thread(installed, "node")
     clients = Path(await asyncio.to_thread(installed, "node-clients"))
     folder = tmp_path_factory.mktemp("node")
@@ -43,7 +44,7 @@ async def told(shared_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) ->
     process = await asyncio.create_subprocess_exec(
         node,
         script,
-        f"{shared_fleet.inference}/v1",
+        f"{fleet.inference}/v1",
         json.dumps(questions),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

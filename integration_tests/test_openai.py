@@ -4,20 +4,24 @@ from collections.abc import AsyncIterator
 
 import openai
 import pytest
+import pytest_asyncio
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, cases, plain_cases
+from integration_tests.corpus import ENDLESS, cases, plain_cases
 from integration_tests.daemons import Fleet
 
 MODEL = "arriero-demo"
 
 
-@pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=2048)
-    async with openai.AsyncOpenAI(
-        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
-    ) as client:
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def connected(fleet: Fleet) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with connected(shared_fleet) as client:
         yield client
 
 
@@ -153,17 +157,18 @@ async def test_what_is_ignored_is_told(client: openai.AsyncOpenAI) -> None:
     assert answer.parse().choices
 
 
-async def test_closing_a_stream_frees_the_slot(fleet: Fleet, client: openai.AsyncOpenAI) -> None:
-    await fleet.start_agent(context_size=LONG_CONTEXT, slots=1)
-    stream = await client.chat.completions.create(
-        model=MODEL,
-        messages=ENDLESS["messages"],
-        temperature=0,
-        stream=True,
-        extra_body={"ignore_eos": True},
-    )
-    async for chunk in stream:
-        if chunk.choices[0].delta.content:
-            break
-    await stream.close()
-    await fleet.until_idle(1.0)
+async def test_closing_a_stream_frees_the_slot(long_fleet: Fleet) -> None:
+    async with connected(long_fleet) as client:
+        stream = await client.chat.completions.create(
+            model=MODEL,
+            messages=ENDLESS["messages"],
+            temperature=0,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        )
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        assert await long_fleet.busy_slots() == 1
+        await stream.close()
+        await long_fleet.until_idle()

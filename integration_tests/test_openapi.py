@@ -7,9 +7,11 @@ end with a 500, and what a document rules out must be refused.
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import APIOperation, GenerationMode
@@ -23,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from arriero.balancer.api.document import inference_document
 from arriero.balancer.management.operations import management_json
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, started_fleet
 
 DOCUMENTS = {"inference": inference_document("0"), "management": json.loads(management_json("0"))}
 CHECKS: list[CheckFunction] = [
@@ -91,9 +93,16 @@ OPERATIONS = [
 ]
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asked_fleet() -> AsyncIterator[Fleet]:
+    """A fleet of their own: some operations change it."""
+    async with started_fleet(context_size=2048) as fleet:
+        yield fleet
+
+
 @pytest.mark.parametrize("port", DOCUMENTS)
-async def test_the_document_is_served(shared_fleet: Fleet, port: str) -> None:
-    async with shared_fleet.http.get(f"{getattr(shared_fleet, port)}/openapi.json") as response:
+async def test_the_document_is_served(asked_fleet: Fleet, port: str) -> None:
+    async with asked_fleet.http.get(f"{getattr(asked_fleet, port)}/openapi.json") as response:
         served = await response.json()
     served["info"]["version"] = "0"
     assert served == DOCUMENTS[port]
@@ -101,14 +110,14 @@ async def test_the_document_is_served(shared_fleet: Fleet, port: str) -> None:
 
 @pytest.mark.parametrize(("port", "method", "path", "mode"), OPERATIONS)
 async def test_answers_are_as_documented(
-    shared_fleet: Fleet, port: str, method: str, path: str, mode: GenerationMode
+    asked_fleet: Fleet, port: str, method: str, path: str, mode: GenerationMode
 ) -> None:
-    url = getattr(shared_fleet, port)
+    url = getattr(asked_fleet, port)
     operation = schemathesis.openapi.from_dict(DOCUMENTS[port])[path][method]
     statuses = await asyncio.to_thread(ask_anything, url, operation, mode)
     if path not in NEVER_WELL and not (path == DESIRED_STATE and mode is GenerationMode.NEGATIVE):
         assert (200 in statuses) == (mode is GenerationMode.POSITIVE)
-    await shared_fleet.until_idle()
+    await asked_fleet.until_idle()
 
 
 def ask_anything(url: str, operation: APIOperation, mode: GenerationMode) -> set[int]:

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+import pytest
+
+from integration_tests.corpus import ENDLESS, generate, plain_cases
 from integration_tests.daemons import Fleet
 
 
@@ -45,52 +47,57 @@ async def test_over_the_deadline_is_504(fleet: Fleet) -> None:
     assert not await fleet.view("requests")
 
 
-async def test_agents_may_come_after_the_requests(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    async with fleet.http.get(f"{fleet.inference}/ready") as response:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_agents_may_come_after_the_requests(bare_fleet: Fleet) -> None:
+    async with bare_fleet.http.get(f"{bare_fleet.inference}/ready") as response:
         assert response.status == 503
     asked = plain_cases()[:6]
     waiting = [
-        asyncio.create_task(generate(fleet.http, fleet.inference, case.body)) for case in asked
+        asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, case.body))
+        for case in asked
     ]
-    await fleet.until_num_requests(6, "queued")
+    await bare_fleet.until_num_requests(6, "queued")
 
-    await fleet.start_agent(slots=2)
+    await bare_fleet.start_agent(slots=2)
     assert [(await task).text for task in waiting] == [case.answer for case in asked]
-    async with fleet.http.get(f"{fleet.inference}/ready") as response:
+    async with bare_fleet.http.get(f"{bare_fleet.inference}/ready") as response:
         assert response.status == 200
 
 
-async def test_requests_start_in_the_order_they_came(fleet: Fleet) -> None:
-    await fleet.start_balancer()
+@pytest.mark.asyncio(loop_scope="session")
+async def test_requests_start_in_the_order_they_came(bare_fleet: Fleet) -> None:
     done: list[int] = []
 
     async def ask(number: int) -> None:
-        await generate(fleet.http, fleet.inference, plain_cases()[number].body | {"max_tokens": 4})
+        await generate(
+            bare_fleet.http, bare_fleet.inference, plain_cases()[number].body | {"max_tokens": 4}
+        )
         done.append(number)
 
     tasks = []
     for number in range(5):
         tasks.append(asyncio.create_task(ask(number)))
-        await fleet.until_num_requests(number + 1, "queued")
-    await fleet.start_agent(slots=1)
+        await bare_fleet.until_num_requests(number + 1, "queued")
+    await bare_fleet.start_agent(slots=1)
     await asyncio.gather(*tasks)
     assert done == list(range(5))
 
 
-async def test_one_more_than_the_slots_waits_for_a_slot(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_one_more_than_the_slots_waits_for_a_slot(small_fleet: Fleet) -> None:
     endless = [
-        asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS)) for _ in range(2)
+        asyncio.create_task(generate(small_fleet.http, small_fleet.inference, ENDLESS))
+        for _ in range(2)
     ]
-    await fleet.until_num_requests(2, "streaming")
-    waiting = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
-    await fleet.until_num_requests(1, "queued")
-    assert await fleet.busy_slots() == 2
+    await small_fleet.until_num_requests(2, "streaming")
+    waiting = asyncio.create_task(
+        generate(small_fleet.http, small_fleet.inference, plain_cases()[0].body)
+    )
+    await small_fleet.until_num_requests(1, "queued")
+    assert await small_fleet.busy_slots() == 2
 
     endless[0].cancel()
     assert (await waiting).text == plain_cases()[0].answer
     assert not endless[1].done()
     endless[1].cancel()
-    await fleet.until_idle()
+    await small_fleet.until_idle()

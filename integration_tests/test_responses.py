@@ -17,14 +17,14 @@ from tests.balancer.api.openai.responses.strict import checked_event, checked_re
 MODEL = "arriero-demo"
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def connected(fleet: Fleet) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with connected(shared_fleet) as client:
         yield client

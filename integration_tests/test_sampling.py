@@ -12,7 +12,7 @@ import pytest_asyncio
 from integration_tests.corpus import plain_cases
 from integration_tests.daemons import Fleet
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MODEL = "arriero-demo"
 CASE = plain_cases()[3]
@@ -20,7 +20,7 @@ MESSAGES: Any = CASE.body["messages"]
 PROMPT = "The balancer"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
         base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0

@@ -4,9 +4,12 @@ from collections import defaultdict
 from typing import Any
 
 import aiohttp
+import pytest
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, plain_cases
+from integration_tests.corpus import ENDLESS, plain_cases
 from integration_tests.daemons import Fleet
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def connect(fleet: Fleet) -> aiohttp.ClientWebSocketResponse:
@@ -25,19 +28,17 @@ async def until_answer(ws: aiohttp.ClientWebSocketResponse, id: str) -> dict[str
             return frame
 
 
-async def test_many_at_once_on_one_socket(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
+async def test_many_at_once_on_one_socket(shared_fleet: Fleet) -> None:
     asked = plain_cases()[:12]
     texts: dict[str, str] = defaultdict(str)
     results: dict[str, dict[str, Any]] = {}
-    async with await connect(fleet) as ws:
+    async with await connect(shared_fleet) as ws:
         for case in asked:
             await ws.send_json(call(case.id, case.body))
         while len(results) < len(asked):
             frame = await ws.receive_json(timeout=20)
             if frame.get("method") == "event":
-                texts[frame["params"]["id"]] += frame["params"]["text"]
+                texts[frame["params"]["id"]] += frame["params"].get("text", "")
             else:
                 assert frame["id"] not in results
                 results[frame["id"]] = frame["result"]
@@ -45,13 +46,11 @@ async def test_many_at_once_on_one_socket(fleet: Fleet) -> None:
     assert {result["finish_reason"] for result in results.values()} == {"stop"}
 
 
-async def test_cancel_one_of_two(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
-    async with await connect(fleet) as ws:
+async def test_cancel_one_of_two(small_fleet: Fleet) -> None:
+    async with await connect(small_fleet) as ws:
         await ws.send_json(call("stays", ENDLESS | {"max_tokens": 1000}))
         await ws.send_json(call("goes", ENDLESS))
-        await fleet.until_num_requests(2, "streaming")
+        await small_fleet.until_num_requests(2, "streaming")
         await ws.send_json(call("c1", {"id": "goes"}, method="cancel"))
 
         cancelled = await until_answer(ws, "goes")
@@ -59,27 +58,24 @@ async def test_cancel_one_of_two(fleet: Fleet) -> None:
         assert cancelled["result"]["usage"]["completion_tokens"] > 0
         stayed = await until_answer(ws, "stays")
         assert stayed["result"]["usage"]["completion_tokens"] == 1000
-    await fleet.until_idle()
+    await small_fleet.until_idle()
 
 
-async def test_cancel_one_that_never_ran_is_an_error(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    async with await connect(fleet) as ws:
+async def test_cancel_one_that_never_ran_is_an_error(bare_fleet: Fleet) -> None:
+    async with await connect(bare_fleet) as ws:
         await ws.send_json(call("waits", ENDLESS))
-        await fleet.until_num_requests(1, "queued")
+        await bare_fleet.until_num_requests(1, "queued")
         await ws.send_json(call("c1", {"id": "waits"}, method="cancel"))
         answer = await until_answer(ws, "waits")
     assert answer["error"]["data"]["code"] == "cancelled"
 
 
-async def test_cancel_all_takes_queued_and_running_and_nothing_starts(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
-    async with await connect(fleet) as ws:
+async def test_cancel_all_takes_queued_and_running_and_nothing_starts(small_fleet: Fleet) -> None:
+    async with await connect(small_fleet) as ws:
         for number in range(6):
             await ws.send_json(call(f"r{number}", ENDLESS))
-        await fleet.until_num_requests(2, "streaming")
-        await fleet.until_num_requests(4, "queued")
+        await small_fleet.until_num_requests(2, "streaming")
+        await small_fleet.until_num_requests(4, "queued")
         await ws.send_json(call("c1", {"all": True}, method="cancel"))
 
         ends: dict[str, str] = {}
@@ -89,15 +85,13 @@ async def test_cancel_all_takes_queued_and_running_and_nothing_starts(fleet: Fle
                 end = frame.get("result", {}).get("finish_reason")
                 ends[frame["id"]] = end or "error " + frame["error"]["data"]["code"]
     assert sorted(ends.values()) == ["cancelled"] * 2 + ["error cancelled"] * 4
-    await fleet.until_idle()
+    await small_fleet.until_idle()
 
 
-async def test_junk_is_answered_and_the_others_live_on(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=LONG_CONTEXT)
-    async with await connect(fleet) as ws:
+async def test_junk_is_answered_and_the_others_live_on(long_fleet: Fleet) -> None:
+    async with await connect(long_fleet) as ws:
         await ws.send_json(call("lives", ENDLESS | {"max_tokens": 1000}))
-        await fleet.until_num_requests(1, "streaming")
+        await long_fleet.until_num_requests(1, "streaming")
         await ws.send_str("{not json")
         await ws.send_json(call("a", {}, method="no_such_method"))
         await ws.send_json(call("lives", ENDLESS))

@@ -9,6 +9,8 @@ import pytest
 from integration_tests.corpus import Case, generate, plain_cases
 from integration_tests.daemons import Fleet
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 DEMO_TEMPLATE = Path(__file__).parent.parent / "demo" / "template.jinja"
 REFUSING = "{%- if refuse %}\n{{- raise_exception('refused: ' ~ refuse) }}\n{%- endif %}\n"
 
@@ -20,17 +22,18 @@ def continued(case: Case) -> dict[str, Any]:
     return {**case.body, "messages": messages, "continue_final_message": True}
 
 
-async def test_the_operators_template(fleet: Fleet, tmp_path: Path) -> None:
+async def test_the_operators_template(bare_fleet: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "refusing.jinja"
     path.write_text(REFUSING + DEMO_TEMPLATE.read_text())
-    await fleet.start_balancer()
-    await fleet.start_agent(chat_template=path)
+    await bare_fleet.start_agent(chat_template=path)
     case = plain_cases()[0]
-    answer = await generate(fleet.http, fleet.inference, case.body)
+    answer = await generate(bare_fleet.http, bare_fleet.inference, case.body)
     assert answer.text == case.answer
 
     told = {**case.body, "chat_template_kwargs": {"refuse": "today"}}
-    async with fleet.http.post(f"{fleet.inference}/api/v1/generate", json=told) as response:
+    async with bare_fleet.http.post(
+        f"{bare_fleet.inference}/api/v1/generate", json=told
+    ) as response:
         assert response.status == 400
         error = (await response.json())["error"]
     assert (
@@ -39,7 +42,7 @@ async def test_the_operators_template(fleet: Fleet, tmp_path: Path) -> None:
     assert error["field"] == "messages"
 
     async with openai.AsyncOpenAI(
-        base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+        base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         for kwargs, part in (
             ({"refuse": "now"}, "refused: now"),
@@ -54,19 +57,18 @@ async def test_the_operators_template(fleet: Fleet, tmp_path: Path) -> None:
 
     for case in plain_cases()[:3]:
         body = continued(case)
-        answer = await generate(fleet.http, fleet.inference, body)
+        answer = await generate(bare_fleet.http, bare_fleet.inference, body)
         assert body["messages"][-1]["content"] + answer.text == case.answer
 
 
-async def test_tools_that_the_template_does_not_show(fleet: Fleet, tmp_path: Path) -> None:
+async def test_tools_that_the_template_does_not_show(bare_fleet: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "without-tools.jinja"
     path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
-    await fleet.start_balancer()
-    await fleet.start_agent(chat_template=path)
+    await bare_fleet.start_agent(chat_template=path)
     body = {**plain_cases()[0].body, "max_tokens": 8}
     tools = [{"type": "function", "function": {"name": "list_agents"}}]
     asked, plain = [
-        await generate(fleet.http, fleet.inference, each)
+        await generate(bare_fleet.http, bare_fleet.inference, each)
         for each in ({**body, "tools": tools}, body)
     ]
     [warning] = [event for event in asked.events if event["event"] == "warning"]
@@ -81,13 +83,12 @@ async def test_tools_that_the_template_does_not_show(fleet: Fleet, tmp_path: Pat
     [("x\n{% for %}", "does not compile: line 2: "), (None, "No such file or directory")],
 )
 async def test_a_broken_template_stops_the_agent(
-    fleet: Fleet, tmp_path: Path, source: str | None, wrong: str
+    bare_fleet: Fleet, tmp_path: Path, source: str | None, wrong: str
 ) -> None:
     path = tmp_path / "broken.jinja"
     if source is not None:
         path.write_text(source)
-    await fleet.start_balancer()
-    agent = await fleet.launch_agent(chat_template=path)
+    agent = await bare_fleet.launch_agent(chat_template=path)
     assert await agent.exit_code() == 1
     [line] = [line for line in agent.stderr if wrong in line]
     assert str(path) in line

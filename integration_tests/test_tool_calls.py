@@ -9,9 +9,12 @@ from typing import Any
 import jsonschema
 import openai
 import pytest
+import pytest_asyncio
 
 from integration_tests.corpus import Case, cases, generate
 from integration_tests.daemons import Fleet
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MODEL = "arriero-demo"
 DEMO_TEMPLATE = Path(__file__).parent.parent / "demo" / "template.jinja"
@@ -26,17 +29,10 @@ METRIC = {
 }
 
 
-@pytest.fixture
-async def fleet_of_one(fleet: Fleet) -> Fleet:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=4, context_size=2048)
-    return fleet
-
-
-@pytest.fixture
-async def client(fleet_of_one: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{fleet_of_one.inference}/v1", api_key="none", max_retries=0
+        base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 
@@ -56,11 +52,11 @@ def chat_body(case: Case) -> dict[str, Any]:
     return body
 
 
-async def test_native_streams(fleet_of_one: Fleet) -> None:
+async def test_native_streams(shared_fleet: Fleet) -> None:
     asked = [*thoughtful(), *calling(thinking=False), *calling(thinking=True)]
     assert len(asked) == 18
     answers = await asyncio.gather(
-        *(generate(fleet_of_one.http, fleet_of_one.inference, case.body) for case in asked)
+        *(generate(shared_fleet.http, shared_fleet.inference, case.body) for case in asked)
     )
     for case, answer in zip(asked, answers, strict=True):
         assert (answer.text, answer.reasoning) == (case.answer, case.reasoning), case.id
@@ -74,10 +70,10 @@ async def test_native_streams(fleet_of_one: Fleet) -> None:
         assert 0 < usage["reasoning_tokens"] < usage["completion_tokens"] or not case.reasoning
 
 
-async def test_native_in_one_piece(fleet_of_one: Fleet) -> None:
+async def test_native_in_one_piece(shared_fleet: Fleet) -> None:
     case = calling(thinking=True)[0]
-    async with fleet_of_one.http.post(
-        f"{fleet_of_one.inference}/api/v1/generate", json=case.body | {"stream": False}
+    async with shared_fleet.http.post(
+        f"{shared_fleet.inference}/api/v1/generate", json=case.body | {"stream": False}
     ) as response:
         answer = await response.json()
     assert answer["text"] == case.answer
@@ -87,24 +83,24 @@ async def test_native_in_one_piece(fleet_of_one: Fleet) -> None:
     assert answer["finish_reason"] == "tool_calls"
 
 
-async def test_raw_prompts_are_not_told_apart(fleet_of_one: Fleet) -> None:
+async def test_raw_prompts_are_not_told_apart(shared_fleet: Fleet) -> None:
     """What the template leaves out of the prompt, the model writes itself."""
     case = thoughtful()[0]
     question = case.body["messages"][0]["content"]
     prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n"
     answer = await generate(
-        fleet_of_one.http, fleet_of_one.inference, {"prompt": prompt, "temperature": 0}
+        shared_fleet.http, shared_fleet.inference, {"prompt": prompt, "temperature": 0}
     )
     assert answer.text.startswith(f"{case.reasoning}\n</think>")
     assert answer.reasoning == ""
 
 
-async def test_tools_that_must_not_be_called_are_not_shown(fleet_of_one: Fleet) -> None:
+async def test_tools_that_must_not_be_called_are_not_shown(shared_fleet: Fleet) -> None:
     case = calling(thinking=False)[0]
     hidden = {key: value for key, value in case.body.items() if key != "tools"}
     refused = case.body | {"tool_choice": "none"}
     first, second = [
-        await generate(fleet_of_one.http, fleet_of_one.inference, body)
+        await generate(shared_fleet.http, shared_fleet.inference, body)
         for body in (hidden, refused)
     ]
     assert first.calls == second.calls == ()
@@ -205,12 +201,11 @@ async def test_a_conversation_goes_on_after_the_tools_result(client: openai.Asyn
     ("family", "prefix"), [("qwen", "{#- <function=name> #}"), ("glm", ""), ("gemma", "")]
 )
 async def test_calls_are_forced_in_notations_without_json(
-    fleet: Fleet, tmp_path: Path, family: str, prefix: str
+    bare_fleet: Fleet, tmp_path: Path, family: str, prefix: str
 ) -> None:
     template = tmp_path / "template.jinja"
     template.write_text(prefix + DEMO_TEMPLATE.read_text())
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=1, chat_template=template, chat_family=family)
+    await bare_fleet.start_agent(slots=1, chat_template=template, chat_family=family)
     function = {"name": "get_metric", "parameters": METRIC}
     body = {
         "messages": [{"role": "user", "content": "How busy is the fleet?"}],
@@ -220,7 +215,7 @@ async def test_calls_are_forced_in_notations_without_json(
         "temperature": 0,
         "max_tokens": 200,
     }
-    answer = await generate(fleet.http, fleet.inference, body)
+    answer = await generate(bare_fleet.http, bare_fleet.inference, body)
     (call,) = answer.calls
     assert (answer.text, answer.end["finish_reason"]) == ("", "tool_calls")
     assert call["name"] == "get_metric"

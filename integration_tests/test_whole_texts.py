@@ -3,15 +3,18 @@
 import asyncio
 from collections import Counter
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, cases, generate, plain_cases
+import pytest
+
+from integration_tests.corpus import ENDLESS, cases, generate, plain_cases
 from integration_tests.daemons import Fleet
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
-    await fleet.start_balancer()
+
+async def test_forty_at_once_over_two_agents(bare_fleet: Fleet) -> None:
     await asyncio.gather(
         *(
-            fleet.start_agent(slots=4, context_size=2048, kv_layout=layout)
+            bare_fleet.start_agent(slots=4, context_size=2048, kv_layout=layout)
             for layout in ("streams", "unified")
         )
     )
@@ -19,7 +22,7 @@ async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
     assert len(asked) == 40
 
     answers = await asyncio.gather(
-        *(generate(fleet.http, fleet.inference, case.body) for case in asked)
+        *(generate(bare_fleet.http, bare_fleet.inference, case.body) for case in asked)
     )
 
     assert [answer.text for answer in answers] == [case.answer for case in asked]
@@ -37,33 +40,32 @@ async def test_forty_at_once_over_two_agents(fleet: Fleet) -> None:
         assert answer.end["usage"]["prompt_tokens"] > 0
         assert {event["id"] for event in answer.events} == {answer.end["id"]}
     assert set(Counter(answer.end["agent"] for answer in answers)) == {"agent-1", "agent-2"}
-    await fleet.until_idle()
+    await bare_fleet.until_idle()
 
 
-async def test_newcomers_join_a_running_batch(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=4, context_size=LONG_CONTEXT)
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
+async def test_newcomers_join_a_running_batch(long_fleet: Fleet) -> None:
+    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, ENDLESS))
+    await long_fleet.until_num_requests(1, "streaming")
 
     for case in plain_cases()[:12]:
-        answer = await generate(fleet.http, fleet.inference, case.body)
+        answer = await generate(long_fleet.http, long_fleet.inference, case.body)
         assert answer.text == case.answer
 
     assert not running.done()
     running.cancel()
-    await fleet.until_idle()
+    await long_fleet.until_idle()
 
 
-async def test_text_after_joining_is_the_text_alone(fleet: Fleet) -> None:
+async def test_text_after_joining_is_the_text_alone(shared_fleet: Fleet) -> None:
     """The one that was joined is not disturbed either."""
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=4, context_size=2048)
     request = ENDLESS | {"max_tokens": 400}
-    alone = await generate(fleet.http, fleet.inference, request)
+    alone = await generate(shared_fleet.http, shared_fleet.inference, request)
 
-    joined = asyncio.create_task(generate(fleet.http, fleet.inference, request))
-    others = [generate(fleet.http, fleet.inference, case.body) for case in plain_cases()[:20]]
+    joined = asyncio.create_task(generate(shared_fleet.http, shared_fleet.inference, request))
+    others = [
+        generate(shared_fleet.http, shared_fleet.inference, case.body)
+        for case in plain_cases()[:20]
+    ]
     await asyncio.gather(*others)
 
     # The first known answer is memorised; what follows an ignored end is not, and near-ties
@@ -74,50 +76,46 @@ async def test_text_after_joining_is_the_text_alone(fleet: Fleet) -> None:
     assert (await joined).end["usage"]["completion_tokens"] == 400
 
 
-async def test_sampling_is_repeatable_by_seed(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
+async def test_sampling_is_repeatable_by_seed(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent()
     body = ENDLESS | {"max_tokens": 60, "temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
     async def text(seed: int) -> str:
-        return (await generate(fleet.http, fleet.inference, body | {"seed": seed})).text
+        return (await generate(bare_fleet.http, bare_fleet.inference, body | {"seed": seed})).text
 
     assert await text(1) == await text(1)
     assert await text(1) != await text(2)
 
 
-async def test_stop_strings_and_lengths(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
+async def test_stop_strings_and_lengths(shared_fleet: Fleet) -> None:
     case = max(plain_cases(), key=lambda case: len(case.answer))
     word = case.answer.split()[5]
 
-    stopped = await generate(fleet.http, fleet.inference, case.body | {"stop": [word]})
+    stopped = await generate(
+        shared_fleet.http, shared_fleet.inference, case.body | {"stop": [word]}
+    )
     assert stopped.text == case.answer[: case.answer.index(word)]
     assert stopped.end["finish_reason"] == "stop"
 
-    short = await generate(fleet.http, fleet.inference, case.body | {"max_tokens": 3})
+    short = await generate(shared_fleet.http, shared_fleet.inference, case.body | {"max_tokens": 3})
     assert case.answer.startswith(short.text)
     assert short.end["finish_reason"] == "length"
     assert short.end["usage"]["completion_tokens"] == 3
 
 
-async def test_a_prompt_over_the_ceiling_is_refused_before_it_runs(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=256)
+async def test_a_prompt_over_the_ceiling_is_refused_before_it_runs(shared_fleet: Fleet) -> None:
     answer = await generate(
-        fleet.http, fleet.inference, {"prompt": "the balancer holds requests " * 200}
+        shared_fleet.http, shared_fleet.inference, {"prompt": "the balancer holds requests " * 1000}
     )
     assert answer.status == 400
     error = answer.end["error"]
     assert error["code"] == "prompt_too_long"
-    assert "> 255 maximum" in error["message"]
+    assert "> 2047 maximum" in error["message"]
 
 
-async def test_the_ceiling_ends_a_request_with_length(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=256)
-    answer = await generate(fleet.http, fleet.inference, ENDLESS)
+async def test_the_ceiling_ends_a_request_with_length(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(context_size=256)
+    answer = await generate(bare_fleet.http, bare_fleet.inference, ENDLESS)
     assert answer.end["finish_reason"] == "length"
     usage = answer.end["usage"]
     assert usage["prompt_tokens"] + usage["completion_tokens"] <= 256 + 1
