@@ -270,6 +270,7 @@ def limits_of(settings: BalancerSettings) -> Limits:
     """The settings that the fleet's core knows."""
     return Limits(
         max_buffered_requests=settings.max_buffered_requests,
+        routing=settings.routing,
         buffered_request_timeout=settings.buffered_request_timeout,
         first_token_timeout=settings.first_token_timeout,
         token_timeout=settings.token_timeout,

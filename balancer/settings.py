@@ -12,7 +12,7 @@ from .access.limits.parse import NAMES, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host, checked_url
-from .fleet.limits import Limits
+from .fleet.limits import Limits, Routing
 from .store.url import StoreUrl, parse_store_url
 
 _LIMITS = Limits()
@@ -95,6 +95,11 @@ class BalancerSettings(DaemonSettings):
     max_buffered_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=_LIMITS.max_buffered_requests,
         description="how many requests may wait for a slot; 0 turns queueing off",
+    )
+    routing: Annotated[Routing, Shown("cost|load")] = Field(
+        default=_LIMITS.routing,
+        description="how agents are chosen for requests: by what each request costs there, in "
+        "seconds, with what the agent has in its cache; or by the share of taken slots alone",
     )
     buffered_request_timeout: Timeout = Field(
         default=_LIMITS.buffered_request_timeout, description="longest wait for a slot"

@@ -91,6 +91,22 @@ class RequestView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingView:
+    """How agents were chosen so far.
+
+    `num_warm` requests went to agents that were believed to hold at least half of their prompts,
+    `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
+    another in the end. `num_beliefs` pairs of a prompt's beginning and an agent are remembered.
+    """
+
+    num_warm: int = 0
+    num_cold: int = 0
+    num_waited: int = 0
+    num_gave_up: int = 0
+    num_beliefs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.
 
@@ -117,6 +133,7 @@ class FleetTotals:
     tokens_kept: int = 0
     num_models: int = 0
     num_models_unloaded: int = 0
+    routing: RoutingView = RoutingView()
     moves_total: int = 0
 
 

@@ -33,6 +33,7 @@ def test_defaults() -> None:
         "state": StoreUrl("memory"),
         "admin_key_file": None,
         "max_buffered_requests": 256,
+        "routing": "cost",
         "buffered_request_timeout": 30.0,
         "first_token_timeout": 120.0,
         "token_timeout": 30.0,

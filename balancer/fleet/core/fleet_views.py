@@ -76,6 +76,7 @@ class FleetViews:
             num_requests=len(state.requests) + len(state.dispatcher),
             num_models=len(state.models),
             num_models_unloaded=state.models.num_remembered,
+            routing=state.requests.routing_view,
             moves_total=state.requests.num_moves,
         )
 

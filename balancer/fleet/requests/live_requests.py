@@ -13,7 +13,7 @@ from ..limits import Limits
 from ..priority_queue import PriorityQueue
 from ..registry import Registry
 from ..routing.router import LONGEST_WAIT, Router
-from ..view import RequestView
+from ..view import RequestView, RoutingView
 from .dispatch import Dispatch
 from .request_lifecycle import RequestLifecycle
 from .waiting_room import WaitingRoom
@@ -51,6 +51,18 @@ class LiveRequests:
         until = None if first_held is None else first_held[0]
         deadlines = (self._deadlines.next(), self.waiting_room.next_deadline(), until)
         return min((each for each in deadlines if each is not None), default=None)
+
+    @property
+    def routing_view(self) -> RoutingView:
+        """How agents were chosen so far."""
+        counts = self.dispatch.router.counts
+        return RoutingView(
+            num_warm=counts.warm,
+            num_cold=counts.cold,
+            num_waited=counts.waited,
+            num_gave_up=counts.gave_up,
+            num_beliefs=self.dispatch.router.num_beliefs,
+        )
 
     def views(self, now: float) -> Iterator[RequestView]:
         """All of them, oldest first."""

@@ -22,7 +22,7 @@ from .rates import Measurement, Speed, Speeds
 MOST_CANDIDATES = 8
 """Holders of a prefix that are compared, those of the longest first."""
 
-LONGEST_WAIT = 10.0
+LONGEST_WAIT = 30.0
 """Seconds for which a request waits for one agent at most."""
 
 LEAST_WAIT = 0.005

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from ...fleet.runtime.peer import Backlog
 from ...fleet.view import AgentState, FleetView
 from .engine_metrics import engine_metrics
+from .routing_metrics import routing_metrics
 
 MAX_CODES = 32
 """Most codes of issues that have a series of their own."""
@@ -81,6 +82,7 @@ class FleetCollector(Collector):
         yield _by_state(view)
         yield _slots(view)
         yield _issues(view)
+        yield from routing_metrics(view.routing)
         yield from engine_metrics(view)
 
 

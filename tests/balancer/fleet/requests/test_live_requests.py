@@ -7,7 +7,7 @@ import pytest
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.errors import EngineFailed
-from arriero.shared.inference import RequestId, Token
+from arriero.shared.inference import GenerateRequest, RequestId, Token
 from tests.balancer.fleet.builders import request
 from tests.balancer.fleet.requests.test_requests import requests_with_agent
 
@@ -50,3 +50,13 @@ def test_a_miscount_is_found() -> None:
     requests.tokens_kept += 1
     with pytest.raises(RuntimeError, match="miscounted"):
         requests.check_integrity()
+
+
+def test_how_agents_were_chosen_is_counted() -> None:
+    requests, _ = requests_with_agent(slots=2)
+    prompt = GenerateRequest(prompt="A conversation that was long. " * 40)
+    for id in ("1", "2"):
+        requests.admit(RequestId(id), prompt, ANONYMOUS, 0.0)
+    view = requests.routing_view
+    assert (view.num_cold, view.num_warm, view.num_waited) == (1, 1, 0)
+    assert view.num_beliefs > 0
