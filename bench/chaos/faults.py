@@ -62,7 +62,7 @@ KINDS = (
         *(0.2, 1.5),
         pause=12.0,
         pause_rate=1.0,
-        loses=1,
+        loses=2,
     ),
     Kind(
         *("stop-agent", "agent", "SIGSTOP to both processes, then SIGCONT", 0.3, 4.0),
@@ -127,6 +127,12 @@ KINDS = (
     ),
     Kind(
         *("partition-from", "agent", "no packet from an agent, all to it", 0.5, 4.0),
+        pause=DETECTED,
+        loses=1,
+        needs=NETWORK,
+    ),
+    Kind(
+        *("power-off", "agent", "an agent's host is gone without a word, and comes back", 0.5, 3.0),
         pause=DETECTED,
         loses=1,
         needs=NETWORK,

@@ -143,6 +143,17 @@ async def _partition(world: World, fault: Fault, *, to: bool = True, from_: bool
     await _at_agent(world, fault, Weather(is_cut=True), to=to, from_=from_)
 
 
+async def _power_off(world: World, fault: Fault) -> None:
+    """Its sockets are never closed: the balancer hears nothing more."""
+    network = world.hosts.ground.network
+    address = network.agent_address(fault.agent)
+    await network.set_weather(address, Weather(is_cut=True))
+    await _killed(_agent(world, fault))
+    await asyncio.sleep(fault.lasts)
+    await network.set_weather(address, FAIR)
+    await world.hosts.start_agent(fault.agent)
+
+
 async def _delay(world: World, fault: Fault) -> None:
     await _at_agent(world, fault, Weather(delay=0.05 + 0.35 * fault.amount))
 
@@ -210,7 +221,7 @@ async def _files(world: World, fault: Fault) -> None:
 
 async def _memory(world: World, fault: Fault) -> None:
     pid = _agent(world, fault).engine_pids[-1]
-    with _limited(pid, resource.RLIMIT_DATA, _num_bytes(pid)):
+    with _limited(pid, resource.RLIMIT_DATA, _num_bytes(pid) // 2):
         await asyncio.sleep(fault.lasts)
 
 
@@ -251,6 +262,7 @@ STRIKES: dict[str, Strike] = {
     "partition": _partition,
     "partition-to": partial(_partition, from_=False),
     "partition-from": partial(_partition, to=False),
+    "power-off": _power_off,
     "delay": _delay,
     "loss": _loss,
     "bandwidth": _bandwidth,

@@ -215,13 +215,14 @@ class Fleet(FleetViews):
             agent.heartbeat.heard(now)
         return decisions
 
-    def agent_left(self, link: LinkId, now: float) -> list[Decision]:
-        """A link's socket is closed."""
+    def agent_left(self, link: LinkId, now: float, *, hung_up: bool = False) -> list[Decision]:
+        """A link's socket is closed; `hung_up` if the agent did that in good order, and lives."""
         decisions = self._due(now)
         agent = self._state.registry.get(link)
         if agent is None:
             return decisions
-        return [*decisions, *self._membership.lost(agent, now), *self._end_stranded(now)]
+        left = self._membership.lost(agent, now, hung_up=hung_up)
+        return [*decisions, *left, *self._end_stranded(now)]
 
     # ---- operators
 

@@ -80,15 +80,17 @@ class Membership:
         """Let go of its link, and treat it as lost."""
         return [Disconnect(agent.link, reason), *self.lost(agent, now, loss)]
 
-    def lost(self, agent: Agent, now: float, loss: MoveReason = "lost") -> list[Decision]:
-        """Its link is gone: its requests move or end."""
+    def lost(
+        self, agent: Agent, now: float, loss: MoveReason = "lost", *, hung_up: bool = False
+    ) -> list[Decision]:
+        """Its link is gone: its requests move or end. One that `hung_up` lives."""
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link)
         self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
-        decisions = state.requests.agent_left(agent, loss, now)
+        decisions = state.requests.agent_left(agent, loss, now, hung_up=hung_up)
         return [*decisions, *state.dispatcher.agent_left(agent, now)]
 
     def say_goodbye(self, now: float) -> list[Decision]:

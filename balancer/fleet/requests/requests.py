@@ -177,14 +177,21 @@ class Requests(LiveRequests):
             held = cells.used + cells.kept + cells.parked
             self.dispatch.router.cache_is(agent.link, max(cells.total, held))
 
-    def agent_left(self, agent: Agent, reason: MoveReason, now: float) -> list[Decision]:
-        """Its requests go elsewhere, before all who wait; those that cannot end."""
+    def agent_left(
+        self, agent: Agent, reason: MoveReason, now: float, *, hung_up: bool = False
+    ) -> list[Decision]:
+        """Its requests go elsewhere, before all who wait; those that cannot end.
+
+        They are no suspects if it `hung_up` in good order, as agents do when the balancer was
+        silent: after a pause of the balancer all of them have.
+        """
         decisions: list[Decision] = []
         ended = []
         running = self.dispatch.running_on(agent.link)
         for id in running:
             lifecycle = self._lifecycles[id]
-            lifecycle.moves.agent_lost(is_alone=len(running) == 1)
+            if not hung_up:
+                lifecycle.moves.agent_lost(is_alone=len(running) == 1)
             if (error := _loss(lifecycle)) is None:
                 decisions.append(self._leave(lifecycle, reason, now))
             else:

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/agent-socket"
 
+_CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 _CLOSE_TIMEOUT = 2.0
 """Seconds an agent has to answer a close."""
 
@@ -132,20 +133,23 @@ class _AgentSocket:
             self._runtime.agent_left(link)
             outbox.disconnect(error.message, WSCloseCode.POLICY_VIOLATION)
 
+        hung_up = False
         try:
             with self._admission.lease(holder, dismiss):
-                await self._listen(socket, outbox, link)
+                hung_up = await self._listen(socket, outbox, link)
         finally:
-            self._runtime.agent_left(link)
+            self._runtime.agent_left(link, hung_up=hung_up)
             reason = outbox.reason or "closed by the agent"
             logger.info("agent disconnected: %s", reason, extra=about)
 
-    async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> None:
-        async for frame in socket:
+    async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> bool:
+        """Until the socket is closed; true if the agent closed it in good order."""
+        while (frame := await socket.receive()).type not in _CLOSED:
             if (text := _whole(frame, outbox.assembler)) is None:
                 self._runtime.agent_heard(link)
             else:
                 self._runtime.agent_said(link, _decoded(text))
+        return frame.type is WSMsgType.CLOSE and frame.data == WSCloseCode.OK
 
     async def _hello(self, socket: web.WebSocketResponse) -> Hello | None:
         try:
@@ -153,7 +157,7 @@ class _AgentSocket:
                 frame = await socket.receive()
         except TimeoutError as error:
             raise _Junk(f"no hello came within {self._patience:g} s") from error
-        if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
+        if frame.type in _CLOSED:
             return None
         message = _decoded(_text(frame))
         if not isinstance(message, Hello):

@@ -178,9 +178,9 @@ class FleetRuntime(RuntimeViews):
         """A part of a message came from an agent."""
         self._carry_out(self._fleet.agent_heard(link, self._clock()))
 
-    def agent_left(self, link: LinkId) -> None:
-        """An agent's socket is closed, from whichever side."""
-        self._carry_out(self._fleet.agent_left(link, self._clock()))
+    def agent_left(self, link: LinkId, *, hung_up: bool = False) -> None:
+        """An agent's socket is closed, from whichever side; `hung_up`: by it, in good order."""
+        self._carry_out(self._fleet.agent_left(link, self._clock(), hung_up=hung_up))
         self._executor.forget_peer(link)
 
     def backlog(self) -> Backlog:

@@ -64,8 +64,8 @@ class Scene:
     def say(self, link: LinkId, *items: Item) -> list[Decision]:
         return self._checked(self.fleet.agent_said(link, output(*items), self.now))
 
-    def leave(self, link: LinkId) -> list[Decision]:
-        return self._checked(self.fleet.agent_left(link, self.now))
+    def leave(self, link: LinkId, *, hung_up: bool = False) -> list[Decision]:
+        return self._checked(self.fleet.agent_left(link, self.now, hung_up=hung_up))
 
     def after(self, seconds: float) -> list[Decision]:
         self.now += seconds

@@ -90,6 +90,16 @@ def test_a_request_that_takes_agents_down_alone_is_found_earlier() -> None:
     assert failure(scene.leave(B), "r").message.startswith("2 agents in a row")
 
 
+def test_agents_that_hang_up_were_not_taken_down() -> None:
+    """After a pause of the balancer all have hung up, and it reads that of one after the other."""
+    scene = Scene()
+    scene.open("r")
+    for i in range(2 * MAX_AGENTS_LOST):
+        scene.join(LinkId(i), hello(f"a{i}"))
+        assert codes(scene.leave(LinkId(i), hung_up=True)) == {}
+    assert sent(scene.join(B, hello("b")))[1:] == [start("r")]
+
+
 def test_an_agent_that_dials_again_takes_its_own_place() -> None:
     scene = with_agent(slots=2)
     scene.open("1", "2")

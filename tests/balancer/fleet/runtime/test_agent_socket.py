@@ -13,10 +13,11 @@ from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
 from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
-from arriero.shared.inference import Done, Token
+from arriero.shared.inference import Done, Failed, Token
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     FromAgent,
@@ -102,6 +103,36 @@ async def test_an_agent_whose_connection_breaks_is_gone_at_once(
     socket.get_extra_info("socket").shutdown(SHUT_RDWR)
     await fleet_with(runtime, 0)
     await socket.close()
+
+
+async def test_requests_are_no_suspects_when_agents_hang_up(
+    client: Client, runtime: FleetRuntime
+) -> None:
+    with runtime.open(request(), caller=ANONYMOUS) as stream:
+        for number in range(2 * MAX_AGENTS_LOST):
+            socket = await join(client, f"a{number}")
+            assert isinstance(await hear(socket), Start)
+            await socket.close()
+        socket = await join(client)
+        assert isinstance(await hear(socket), Start)
+        await say(socket, output(ended(stream.id)))
+        assert isinstance(await anext(stream), Done)
+
+
+@pytest.mark.parametrize("way", ["breaks", "hung up with an error"])
+async def test_requests_are_suspects_when_agents_break_off(
+    client: Client, runtime: FleetRuntime, way: str
+) -> None:
+    with runtime.open(request(), caller=ANONYMOUS) as stream:
+        for number in range(MAX_LOST_ALONE):
+            socket = await join(client, f"a{number}")
+            assert isinstance(await hear(socket), Start)
+            if way == "breaks":
+                socket.get_extra_info("socket").shutdown(SHUT_RDWR)
+            await socket.close(code=WSCloseCode.INTERNAL_ERROR)
+        failed = await anext(stream)
+        assert isinstance(failed, Failed)
+        assert "likely cause" in failed.error.message
 
 
 async def test_another_protocol_is_rejected_with_a_reason(client: Client) -> None:
