@@ -27,7 +27,6 @@ from bench.chaos.wire.network import OPERATOR, Loopback, Namespaces, enter
 from bench.store import wide_console
 
 DISK_SIZE = "24m"
-WARM_UPS = 2
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -119,8 +118,7 @@ async def run(arguments: argparse.Namespace, has: frozenset[Need]) -> int:
 
 async def _run(arguments: argparse.Namespace, kinds: Sequence[Kind], hosts: Hosts) -> int:
     load = Load(hosts.inference, hosts.ground.network.client_address(), time.monotonic)
-    for _ in range(WARM_UPS):
-        await load.learn()
+    await load.learn()
     judge = Judge(load.answers, arguments.quiet)
     world = World(hosts, RudeClients(hosts.inference, hosts.ground.network))
     results = await _rounds(Run(world, load, judge), arguments, kinds)

@@ -12,7 +12,7 @@ from bench.chaos.plan import Fault, Round
 from bench.chaos.record import Record
 from bench.chaos.strikes import World, strike
 
-AFTER = 1.0
+AFTER = 0.7
 """Seconds that the load goes on after all is well again."""
 
 
