@@ -255,7 +255,10 @@ PURE = (
     "balancer.fleet.runtime.outgoing",
     "balancer.fleet.recorder",
     "balancer.fleet.requests.requests",
-    *(f"balancer.fleet.requests.{name}" for name in ("line", "slot_times")),
+    "balancer.fleet.requests.slot_times",
+    *(f"balancer.fleet.requests.fair_queue.{name}" for name in ("charge", "crowding")),
+    *(f"balancer.fleet.requests.fair_queue.{name}" for name in ("fair_order", "fair_queue")),
+    "balancer.fleet.requests.fair_queue.turns",
     *(f"balancer.fleet.requests.{name}" for name in ("waiting_news", "waiting_room")),
     "balancer.fleet.registry",
     *(f"balancer.fleet.routing.{name}" for name in ("beliefs", "cost", "prefix_chain")),
@@ -300,7 +303,7 @@ PURE = (
     "shared.errors",
     "shared.framing.frames",
     *(f"shared.inference.{name}" for name in ("conversation", "events", "grammars")),
-    *("shared.inference.request", "shared.inference.values"),
+    *("shared.inference.priority", "shared.inference.request", "shared.inference.values"),
     "shared.messages",
     "shared.models.sources",
     "shared.framing.heartbeat",
@@ -376,7 +379,10 @@ VOCABULARY = {
 
 ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
 LIMITS = ("balancer.access.identity", "balancer.access.limits")
-FLEET = ("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.queries")
+FAIR_QUEUE = "balancer.fleet.requests.fair_queue"
+REQUEST_WORDS = ("balancer.fleet.requests.matching", "balancer.fleet.requests.routing")
+REQUESTS = ("balancer.fleet.requests", *REQUEST_WORDS)
+FLEET = ("balancer.fleet", *REQUESTS, "balancer.fleet.queries")
 FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
 OPENAI = ("balancer.api.openai.completions", "balancer.api.openai.queries")
@@ -493,8 +499,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.access": (*("balancer.access.identity", "balancer.store", "balancer.store.records"),),
     "balancer.control": (),
     "balancer.fleet.routing": ("balancer.fleet",),
-    "balancer.fleet.requests": ("balancer.fleet", "balancer.fleet.routing"),
-    "balancer.fleet.queries": ("balancer.fleet", "balancer.fleet.requests"),
+    "balancer.fleet.requests.fair_queue.charge": (),
+    "balancer.fleet.requests.routing": (
+        *("balancer.fleet", "balancer.fleet.routing", f"{FAIR_QUEUE}.charge"),
+    ),
+    "balancer.fleet.requests.matching": ("balancer.fleet", "balancer.fleet.requests.routing"),
+    "balancer.fleet.requests.fair_queue": ("balancer.fleet", *REQUEST_WORDS),
+    "balancer.fleet.requests": (
+        *("balancer.fleet", "balancer.fleet.routing", *REQUEST_WORDS),
+        *("balancer.fleet.requests.fair_queue", "balancer.fleet.requests.fair_queue.charge"),
+    ),
+    "balancer.fleet.queries": ("balancer.fleet", *REQUESTS),
     "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.access.identity", "balancer.control"),
     "balancer.fleet.runtime": (
         *(*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),

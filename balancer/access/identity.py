@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ...shared.inference import PriorityClass as PriorityClass
 from ...shared.strict import STRICT, ListOf
 
 Role = Literal["inference", "viewer", "operator", "admin", "agent"]
 """`inference` calls models; `viewer` sees the fleet; `operator` drains, cancels, reloads as well;
 `admin` changes wishes and keys as well; `agent` joins."""
-
-PriorityClass = Literal["batch", "default", "interactive"]
-"""In rising order."""
 
 MAX_MODELS = 256
 Positive = Annotated[int, Field(ge=1, lt=2**31)]

@@ -25,7 +25,8 @@ class Caller:
     the address is the proxy's where there is one, and a client may write anything as its agent.
     `limits` are those of its key. `trace_parent` is the span that the client named, `trace` the one
     of this request, or again the client's where nothing is traced here. What the caller made
-    belongs to `owner`; without keys, to everybody.
+    belongs to `owner`; without keys, to everybody. `connection` is a number that no other open
+    connection of its address has.
     """
 
     name: str = ANONYMOUS_NAME
@@ -35,6 +36,7 @@ class Caller:
     trace_parent: TraceContext | None = field(default=None, repr=False)
     trace: TraceContext | None = field(default=None, repr=False)
     owner: str | None = field(default=None, repr=False)
+    connection: int | None = field(default=None, repr=False)
 
     @property
     def is_anonymous(self) -> bool:
@@ -50,6 +52,11 @@ class Caller:
     def account(self) -> Account:
         """Whose limits it shares: those of its key; without one, of its address."""
         return Account(self.name, self.address if self.is_anonymous else None)
+
+    @property
+    def flow(self) -> int | None:
+        """Who shares what its account gets in the queue: its connections, where it has no key."""
+        return self.connection if self.is_anonymous else None
 
 
 ANONYMOUS = Caller()

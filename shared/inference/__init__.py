@@ -50,6 +50,7 @@ from .grammars import (
     JsonSchemaGrammar,
     RegexGrammar,
 )
+from .priority import PRIORITY_CLASSES, PRIORITY_NUMBERS, PriorityClass, priority_class_of
 from .request import MAX_TOKEN_IDS, CacheKey, GenerateRequest, MaxTokens, PromptInput, TopLogprobs
 from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
 
@@ -60,6 +61,8 @@ __all__ = [
     "MAX_TOKEN_IDS",
     "MAX_TOOLS",
     "MAX_TOP_LOGPROBS",
+    "PRIORITY_CLASSES",
+    "PRIORITY_NUMBERS",
     "TO_GO_ON",
     "AgentId",
     "Begun",
@@ -81,6 +84,7 @@ __all__ = [
     "Messages",
     "NamedTool",
     "Notice",
+    "PriorityClass",
     "PromptInput",
     "Rate",
     "Rates",
@@ -104,4 +108,5 @@ __all__ = [
     "Waiting",
     "WaitsFor",
     "can_go_on",
+    "priority_class_of",
 ]

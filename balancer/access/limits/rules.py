@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ....shared.errors import InvalidRequest, ModelNotFound, RequestError
-from ....shared.inference import GenerateRequest
-from ..identity import NO_LIMITS, CallerLimits, PriorityClass
+from ....shared.inference import PRIORITY_CLASSES, GenerateRequest, PriorityClass
+from ..identity import NO_LIMITS, CallerLimits
 
 T = TypeVar("T")
 
-_RANKS: tuple[PriorityClass, ...] = ("batch", "default", "interactive")
 _MOST_PRIORITY: dict[PriorityClass, int] = {"batch": -1, "default": 0, "interactive": 100}
 """The highest `priority` of a request: numbers above 0 are interactive, those below 0 batch."""
 
@@ -30,7 +29,7 @@ def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
         max_concurrent=_first(own.max_concurrent, defaults.max_concurrent),
         max_queued=_first(own.max_queued, defaults.max_queued),
         max_tokens=_first(own.max_tokens, defaults.max_tokens),
-        priority=min(own.priority, defaults.priority, key=_RANKS.index),
+        priority=min(own.priority, defaults.priority, key=PRIORITY_CLASSES.index),
     )
 
 

@@ -22,9 +22,16 @@ def caller_of(request: web.Request) -> Caller:
         address=request.remote,
         user_agent=None if user_agent is None else user_agent[:LONGEST_USER_AGENT],
         trace_parent=trace_parent_of(request),
+        connection=_connection_of(request),
     )
     holder = request.get(identity_key)
     return caller if holder is None else held_by(caller, holder)
+
+
+def _connection_of(request: web.Request) -> int | None:
+    """The port of the other end."""
+    name = None if request.transport is None else request.transport.get_extra_info("peername")
+    return name[1] if isinstance(name, tuple) and len(name) > 1 else None
 
 
 def held_by(caller: Caller, holder: Identity) -> Caller:

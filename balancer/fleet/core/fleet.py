@@ -308,7 +308,8 @@ class Fleet(FleetViews):
         return [*decisions, *self._membership.say_goodbye(now)]
 
     def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
-        """What has come due, in the order that starts nothing in vain."""
+        """What has come due, in the order that starts nothing in vain. Every event begins so."""
+        self._state.requests.dispatch.now = now
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return []

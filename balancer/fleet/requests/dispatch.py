@@ -1,16 +1,16 @@
 """Which request goes to which agent: the queue and the slots; `routing` says which agent is best.
 
 A slot here is a reservation: the agent has the last word and may still answer that it is full.
-Requests wait in the order of their arrival, for their model or for any; one that comes back from
-an agent keeps its place, which is before all that were never assigned.
+Requests wait for their model or for any; `fair_queue` says which is next. One that comes back from
+an agent keeps its place, which is before whatever its caller sent since.
 
 Invariants:
 - No agent is given more than the slots it reported; after a cut, nothing until it is below again.
 - Nobody waits while an agent that could serve them has a free slot, but for those that are held for
   one agent, which has computed much of their prompt; each is held once, and only for a while.
-- Of those that ask for the same model, nobody is assigned before one that arrived earlier. One of
-  which a part was answered asks for the engine that answered it: the model and its fingerprint.
-  One that is held may see later ones start elsewhere.
+- Of one caller's requests of one class for the same model, nobody is assigned before one that
+  arrived earlier. One of which a part was answered asks for the engine that answered it: the model
+  and its fingerprint. One that is held may see later ones start elsewhere.
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 
 A decision costs O(log agents + log waiting): free agents are ranked, per model and all together,
@@ -21,13 +21,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ....shared.errors import QueueFull
-from ....shared.inference import RequestId
+from ....shared.inference import PriorityClass, RequestId
+from ..caller import Account
 from ..decisions import LinkId, Refuse
 from ..routing.cost import Load
 from ..routing.rates import Measurement
 from ..routing.router import Choice, Router
 from ..tally import Tally
-from .line import Line
+from .fair_queue.crowding import Crowding
+from .fair_queue.fair_queue import FairQueue
 from .matching import Free
 from .routing import NOTHING, Engine, Offer, RoutingRequest, Wanted, Warm, model_of
 
@@ -89,7 +91,10 @@ class _Request:
 
 
 class Dispatch:
-    """Knows no time. Every method returns the assignments that have become possible."""
+    """Every method returns the assignments that have become possible.
+
+    `now` is the time of the event: say it first. Only the share of classes that starve needs it.
+    """
 
     def __init__(self, max_buffered: int, router: Router | None = None) -> None:
         self._max_buffered = max_buffered
@@ -97,13 +102,15 @@ class Dispatch:
         self._holds: list[Hold] = []
         self._agents: dict[LinkId, _Agent] = {}
         self._requests: dict[RequestId, _Request] = {}
-        self._waiting = Line()
+        self._waiting = FairQueue()
+        self._crowding = Crowding()
         self._free = Free()
         self._able: Tally[Wanted] = Tally()
         """Slots of agents that take work, taken or not, by the model that these serve."""
         self._num_arrived = 0
         self._num_assigned = 0
         self.num_slots = 0
+        self.now = 0.0
 
     @property
     def num_agents(self) -> int:
@@ -171,23 +178,50 @@ class Dispatch:
         """The place of a waiting request, from 1: it is started after so many less one."""
         return self._waiting.place(id, self._able)
 
+    def num_waiting_of(self, kind: PriorityClass) -> int:
+        """How many requests of a class have no slot."""
+        return self._waiting.num_of(kind)
+
+    @property
+    def num_callers(self) -> int:
+        """How many callers wait that never had an agent."""
+        return self._crowding.num_callers
+
     # ---- requests
 
     def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         if id in self._requests:
             raise ValueError(f"request {id} is here already")
-        if not self.has_free_slot(routing.model) and self.num_waiting >= self._max_buffered:
-            return Refuse(id, self._queue_full(routing.model))
         self._num_arrived += 1
         self._requests[id] = _Request(routing, self._num_arrived)
+        self._waiting.arrived(id, routing, self.now)
+        if not self.has_free_slot(routing.model) and len(self._waiting) > self._max_buffered:
+            error = self._queue_full(id)
+            self.ended(id)
+            return Refuse(id, error)
+        self._crowding.waits(id, *_place_of(routing))
         return self._place([id])
 
-    def ended(self, id: RequestId, end: Measurement | None = None) -> list[Assign]:
-        """A request is over, wherever it was; its slot serves the next. `end`, if it ended well."""
+    def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
+        """Of a full queue, the request that has to go for a newcomer: end it before `enqueue`."""
+        is_full = 0 < self._max_buffered <= self.num_waiting
+        if not is_full or self.has_free_slot(routing.model):
+            return None
+        return self._crowding.yields_to(*_place_of(routing))
+
+    def ended(
+        self, id: RequestId, end: Measurement | None = None, *, charge: int | None = None
+    ) -> list[Assign]:
+        """A request is over, wherever it was; its slot serves the next. `end`, if it ended well.
+
+        `charge` is what it counts among its caller's, where that is known by now.
+        """
         request = self._requests[id]
+        self._stop_holding(id)
+        self._crowding.leaves(id)
+        self._waiting.ended(id, request.routing.charge if charge is None else charge)
         if request.link is None:
-            self._leave_queue(id)
             del self._requests[id]
             return []
         del self._requests[id]
@@ -206,7 +240,7 @@ class Dispatch:
         """A request has waited for one agent long enough: it takes any now."""
         if self._requests[id].held_for is None:
             return []
-        self._leave_queue(id)
+        self._release(id)
         return self._place([id])
 
     def take_holds(self) -> list[Hold]:
@@ -221,7 +255,17 @@ class Dispatch:
         agent.is_full = True
         self._left_agent(id)
         self._rank(agent)
+        self._waits_again(id)
         return self._place([id])
+
+    def gave_way(self, id: RequestId) -> list[Assign]:
+        """It left its slot to whoever is next, and waits."""
+        agent = self._agents[self._running(id)]
+        agent.running.remove(id)
+        self._left_agent(id)
+        self._waits_again(id)
+        assigned = self._fill(agent)
+        return assigned if self._requests[id].link else [*assigned, *self._place([id])]
 
     def bind(self, id: RequestId, engine: Engine) -> None:
         """From now on only agents like this one may have the request, which runs on one."""
@@ -236,10 +280,11 @@ class Dispatch:
         waiting += [id for id in held if self._requests[id].routing.wanted in names]
         ids = self._in_order(waiting)
         for id in ids:
-            self._leave_queue(id)
+            self._release(id)
             request = self._requests[id]
             name = request.routing.model or ""
             request.routing = replace(request.routing, model=names.get(name, name))
+            self._waiting.renamed(id, request.routing.wanted, self.now)
         return ids, self._place(ids)
 
     # ---- agents
@@ -261,8 +306,6 @@ class Dispatch:
         self._count(agent, 1)
         self.router.agent_is(link, offer.model, offer.cache_tokens)
         released = [] if is_same else self._let_go(agent)
-        for id in released:
-            self._join_queue(id)
         return [*self._fill(agent), *self._retry(released)]
 
     def agent_suspended(self, link: LinkId, offer: Offer) -> None:
@@ -291,33 +334,32 @@ class Dispatch:
         self._count(agent, -1)
         for id in ended:
             agent.running.remove(id)
-            del self._requests[id]
+            self._waiting.ended(id, self._requests.pop(id).routing.charge)
+        for id in back:
+            if self._requests[id].link is not None:
+                self._waits_again(id)
         self.router.agent_left(link)
         return self._place(back)
 
     # ---- inside
 
     def _place(self, ids: Iterable[RequestId]) -> list[Assign]:
-        """Assign or queue those that have no place, first arrived first.
+        """Assign those of `ids` for which an agent is free, in this order; they wait already.
 
-        Whoever waits already has no free agent (the second invariant), so none is overtaken.
+        Whoever else waits has no free agent (the second invariant), so none is overtaken.
         """
         assigned = []
         for id in ids:
-            request = self._requests[id]
-            request.link = None
-            choice = self._choose(request)
-            if choice is None:
-                self._join_queue(id)
-            elif choice.patience:
+            choice = self._choose(self._requests[id])
+            if choice is not None and choice.patience:
                 self._hold(id, choice)
-            else:
+            elif choice is not None:
                 assigned.append(self._assign(id, self._agents[choice.link]))
         return assigned
 
     def _choose(self, request: _Request) -> Choice | None:
         routing = request.routing
-        may_wait = not request.was_held and self.num_waiting < self._max_buffered
+        may_wait = not request.was_held and self.num_waiting <= self._max_buffered
         return self.router.choose(
             routing.chain,
             load_of=lambda link: self._load(self._agents[link], routing.wanted),
@@ -343,14 +385,15 @@ class Dispatch:
         request.was_held = True
         self._agents[choice.link].held.add(id)
         self._holds.append(Hold(id, choice.patience))
-        self._join_queue(id)
+        self._waiting.changed(id, request.wanted, self.now)
 
-    def _join_queue(self, id: RequestId) -> None:
-        request = self._requests[id]
-        self._waiting.put(id, request.wanted, request.arrival)
+    def _release(self, id: RequestId) -> None:
+        """A request that waits takes any agent again."""
+        if self._requests[id].held_for is not None:
+            self._stop_holding(id)
+            self._waiting.changed(id, self._requests[id].wanted, self.now)
 
-    def _leave_queue(self, id: RequestId) -> None:
-        self._waiting.remove(id)
+    def _stop_holding(self, id: RequestId) -> None:
         request = self._requests[id]
         if request.held_for is not None:
             self._agents[request.held_for].held.remove(id)
@@ -360,7 +403,7 @@ class Dispatch:
         """Those that are held for an agent may take any other; first arrived first."""
         ids = self._in_order(agent.held)
         for id in ids:
-            self._leave_queue(id)
+            self._release(id)
         return ids
 
     def _retry(self, ids: Iterable[RequestId]) -> list[Assign]:
@@ -368,7 +411,6 @@ class Dispatch:
         assigned = []
         for id in ids:
             if self._requests[id].link is None:
-                self._leave_queue(id)
                 assigned += self._place([id])
         return assigned
 
@@ -379,14 +421,12 @@ class Dispatch:
                 self._rank(agent)
 
     def _fill(self, agent: _Agent) -> list[Assign]:
-        """Give the agent's free slots to those who wait, first arrived first."""
+        """Give the agent's free slots to those who wait, in their order."""
         assigned = []
         num_passed = 0
         self._rank(agent)
         while agent.has_free_slot and (id := self._next_for(agent)) is not None:
-            request = self._requests[id]
-            self._leave_queue(id)
-            choice = self._choose(request) if num_passed < MOST_PASSED else None
+            choice = self._choose(self._requests[id]) if num_passed < MOST_PASSED else None
             if choice is not None and choice.patience:
                 num_passed += 1
                 self._hold(id, choice)
@@ -398,6 +438,9 @@ class Dispatch:
     def _assign(self, id: RequestId, agent: _Agent) -> Assign:
         self._num_assigned += 1
         request = self._requests[id]
+        self._crowding.leaves(id)
+        self._waiting.started(id, self._keys_of(agent), self.now)
+        self._stop_holding(id)
         request.link = agent.link
         self.router.started(id, agent.link, request.routing.chain, waited_for=request.waited_for)
         request.waited_for = None
@@ -406,11 +449,19 @@ class Dispatch:
         self._rank(agent)
         return Assign(id, agent.link)
 
+    def _waits_again(self, id: RequestId) -> None:
+        request = self._requests[id]
+        request.link = None
+        self._waiting.came_back(id, request.routing.wanted, self.now)
+
     def _next_for(self, agent: _Agent) -> RequestId | None:
-        keys = agent.keys
-        if agent.held:
-            keys += (Warm(None, agent.link), Warm(agent.offer.model, agent.link))
-        return self._waiting.first(keys)
+        return self._waiting.first(self._keys_of(agent), self.now)
+
+    def _keys_of(self, agent: _Agent) -> tuple[Wanted, ...]:
+        """What those want whom it could start."""
+        if not agent.held:
+            return agent.keys
+        return (*agent.keys, Warm(None, agent.link), Warm(agent.offer.model, agent.link))
 
     def _running(self, id: RequestId) -> LinkId:
         link = self._requests[id].link
@@ -434,15 +485,16 @@ class Dispatch:
             for key in agent.keys:
                 self._able.add(key, sign * agent.offer.slots)
 
-    def _queue_full(self, model: str | None) -> QueueFull:
+    def _queue_full(self, id: RequestId) -> QueueFull:
+        """The error for a newcomer that waits as one too many."""
         if self._max_buffered == 0:
             return QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
         return QueueFull.of(
-            self.num_waiting,
+            self.num_waiting - 1,
             "request",
             "requests",
             retry_after=RETRY_AFTER,
-            position=self._waiting.next_place(model, self._able),
+            position=self.place_of(id),
         )
 
     def check_integrity(self) -> None:
@@ -460,6 +512,7 @@ class Dispatch:
         self.router.check_integrity()
         self._check_held()
         self._waiting.check_integrity()
+        self._crowding.check_integrity()
         self._free.check_integrity()
 
     def _check_held(self) -> None:
@@ -473,6 +526,11 @@ class Dispatch:
         _require(is_free == agent.has_free_slot, f"{agent.link} is misplaced")
         if agent.has_free_slot:
             _require(self._next_for(agent) is None, f"a request waits for {agent.link} in vain")
+
+
+def _place_of(routing: RoutingRequest) -> tuple[Account, int | None, PriorityClass]:
+    caller = routing.caller
+    return caller.account, caller.flow, routing.priority_class
 
 
 def _require(holds: bool, what: str) -> None:

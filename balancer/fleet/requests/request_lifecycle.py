@@ -39,6 +39,7 @@ from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
 from ..view import RequestState, RequestView
 from .delivered import Delivered, Told
+from .fair_queue.charge import charge_of_usage
 from .moves import Moves
 from .routing import Engine
 
@@ -131,6 +132,12 @@ class RequestLifecycle(Lifecycle):
     def deadline(self) -> float:
         """When `overdue` will return an error, unless something happens before."""
         return min(self._stage_deadline, self.expires_at)
+
+    @property
+    def charge(self) -> int:
+        """What it has taken of its caller's share: tokens that were computed for it."""
+        usage = self.delivered.usage(self.num_tokens)
+        return charge_of_usage(usage.prompt_tokens - usage.cached_tokens, self.num_tokens)
 
     def slot_seconds(self, now: float) -> float:
         """How long the agent that it is with has had it."""

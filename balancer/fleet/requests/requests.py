@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ....shared.errors import AgentLost, Cancelled, EngineFailed, RequestError
+from ....shared.errors import AgentLost, Cancelled, EngineFailed, QueueFull, RequestError
 from ....shared.inference import GenerateRequest, RequestId, Token
 from ....shared.messages import Cancel, Ended, PromptRead, Start
 from ..caller import Caller
@@ -15,7 +15,7 @@ from .delivered import Told
 from .dispatch import Assign
 from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
-from .routing import Offer, routing_of
+from .routing import Offer, RoutingRequest, routing_of
 
 Gain = tuple[RequestLifecycle, Token]
 """What a request gained in a step."""
@@ -35,17 +35,22 @@ class Requests(LiveRequests):
         *,
         tell_waiting: float | None = None,
     ) -> list[Decision]:
-        """Accept a newcomer, or refuse it when the queue is full."""
+        """Accept a newcomer, or refuse it when the queue is full.
+
+        For one whose caller has little in a full queue, another makes room.
+        """
         lifecycle = RequestLifecycle(id, request, self._limits, now, caller=caller)
-        assigned = self.dispatch.enqueue(id, routing_of(request, caller))
+        routing = routing_of(request, caller)
+        decisions = self._make_room(routing, now)
+        assigned = self.dispatch.enqueue(id, routing)
         if isinstance(assigned, Refuse):
             assigned.error.retry_after = self.waiting_room.retry_after(request.model)
-            return refuse(lifecycle, assigned.error, now)
+            return [*decisions, *refuse(lifecycle, assigned.error, now)]
         self._lifecycles[id] = lifecycle
         self._deadlines.arm(id)
         self._changes.advance()
         self.waiting_room.admitted(id, tell_waiting, now)
-        return self._start(assigned, now)
+        return [*decisions, *self._start(assigned, now)]
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: those who wait for them follow."""
@@ -257,6 +262,19 @@ class Requests(LiveRequests):
 
     # ---- inside
 
+    def _make_room(self, routing: RoutingRequest, now: float) -> list[Decision]:
+        """End the one that has to go from a full queue for such a newcomer, if one has to."""
+        id = self.dispatch.makes_room_for(routing)
+        if id is None:
+            return []
+        lifecycle = self._lifecycles[id]
+        error = QueueFull(
+            "the queue is full, and its caller has most in it: others were let in",
+            retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+            position=self.dispatch.place_of(id),
+        )
+        return self.fail(lifecycle, error, now)
+
     def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
         decisions: list[Decision] = []
         for assign in assigned:
@@ -345,7 +363,8 @@ class Requests(LiveRequests):
         if lifecycle.link is not None:
             self._registry[lifecycle.link].used_at = now
             self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
-        return [*last, *self._start(self.dispatch.ended(lifecycle.id, measured), now)]
+        ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
+        return [*last, *self._start(ended, now)]
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:

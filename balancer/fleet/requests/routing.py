@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from ....shared.inference import GenerateRequest
+from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.prefix_chain import NO_CHAIN, PrefixChain, chain_of
-
-PriorityClass = Literal["interactive", "default", "batch"]
+from .fair_queue.charge import LEAST, charge_of
 
 
 class Engine(NamedTuple):
@@ -70,13 +69,11 @@ NOTHING = Offer(model=None, slots=0)
 class RoutingRequest:
     """`model` of `None` is any. A part of the answer came from `engine`: only such agents go on.
 
-    By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen. The other
-    fields are not used yet.
+    By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen.
 
-    `prefix_key` names a stored prompt that the request begins with: agents that hold it could be
-    preferred. `num_tokens` of the prompt are known only where it was given as token ids. Every
-    request has the default `priority_class`: `GenerateRequest.priority` orders requests within
-    an agent's engine and not in this queue.
+    `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
+    tokens it takes (`fair_queue/charge.py`). `prefix_key` names a stored prompt that the request
+    begins with. `num_tokens` of the prompt are known only where it was given as token ids.
     """
 
     model: str | None = None
@@ -87,6 +84,7 @@ class RoutingRequest:
     engine: Engine | None = None
     chain: PrefixChain = NO_CHAIN
     most_answer: int | None = None
+    charge: int = LEAST
 
     @property
     def wanted(self) -> Wanted:
@@ -104,4 +102,6 @@ def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:
         num_tokens=len(prompt) if isinstance(prompt, tuple) else None,
         chain=chain_of(request),
         most_answer=0 if request.prefill_only else request.max_tokens,
+        priority_class=priority_class_of(request.priority),
+        charge=charge_of(request),
     )

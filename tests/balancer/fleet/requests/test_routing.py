@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.requests.fair_queue.charge import charge_of
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, routing_of
 from arriero.balancer.fleet.routing.prefix_chain import chain_of
 from arriero.shared.inference import GenerateRequest
@@ -11,16 +12,27 @@ ALICE = Caller("alice")
 
 def test_what_is_known_of_a_text() -> None:
     wanted = request("llama")
-    routing = RoutingRequest(model="llama", caller=ALICE, chain=chain_of(wanted))
+    routing = RoutingRequest(
+        model="llama", caller=ALICE, chain=chain_of(wanted), charge=charge_of(wanted)
+    )
     assert routing_of(wanted, ALICE) == routing
     assert routing_of(replace(wanted, max_tokens=7), ALICE).most_answer == 7
     assert routing_of(replace(wanted, prefill_only=True), ALICE).most_answer == 0
 
 
+def test_the_sign_of_the_priority_is_the_class() -> None:
+    batch = replace(request(), priority=-7)
+    assert routing_of(batch, ALICE).priority_class == "batch"
+
+
 def test_token_ids_are_counted_and_a_stored_prompt_is_named() -> None:
     wanted = GenerateRequest(prompt=(1, 2, 3), cache_key="manual")
     assert routing_of(wanted, ALICE) == RoutingRequest(
-        caller=ALICE, prefix_key="manual", num_tokens=3, chain=chain_of(wanted)
+        caller=ALICE,
+        prefix_key="manual",
+        num_tokens=3,
+        chain=chain_of(wanted),
+        charge=charge_of(wanted),
     )
     assert routing_of(replace(wanted, prompt="text"), ALICE).num_tokens is None
 
