@@ -2,7 +2,8 @@
 
 In virtual time, around the balancer's own core: three agents that are alike, and a fast one beside
 three slow ones. `one` has the slots, the cache and the speed of all three agents in one. With
-`--real`, three agents of one thread each serve a model to the same conversations.
+`--real`, three agents of one thread each serve a model to the same conversations. With `--choices`,
+what choosing costs the balancer itself.
 
 First tokens and throughput are ratios to choosing by load; the cached share is one to `one`'s.
 """
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from arriero.balancer.fleet.limits import Routing
 from bench.models import SHAPES, made
+from bench.routing.choices import measure
 from bench.routing.host import Speeds
 from bench.routing.real import converse
 from bench.routing.simulation import HostKind, Outcome, simulate
@@ -89,10 +91,23 @@ def _cells(pairs: list[Pair]) -> Iterable[str]:
     yield f"{max(pair['cost'].idle_beside_waiting for pair in pairs):.2f}"
 
 
+def show_choices() -> None:
+    table = Table(title="choosing an agent: microseconds a request of 4 kB, median")
+    for heading in ("agents", "by load", "by cost, cold", "by cost, warm", "its keys alone"):
+        table.add_column(heading, justify="right")
+    costs = list(measure())
+    for each in costs:
+        times = (each.by_load, each.cold, each.warm, each.hashing)
+        table.add_row(f"{each.num_agents:,}", *(f"{time:.0f}" for time in times))
+    wide_console().print(table)
+    save("routing-choices", {"costs": [asdict(each) for each in costs]})
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.routing")
     parser.add_argument("--seeds", type=int, default=5, help="draws of each workload")
     parser.add_argument("--real", action="store_true", help="real agents in place of simulated")
+    parser.add_argument("--choices", action="store_true", help="what choosing costs the balancer")
     parser.add_argument("--model", choices=SHAPES, default="tiny", help="model of real agents")
     parser.add_argument("--scale", type=float, default=1.0, help="stretches real agents' prompts")
     parser.add_argument(
@@ -104,6 +119,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse(sys.argv[1:])
+    if arguments.choices:
+        show_choices()
+        return
     names = arguments.only or list(WORKLOADS)
     seeds = range(1, arguments.seeds + 1)
     results: dict[str, dict[str, list[Pair]]] = {}

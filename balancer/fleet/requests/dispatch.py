@@ -40,6 +40,10 @@ MOST_PASSED = 16
 """Requests that a free slot may pass over, one after the other, for which other agents are best."""
 
 
+RANKED_TOGETHER = 64
+"""Outdated ranks that are mended at once, so that no request pays for thousands of agents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Start the request on the agent; its slot is taken."""
@@ -100,6 +104,8 @@ class Dispatch:
         self._max_buffered = max_buffered
         self.router = Router() if router is None else router
         self._holds: list[Hold] = []
+        self._to_rank: list[LinkId] = []
+        """Agents whose rank is outdated; the others' ranks are kept up at each change of theirs."""
         self._agents: dict[LinkId, _Agent] = {}
         self._requests: dict[RequestId, _Request] = {}
         self._waiting = FairQueue()
@@ -417,7 +423,10 @@ class Dispatch:
     def _left_agent(self, id: RequestId, end: Measurement | None = None) -> None:
         """A request does not run any more; what is learnt may change how agents rank."""
         if self.router.ended(id, end):
-            for agent in self._agents.values():
+            self._to_rank = list(self._agents)
+        for _ in range(min(len(self._to_rank), RANKED_TOGETHER)):
+            agent = self._agents.get(self._to_rank.pop())
+            if agent is not None:
                 self._rank(agent)
 
     def _fill(self, agent: _Agent) -> list[Assign]:

@@ -74,20 +74,24 @@ class _Measured:
     answer: Average = field(default_factory=Average)
     computed: Average = field(default_factory=Average)
     tokens_per_byte: Average = field(default_factory=Average)
+    known: Speed | None = None
+    """What followed from all that, until more is known."""
 
     @property
     def is_known(self) -> bool:
         return self.prefill.weight > 0 or self.token_seconds.weight > 0
 
     def speed(self, default: Speed) -> Speed:
-        return Speed(
-            prefill=self.prefill.value(default.prefill),
-            token_seconds=self.token_seconds.value(default.token_seconds),
-            running=self.running.value(default.running),
-            slot_seconds=self.slot_seconds.value(default.slot_seconds),
-            trust=self.trust.value(default.trust),
-            reuse=self.reuse.value(default.reuse),
-        )
+        if self.known is None:
+            self.known = Speed(
+                prefill=self.prefill.value(default.prefill),
+                token_seconds=self.token_seconds.value(default.token_seconds),
+                running=self.running.value(default.running),
+                slot_seconds=self.slot_seconds.value(default.slot_seconds),
+                trust=self.trust.value(default.trust),
+                reuse=self.reuse.value(default.reuse),
+            )
+        return self.known
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,9 @@ class Speeds:
 
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
         """Of `expected` tokens that an agent was believed to hold, `cached` were there."""
-        self._agent(link).trust.add(min(cached, expected), expected)
+        agent = self._agent(link)
+        agent.trust.add(min(cached, expected), expected)
+        agent.known = None
 
     def ended(self, link: LinkId, model: str, end: Measurement) -> bool:
         """A request ended well. True: what is expected of the model has changed."""
@@ -174,10 +180,15 @@ class Speeds:
     # ---- inside
 
     def _agent(self, link: LinkId) -> _Measured:
-        return self._agents.setdefault(link, _Measured())
+        measured = self._agents.get(link)
+        if measured is None:
+            measured = self._agents[link] = _Measured()
+        return measured
 
     def _model(self, model: str) -> _Measured:
-        measured = self._models.setdefault(model, _Measured())
+        measured = self._models.get(model)
+        if measured is None:
+            measured = self._models[model] = _Measured()
         self._models.move_to_end(model)
         if len(self._models) > MAX_MODELS:
             gone, _ = self._models.popitem(last=False)
@@ -199,3 +210,4 @@ def _learn(measured: _Measured, end: Measurement) -> None:
         measured.computed.add(computed)
         measured.reuse.add(usage.cached_tokens, usage.prompt_tokens)
     measured.slot_seconds.add(end.seconds)
+    measured.known = None

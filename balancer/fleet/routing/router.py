@@ -186,8 +186,9 @@ class Router:
     ) -> float:
         model = self._agents[link].model
         speed = self._speed(link)
-        size = self._tokens(model, chain, chain.size)
-        cached = self._held_tokens(model, chain, last) * speed.trust
+        per_byte = self._per_byte(model, chain)
+        size = chain.size * per_byte
+        cached = 0.0 if last is None else chain.ends[last] * per_byte * speed.trust
         answer = self._speeds.answer_tokens(model)
         if most_answer is not None:
             answer = min(answer, most_answer)
@@ -207,12 +208,9 @@ class Router:
     def _speed(self, link: LinkId) -> Speed:
         return self._speeds.of(link, self._agents[link].model)
 
-    def _tokens(self, model: str, chain: PrefixChain, num_bytes: int) -> float:
-        per_byte = 1 / TOKEN_BYTES if chain.is_tokens else self._speeds.tokens_per_byte(model)
-        return num_bytes * per_byte
-
-    def _held_tokens(self, model: str, chain: PrefixChain, last: int | None) -> float:
-        return 0.0 if last is None else self._tokens(model, chain, chain.ends[last])
+    def _per_byte(self, model: str, chain: PrefixChain) -> float:
+        """Tokens of a byte of the chain."""
+        return 1 / TOKEN_BYTES if chain.is_tokens else self._speeds.tokens_per_byte(model)
 
     # ---- what becomes of requests
 
@@ -224,8 +222,9 @@ class Router:
             return
         model = self._agents[link].model
         last = self._beliefs.last_held(link, chain.keys)
-        size = self._tokens(model, chain, chain.size)
-        held = self._held_tokens(model, chain, last)
+        per_byte = self._per_byte(model, chain)
+        size = chain.size * per_byte
+        held = 0.0 if last is None else chain.ends[last] * per_byte
         trusted = held * self._speed(link).trust
         self._started[id] = _Started(link, model, chain, held, max(size - trusted, 0.0))
         self._backlog[link] = self._backlog.get(link, 0.0) + max(size - trusted, 0.0)
@@ -233,7 +232,7 @@ class Router:
         if waited_for is not None:
             self.counts.waited += 1
             self.counts.gave_up += waited_for != link
-        ends = [int(self._tokens(model, chain, end)) for end in chain.ends]
+        ends = [int(end * per_byte) for end in chain.ends]
         self._beliefs.computes(link, chain.keys, ends)
         self._beliefs.trim(link, self._agents[link].most_tokens)
 

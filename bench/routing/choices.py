@@ -1,0 +1,82 @@
+"""What a choice costs the balancer: processor time for each request, over the number of agents."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from arriero.balancer.fleet.decisions import LinkId, Refuse
+from arriero.balancer.fleet.limits import Routing
+from arriero.balancer.fleet.requests.dispatch import Dispatch
+from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.routing.prefix_chain import chain_of
+from arriero.balancer.fleet.routing.rates import Measurement
+from arriero.balancer.fleet.routing.router import Router
+from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+
+NUM_AGENTS = (1, 10, 100, 1000, 10_000)
+REQUESTS = 2000
+PROMPT = "The driver counts the mules before each bridge. " * 85  # 4 kB
+END = Measurement(
+    Usage(prompt_tokens=1000, cached_tokens=500, completion_tokens=100),
+    Rates(prefill_tokens_per_second=500.0, decode_tokens_per_second=20.0),
+    running=2,
+    seconds=5.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds a request, from its arrival to its end; `hashing` is its chain alone."""
+
+    num_agents: int
+    by_load: float
+    cold: float
+    warm: float
+    hashing: float
+
+
+def measure() -> Iterable[Cost]:
+    """For each number of agents, half of whose slots are taken."""
+    for num in NUM_AGENTS:
+        cold = [GenerateRequest(prompt=f"{number} {PROMPT}") for number in range(REQUESTS)]
+        warm = [GenerateRequest(prompt=f"{number % 50} {PROMPT}") for number in range(REQUESTS)]
+        yield Cost(
+            num,
+            by_load=_requests(num, "load", cold),
+            cold=_requests(num, "cost", cold),
+            warm=_requests(num, "cost", warm),
+            hashing=_hashing(cold),
+        )
+
+
+def _requests(num_agents: int, routing: Routing, requests: list[GenerateRequest]) -> float:
+    dispatch = Dispatch(100, Router(is_on=routing == "cost"))
+    for number in range(num_agents):
+        offer = Offer(model="m", slots=4, cache_tokens=16_384)
+        dispatch.agent_joined(LinkId(number), offer)
+    for number in range(2 * num_agents):
+        dispatch.enqueue(RequestId(f"busy {number}"), RoutingRequest(model="m"))
+    chains = [chain_of(request) for request in requests]
+    took = []
+    for number, chain in enumerate(chains):
+        id = RequestId(f"{number}")
+        start = time.perf_counter()
+        assigned = dispatch.enqueue(id, RoutingRequest(model="m", chain=chain))
+        if isinstance(assigned, Refuse):
+            raise RuntimeError("a request was refused")
+        if assigned:
+            dispatch.prompt_read(id, 1000, 500)
+        dispatch.ended(id, END)
+        took.append(time.perf_counter() - start)
+        dispatch.take_holds()
+    return median(took) * 1e6
+
+
+def _hashing(requests: list[GenerateRequest]) -> float:
+    took = []
+    for request in requests:
+        start = time.perf_counter()
+        chain_of(request)
+        took.append(time.perf_counter() - start)
+    return median(took) * 1e6
