@@ -5,6 +5,7 @@ An assignment says how it is served, and may change all of that but the model.
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 from ..shared.lifecycle import StartupError
 from ..shared.messages import Issue
@@ -19,6 +20,7 @@ from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity
 from .generation.fingerprint import fingerprint
 from .generation.preparer import Preparer
+from .models.sources.split_names import files_of
 from .settings import AgentSettings
 
 logger = logging.getLogger(__name__)
@@ -97,12 +99,23 @@ class ServedModel:
 
 
 def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
-    """Of the model file; `None` where that cannot be read any more."""
+    """Of the model's files; `None` where they cannot be read any more."""
+    if settings.model is None:
+        return None
     try:
-        return identity_of(model.info, settings.model) if settings.model is not None else None
+        return identity_of(model.info, model_files(settings.model))
     except OSError as error:
         logger.warning("answers cannot move to or from this agent: %s", error)
         return None
+
+
+def model_files(path: Path) -> list[Path]:
+    """The files of the model at `path`, the first one first; llama.cpp has loaded them all."""
+    try:
+        parts = [path.with_name(name) for name in files_of(path.name)]
+    except ValueError:
+        return [path]  # the name alone looks like one of several
+    return [path, *(part for part in parts if part != path and part.exists())]
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
@@ -112,7 +125,7 @@ def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | No
         return PromptStore(
             settings.cache_dir,
             limit_bytes=settings.cache_limit,
-            origin=origin_of(model.info, settings.model),
+            origin=origin_of(model.info, model_files(settings.model)),
         )
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error

@@ -462,6 +462,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.engine_port": ENGINE,
     "agent.served_model": (
         *("agent.settings", "agent.generation", "agent.chat.templates", *ENGINE),
+        "agent.models.sources.split_names",
     ),
     "agent.daemon": (
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
@@ -475,7 +476,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.models.download": (
         *("agent.models.folder", "agent.models.port", "agent.models.retry_pauses"),
     ),
+    "agent.models.sources.split_names": (),
     "agent.models.sources": (
+        "agent.models.sources.split_names",
         *("agent.models.download", "agent.models.folder", "agent.models.port"),
     ),
     "agent.models": (

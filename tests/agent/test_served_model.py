@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.served_model import ServedModel
+from arriero.agent.served_model import ServedModel, model_files
 from arriero.agent.settings import AgentSettings
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.models.assignments import Assignment
@@ -69,6 +69,29 @@ def test_the_fingerprint_is_that_of_what_is_served(file: Path) -> None:
     changed = replace(ASSIGNMENT, chat_template="{{ messages[0].content }}!")
     served.use(changed, served.make_preparer(changed))
     assert None is not before != served.info.fingerprint
+
+
+def test_of_a_model_in_several_files_each_makes_the_fingerprint(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2))
+    first.write_bytes(b"GGUF")
+    second.write_bytes(b"weights")
+    before = ServedModel(settings(first), byte_model(), None).info.fingerprint
+    second.write_bytes(b"Weights")
+    after = ServedModel(settings(first), byte_model(), None).info.fingerprint
+    assert None is not before != after is not None
+
+
+def test_the_files_of_a_model(tmp_path: Path) -> None:
+    whole = tmp_path / "m.gguf"
+    parts = [tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    assert model_files(whole) == [whole]
+    for part in parts:
+        part.touch()
+    assert model_files(parts[0]) == parts
+    parts[1].unlink()
+    assert model_files(parts[0]) == [parts[0], parts[2]], "a name may look like one of several"
+    odd = tmp_path / "m-00001-of-00000.gguf"
+    assert model_files(odd) == [odd]
 
 
 def test_without_its_file_it_has_no_fingerprint(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """Identifies a model among stored prompts: a state fits only the model that computed it."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -12,19 +13,22 @@ SAMPLE_BYTES = 64 * 1024
 _DIGEST_BYTES = 16
 
 
-def file_digest(path: Path) -> str:
-    """A digest of the file's size and of samples spread evenly over it, both ends included.
+def files_digest(paths: Sequence[Path]) -> str:
+    """A digest of a model's files, in their order: sizes, and samples spread evenly over each.
 
-    Models of one architecture share their first megabytes (the vocabulary), and fine-tuned ones may
-    share some tensors; hardly any two share every sample. Takes milliseconds. Raises `OSError`.
+    Both ends of each file are among its samples, so its header counts. Models of one architecture
+    share their first megabytes (the vocabulary), and fine-tuned ones may share some tensors; hardly
+    any two share every sample. Takes milliseconds. Raises `OSError`.
     """
-    size = path.stat().st_size
-    digest = blake2b(str(size).encode(), digest_size=_DIGEST_BYTES)
-    last = max(size - SAMPLE_BYTES, 0)
-    with path.open("rb") as file:
-        for number in range(NUM_SAMPLES):
-            file.seek(last * number // (NUM_SAMPLES - 1))
-            digest.update(file.read(SAMPLE_BYTES))
+    sizes = [path.stat().st_size for path in paths]
+    digest = blake2b(" ".join(map(str, sizes)).encode(), digest_size=_DIGEST_BYTES)
+    num_samples = max(NUM_SAMPLES // len(paths), 2)
+    for path, size in zip(paths, sizes, strict=True):
+        last = max(size - SAMPLE_BYTES, 0)
+        with path.open("rb") as file:
+            for number in range(num_samples):
+                file.seek(last * number // (num_samples - 1))
+                digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 
@@ -34,20 +38,20 @@ CACHE = "f16 keys, f16 values"
 the device; the state itself records that, and llama.cpp refuses one with another layout."""
 
 
-def identity_of(model: ModelInfo, path: Path) -> ModelIdentity:
-    """What tells `model`, loaded from `path`, from others. Raises `OSError`."""
+def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
+    """What tells `model`, loaded from the files `paths`, from others. Raises `OSError`."""
     return ModelIdentity(
         architecture=model.architecture,
         parameters=model.parameters,
         size_bytes=model.size_bytes,
-        digest=file_digest(path),
+        digest=files_digest(paths),
     )
 
 
-def origin_of(model: ModelInfo, path: Path) -> Origin:
-    """The origin of what `model`, loaded from `path`, computes. Raises `OSError`."""
+def origin_of(model: ModelInfo, paths: Sequence[Path]) -> Origin:
+    """The origin of what `model`, loaded from the files `paths`, computes. Raises `OSError`."""
     return Origin(
-        model=identity_of(model, path),
+        model=identity_of(model, paths),
         engine=f"{ENGINE} {version(ENGINE)}",
         cache=CACHE,
     )

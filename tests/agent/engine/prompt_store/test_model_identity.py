@@ -8,7 +8,7 @@ import pytest
 from arriero.agent.engine.prompt_store.model_identity import (
     NUM_SAMPLES,
     SAMPLE_BYTES,
-    file_digest,
+    files_digest,
     origin_of,
 )
 from arriero.shared.reports.model_info import ModelInfo
@@ -17,7 +17,7 @@ from arriero.shared.reports.model_info import ModelInfo
 def digest_of(folder: Path, content: bytes) -> str:
     path = folder / "model.gguf"
     path.write_bytes(content)
-    return file_digest(path)
+    return files_digest([path])
 
 
 @pytest.mark.parametrize("size", [0, 1, SAMPLE_BYTES, SAMPLE_BYTES + 1, 3 * SAMPLE_BYTES])
@@ -44,7 +44,36 @@ def test_a_part_of_a_large_file_changes_it(tmp_path: Path) -> None:
 
 def test_a_missing_file_has_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        file_digest(tmp_path / "nothing")
+        files_digest([tmp_path / "nothing"])
+
+
+def test_every_file_of_a_split_model_counts(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("1", "2", "3")]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number]) * 4 * SAMPLE_BYTES)
+    digests = {files_digest(paths)}
+    for position in (0, -1):
+        for path in paths:
+            content = bytearray(path.read_bytes())
+            content[position] = 9
+            path.write_bytes(content)
+            digests.add(files_digest(paths))
+    paths[1].write_bytes(paths[1].read_bytes() + b"x")
+    digests |= {files_digest(paths), files_digest(paths[:2]), files_digest(paths[::-1])}
+    assert len(digests) == 10
+    paths[2].unlink()
+    with pytest.raises(FileNotFoundError):
+        files_digest(paths)
+
+
+def test_of_many_files_little_is_read(tmp_path: Path) -> None:
+    """Both ends of each, at least: a header may be all that tells two apart."""
+    paths = [tmp_path / str(number) for number in range(2 * NUM_SAMPLES)]
+    for path in paths:
+        path.write_bytes(b"header" + bytes(2 * SAMPLE_BYTES))
+    digest = files_digest(paths)
+    paths[-1].write_bytes(b"Header" + bytes(2 * SAMPLE_BYTES))
+    assert files_digest(paths) != digest
 
 
 INFO = ModelInfo(name="m", architecture="qwen3", parameters=7, size_bytes=14, context_size=4096)
@@ -55,8 +84,8 @@ def test_the_weights_count_and_not_the_place(tmp_path: Path) -> None:
     here.write_bytes(b"weights")
     there.write_bytes(b"weights")
     other.write_bytes(b"Weights")
-    origin = origin_of(INFO, here)
-    assert origin_of(replace(INFO, name="n", context_size=16), there) == origin
-    assert origin_of(INFO, other) != origin
-    assert origin_of(replace(INFO, parameters=8), here) != origin
+    origin = origin_of(INFO, [here])
+    assert origin_of(replace(INFO, name="n", context_size=16), [there]) == origin
+    assert origin_of(INFO, [other]) != origin
+    assert origin_of(replace(INFO, parameters=8), [here]) != origin
     assert origin.engine.startswith("llama-cpp-python 0.")
