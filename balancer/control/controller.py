@@ -184,6 +184,7 @@ class Controller:
                 member.id
                 for member in members
                 if _has_labels(model, member.report)
+                and member.report.may_serve(model.name)
                 and self._needs.fits(assignment, member.report)
                 and (member.model == model.name or self._may_try(member, assignment, now))
             },
@@ -259,13 +260,15 @@ class Controller:
             for member in look.members.values()
             if member.report.is_steered and _has_labels(model, member.report)
         ]
+        allowed = [report for report in labelled if report.may_serve(model.name)]
         assignment = model.assignment
         return shortage_of(
             model,
             num_missing,
             labelled=len(labelled),
+            allowed=len(allowed),
             needed=self._needs.of(assignment),
-            fitting=sum(self._needs.fits(assignment, report) for report in labelled),
+            fitting=sum(self._needs.fits(assignment, report) for report in allowed),
         )
 
     def _next_look(self, tiers: Tiers, now: float) -> float | None:

@@ -1,6 +1,6 @@
 """An agent as the controller sees it: what it reports, and what it was told last."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -14,7 +14,8 @@ class AgentReport:
     """What is known of a connected agent.
 
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
-    at `used_at`. `link` changes when it dials again. A cordoned agent is not changed.
+    at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
+    the models that its access key allows; `None` is any.
     """
 
     id: AgentId
@@ -29,6 +30,11 @@ class AgentReport:
     num_running: int = 0
     used_at: float = -inf
     is_cordoned: bool = False
+    allowed: Sequence[str] | None = None
+
+    def may_serve(self, model: str) -> bool:
+        """Whether its key allows a model."""
+        return self.allowed is None or model in self.allowed
 
     @property
     def is_steered(self) -> bool:

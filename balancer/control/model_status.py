@@ -101,11 +101,18 @@ def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
 
 
 def shortage_of(
-    model: WishedModel, num_missing: int, *, labelled: int, needed: int | None, fitting: int
+    model: WishedModel,
+    num_missing: int,
+    *,
+    labelled: int,
+    allowed: int,
+    needed: int | None,
+    fitting: int,
 ) -> Issue | None:
     """Why `num_missing` agents of those wished for could not be found.
 
-    Of the agents, `labelled` have the labels; of these, `fitting` have the memory `needed`.
+    Of the agents, `labelled` have the labels; the keys of `allowed` of these allow the model; and
+    of these, `fitting` have the memory `needed`.
     """
     if not num_missing:
         return None
@@ -117,15 +124,23 @@ def shortage_of(
             message=f"no agent{which} takes models",
             hint="start an agent without --model" + (f" and with {which[6:]}" if labels else ""),
         )
+    if not allowed:
+        return Issue(
+            code="key_forbids",
+            message=f"no agent{which} has an access key that allows {model.name!r}",
+            hint=f"give an agent a key of the role agent without models, or with {model.name!r} "
+            "among them",
+        )
     if not fitting and needed is not None:
         return Issue(
             code="too_large",
             message=f"it needs {needed / 2**30:.1f} GiB; no agent{which} has as much",
             hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
         )
+    bound = f", and the keys of {labelled - allowed} do not allow it" if labelled > allowed else ""
     return Issue(
         code="too_few_agents",
-        message=f"{num_missing} more agents{which} are needed; none is free",
+        message=f"{num_missing} more agents{which} are needed; none is free{bound}",
         hint="start further agents, or wish for fewer replicas",
     )
 

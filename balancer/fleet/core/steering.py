@@ -211,6 +211,7 @@ class Steering:
             num_running=self._state.num_running_on(agent),
             used_at=agent.used_at,
             is_cordoned=agent.is_cordoned or _is_leaving(agent),
+            allowed=None if agent.holder is None else agent.holder.limits.models,
         )
 
     def _demands(self) -> dict[str, Demand]:

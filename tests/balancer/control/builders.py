@@ -1,5 +1,6 @@
 """Wishes, and agents that do what they are told: by themselves, step by step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -62,6 +63,7 @@ class SimulatedAgent:
     phase: str = "waiting"
     issues: tuple[Issue, ...] = ()
     is_cordoned: bool = False
+    allowed: Sequence[str] | None = None
     num_running: int = 0
     used_at: float = -inf
     inbox: list[Assign] = field(default_factory=list)
@@ -83,6 +85,7 @@ class SimulatedAgent:
             num_running=self.num_running,
             used_at=self.used_at,
             is_cordoned=self.is_cordoned,
+            allowed=self.allowed,
         )
 
     def hear(self) -> None:

@@ -225,3 +225,25 @@ def test_pinned_and_cordoned_agents_are_left_alone() -> None:
     assert [issue.code for issue in fleet.controller.statuses["m"].issues] == ["no_agent"]
     fleet.agents["b"].is_cordoned = False
     assert fleet.look() == {"b": M1}
+
+
+def test_an_agent_gets_only_models_that_its_key_allows() -> None:
+    fleet = Fleet("a", "b")
+    fleet.agents["a"].allowed = ["n"]
+    fleet.wish(wished("m", replicas=2), wished("n", replicas=1))
+    assert fleet.rest() == [{"a": N1, "b": M1}]
+    [issue] = fleet.controller.statuses["m"].issues
+    assert issue.message == (
+        "1 more agents are needed; none is free, and the keys of 1 do not allow it"
+    )
+
+
+def test_a_model_that_no_key_allows_says_so() -> None:
+    fleet = Fleet("a")
+    fleet.agents["a"].allowed = ["n"]
+    fleet.wish(wished("m"))
+    assert fleet.look() == {}
+    assert fleet.controller.statuses["m"].status == "waiting"
+    assert [each.code for each in fleet.controller.statuses["m"].issues] == ["key_forbids"]
+    fleet.agents["a"].allowed = None
+    assert fleet.look() == {"a": M1}

@@ -70,11 +70,20 @@ class ControllerMachine(RuleBasedStateMachine):
             models[number] = replace(models[number], source=source)
             self.somebody_wishes(state(*models))
 
-    @rule(name=st.sampled_from(NAMES), has_gpu=st.booleans(), has_room=st.booleans())
-    def agent_joins(self, name: str, has_gpu: bool, has_room: bool) -> None:
+    @rule(
+        name=st.sampled_from(NAMES),
+        has_gpu=st.booleans(),
+        has_room=st.booleans(),
+        allowed=st.none() | st.lists(st.sampled_from(MODELS), unique=True, min_size=1),
+    )
+    def agent_joins(
+        self, name: str, has_gpu: bool, has_room: bool, allowed: list[str] | None
+    ) -> None:
         if name not in self.agents:
             labels = {"gpu": "yes"} if has_gpu else {}
-            self.agents[name] = SimulatedAgent(name, labels=labels, has_room=has_room)
+            self.agents[name] = SimulatedAgent(
+                name, labels=labels, has_room=has_room, allowed=allowed
+            )
 
     @rule(name=st.sampled_from(NAMES))
     def agent_leaves(self, name: str) -> None:
@@ -169,6 +178,8 @@ class ControllerMachine(RuleBasedStateMachine):
         for each in told:
             agent = self.agents[each.agent]
             assert before[each.agent].is_steered, "told somebody who decides for himself"
+            wanted = each.order.assignment
+            assert wanted is None or before[each.agent].may_serve(wanted.name), "its key forbids it"
             assert each.order.revision > agent.revision
             is_again = agent.phase == "failed" and agent.told == each.order.assignment
             is_same = agent.told == each.order.assignment and not agent.inbox

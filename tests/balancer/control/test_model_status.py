@@ -68,8 +68,15 @@ def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
 def test_a_shortage_says_what_is_missing() -> None:
     model = wished("m", labels={"gpu": "yes"}, replicas=2)
 
-    def shortage(missing: int, labelled: int, fitting: int) -> str | None:
-        found = shortage_of(model, missing, labelled=labelled, needed=9 * GIB, fitting=fitting)
+    def shortage(missing: int, labelled: int, fitting: int, *, forbidden: int = 0) -> str | None:
+        found = shortage_of(
+            model,
+            missing,
+            labelled=labelled,
+            allowed=labelled - forbidden,
+            needed=9 * GIB,
+            fitting=fitting,
+        )
         return None if found is None else f"{found.code}: {found.message}"
 
     assert shortage(0, 0, 0) is None
@@ -79,6 +86,13 @@ def test_a_shortage_says_what_is_missing() -> None:
     )
     assert shortage(1, 3, 3) == (
         "too_few_agents: 1 more agents with the labels gpu=yes are needed; none is free"
+    )
+    assert shortage(2, 3, 0, forbidden=3) == (
+        "key_forbids: no agent with the labels gpu=yes has an access key that allows 'm'"
+    )
+    assert shortage(1, 3, 1, forbidden=2) == (
+        "too_few_agents: 1 more agents with the labels gpu=yes are needed; none is free, "
+        "and the keys of 2 do not allow it"
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
@@ -93,6 +94,18 @@ def test_an_idle_agent_is_told_what_is_wished_for() -> None:
     assert scene.fleet.next_deadline() == scene.now + LOOK_PAUSE
     assert scene.look() == {A: FILE}
     assert scene.look() == {}
+
+
+def test_an_agent_is_told_only_what_its_key_allows() -> None:
+    scene = Steered()
+    holder = Identity(name="rack", role="agent", limits=CallerLimits(models=("other",)))
+    scene.fleet.agent_joined(A, hello("a", model=None, slots=0), scene.now, holder)
+    scene.wish(wished())
+    assert scene.look() == {}
+    [issue] = scene.fleet.statuses()["llama"].issues
+    assert issue.code == "key_forbids"
+    scene.wish(wished(), wished("other", "file:///o.gguf"))
+    assert scene.look() == {A: "file:///o.gguf"}
 
 
 def test_a_request_for_a_wished_model_waits_until_an_agent_has_it() -> None:
