@@ -28,11 +28,13 @@ from .api.transport.bodies import Bodies
 from .api.transport.door_reports import DoorReports
 from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
+from .batch_jobs import open_batch_jobs
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import KeptRequests
 from .history.recorder import Recorders
+from .jobs.jobs import Jobs
 from .management.about import no_issues
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
@@ -92,6 +94,7 @@ class Parts:
     access: Access
     keys: KeyKeeper
     sessions: Sessions
+    jobs: Jobs | None
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -100,6 +103,8 @@ class Parts:
             self.hub.run(),
             self.persistence.run(self.runtime.totals, self.keeper.told),
         ]
+        if self.jobs is not None:
+            work.append(self.jobs.run())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
         return work
@@ -120,6 +125,10 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     access.listen(lambda holder, error: runtime.revoked(holder.owner, error))
     access.start()
     until_the_end.callback(access.stop)
+    conversations = ConversationStore(
+        max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+    )
+    bodies = until_the_end.enter_context(Bodies())
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
@@ -127,19 +136,20 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         hub=EventHub(runtime),
         keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
         drains=DrainKeeper(runtime, persistence.cordons),
-        conversations=ConversationStore(
-            max_bytes=settings.responses_limit, max_age=settings.responses_max_age
-        ),
+        conversations=conversations,
         kept=KeptRequests(
             runtime, max_bytes=settings.responses_limit, max_age=settings.responses_max_age
         ),
-        bodies=until_the_end.enter_context(Bodies()),
+        bodies=bodies,
         hosts=hosts_of(settings),
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
         certificates=certificates_of(settings),
         access=access,
         keys=keeper_of(access, persistence),
         sessions=Sessions(),
+        jobs=await open_batch_jobs(
+            settings, persistence, runtime, access, conversations, bodies, until_the_end
+        ),
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -163,6 +173,8 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_notices(lambda: parts.reports.num_clients)
     access = parts.access
     metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)
+    if parts.jobs is not None:
+        metrics.collect_jobs(parts.jobs.numbers)
     metrics.collect_sessions(lambda: len(parts.sessions))
     if parts.certificates is not None:
         metrics.collect_certificate(parts.certificates.seconds_left)
@@ -204,6 +216,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         hosts=parts.hosts,
         reports=parts.reports,
         access=parts.access,
+        jobs=parts.jobs,
         more_routes=[metrics_route(parts.metrics)] if settings.metrics_for_clients else [],
     )
 

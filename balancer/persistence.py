@@ -7,6 +7,7 @@ from typing import Self
 from ..shared.lifecycle import StartupError
 from .fleet.view import FleetTotals
 from .history.history_task import History
+from .store.jobs.open import job_store_of
 from .store.open import OpenedStore, open_store
 from .store.port import StoreRefused
 from .store.records import PersistOutcome
@@ -20,13 +21,14 @@ LAST_WRITES = 3.0
 class Persistence:
     """`store` is for reading at the start; `writer` saves, and `history` is kept by it.
 
-    `keys` and `cordons` are read and written at once, since whoever changes one waits for it.
+    `keys`, `cordons` and `jobs` are read and written at once, since whoever changes one waits.
     """
 
     def __init__(self, opened: OpenedStore) -> None:
         self.store = opened.state
         self.keys = opened.keys
         self.cordons = opened.cordons
+        self.jobs = job_store_of(opened)
         self.writer = StoreWriter(opened.state, history=opened.history)
         self.history = History()
 

@@ -13,9 +13,12 @@ from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host, checked_url
 from .fleet.limits import Limits, Routing
+from .jobs.blobs.place import FilesPlace, parse_place
+from .jobs.file_limits import FileLimits
 from .store.url import StoreUrl, parse_store_url
 
 _LIMITS = Limits()
+_FILES = FileLimits()
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
 
@@ -86,6 +89,21 @@ class BalancerSettings(DaemonSettings):
         default=StoreUrl("memory"),
         description="where desired state and history are kept: memory:// loses them at the end, "
         "sqlite:///FILE, postgresql://USER@HOST/DATABASE",
+    )
+    files: Annotated[
+        FilesPlace | None, BeforeValidator(parse_place), Shown("FOLDER|URL", "beside --state")
+    ] = Field(
+        default=None,
+        description="where the files of /v1/files and of batches are kept: a folder, or a URL "
+        "that fsspec knows, such as s3://BUCKET/FOLDER. By default beside an SQLite file; with "
+        "memory:// in a temporary folder that is deleted at the end; with postgresql:// nowhere",
+    )
+    max_file_size: Annotated[Size, Shown("SIZE", "1GiB")] = Field(
+        default=_FILES.max_file, description="largest file that may be uploaded"
+    )
+    files_limit: Annotated[Size, Shown("SIZE", "64GiB")] = Field(
+        default=_FILES.max_total,
+        description="uploads are refused while all files together would be larger",
     )
     admin_key_file: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,

@@ -197,6 +197,13 @@ PURE = (
     "balancer.api.openai.responses.stored",
     "balancer.api.openai.responses.tools",
     "balancer.api.openai.queries.rerank",
+    *(f"balancer.api.openai.batches.{name}" for name in ("answer_types", "batch_object")),
+    *(f"balancer.api.openai.batches.{name}" for name in ("operations", "pages", "requests")),
+    "balancer.api.openai.batches.upload_form",
+    *(f"balancer.jobs.core.{name}" for name in ("batch", "lines", "outcome", "progress")),
+    "balancer.jobs.core.schedule",
+    "balancer.jobs.file_limits",
+    "balancer.store.jobs.records",
     "balancer.api.vllm.operations",
     "balancer.api.vllm.tokens",
     "balancer.api.openapi.answers",
@@ -320,6 +327,11 @@ PURE = (
 """Modules that only compute, however far their imports are followed within the house."""
 
 DECLARATIONS = {
+    "balancer.api.openai.batches.answer_types": "types; the OpenAPI document is made of them",
+    "balancer.jobs.blobs.port": "protocols, and an error; both that implement them are tested",
+    "balancer.jobs.file_limits": "a record of numbers",
+    "balancer.jobs.tools": "a record of what batches use",
+    "balancer.store.jobs.records": "records that the contract's tests compare",
     "balancer.management.history.answer_types": "types; the OpenAPI document is made of them",
     "balancer.management.keys.answer_types": "types; the OpenAPI document is made of them",
     "balancer.management.session.answer_types": "a type; the OpenAPI document is made of it",
@@ -389,7 +401,11 @@ OPENAI = ("balancer.api.openai.completions", "balancer.api.openai.queries")
 APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
     *("balancer.api.openai", *OPENAI, "balancer.api.openai.operations"),
-    *("balancer.api.openai.responses", "balancer.api.vllm"),
+    *("balancer.api.openai.responses", "balancer.api.openai.batches", "balancer.api.vllm"),
+)
+JOBS = (
+    *("balancer.jobs", "balancer.jobs.core", "balancer.jobs.blobs", "balancer.jobs.file_limits"),
+    *("balancer.store", "balancer.store.jobs"),
 )
 RUNTIME = ("balancer.fleet", "balancer.fleet.queries", "balancer.fleet.runtime")
 
@@ -541,11 +557,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*API, *RUNTIME, "balancer.api.openai", "balancer.api.openai.completions"),
         *("balancer.api.openai.operations", *FOR_CLIENTS),
     ),
+    "balancer.api.openai.batches": (
+        *(*API, *RUNTIME, *OPENAI, "balancer.api.openai", "balancer.api.openai.responses"),
+        *("balancer.api.openai.operations", "balancer.api.conversation_store", *JOBS),
+    ),
     "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.operations"),
     "balancer.api.app": (
         *(*API, *APIS, *RUNTIME, *FOR_CLIENTS),
         *("balancer.api.document", "balancer.api.limit_headers"),
-        *("balancer.access", "balancer.api.access"),
+        *("balancer.access", "balancer.api.access", "balancer.jobs"),
     ),
     "balancer.api.limit_headers": (*RUNTIME, *LIMITS, "balancer.api.transport"),
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
@@ -574,10 +594,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.management.history", "balancer.access", "balancer.api.access"),
         *("balancer.management.keys", "balancer.store"),
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),
-        "balancer.management.steering",
+        *("balancer.management.steering", "balancer.jobs"),
     ),
     "balancer.store.records": (),
     "balancer.store": ("balancer.store.records",),
+    "balancer.store.jobs": ("balancer.store", "balancer.store.records"),
+    "balancer.jobs.core": (),
+    "balancer.jobs.inputs": ("balancer.jobs.core", "balancer.store.jobs"),
+    "balancer.jobs.blobs": (),
+    "balancer.jobs.file_limits": (),
+    "balancer.jobs": (*JOBS[1:], "balancer.jobs.inputs", "balancer.fleet"),
+    "balancer.batch_jobs": (
+        *(*JOBS, *RUNTIME, "balancer.access", "balancer.api.openai.batches"),
+        *("balancer.api.conversation_store", "balancer.api.transport"),
+        *("balancer.persistence", "balancer.settings"),
+    ),
     "balancer.history": (*("balancer.fleet", "balancer.store.records", "balancer.store"),),
     "balancer.settings": (
         *LIMITS,
@@ -585,8 +616,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "balancer.api.conversation_store",
         "balancer.fleet",
         "balancer.api.transport",
+        "balancer.jobs.blobs",
+        "balancer.jobs.file_limits",
     ),
     "balancer.persistence": (
+        "balancer.store.jobs",
         *("balancer.fleet", "balancer.history", "balancer.store", "balancer.store.records"),
     ),
     "balancer.ports": ("balancer.settings", "balancer.api.transport", "balancer.tls"),
@@ -594,7 +628,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.admission": ("balancer.access", "balancer.persistence", "balancer.store"),
     "balancer.daemon": (
         *("balancer.persistence", "balancer.ports", "balancer.tls", "balancer.tracing"),
-        *("balancer.access", "balancer.admission"),
+        *("balancer.access", "balancer.admission", "balancer.batch_jobs", "balancer.jobs"),
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
         "balancer.management.steering",
         *("balancer.store.records", "balancer.history"),

@@ -10,6 +10,7 @@ from ...shared.errors import RequestError
 from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.kept_requests import KeptRequests
+from ..jobs.jobs import Jobs
 from .access.admission import Admission
 from .access.guard import ACCESS, guard
 from .access.permissions import INFERENCE
@@ -24,6 +25,7 @@ from .limit_headers import limit_headers
 from .native import routes
 from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
+from .openai.batches import batch_routes, file_routes
 from .openai.completions import routes as completion_routes
 from .openai.errors import openai_error
 from .openai.queries import routes as query_routes
@@ -45,6 +47,7 @@ def inference_app(
     reports: DoorReports | None = None,
     access: Access | None = None,
     kept: KeptRequests | None = None,
+    jobs: Jobs | None = None,
     more_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
@@ -52,7 +55,7 @@ def inference_app(
     `conversations` stores conversations that later requests continue, `bodies` limits request
     bodies, `kept` holds requests that outlive their connection, `hosts` lists the host names that
     are allowed besides addresses, and `reports` records faulty requests for operators; each has a
-    default. Without `access` everybody may come in.
+    default. Without `access` everybody may come in; without `jobs` there are no files and batches.
     `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
     should have been drained before.
     """
@@ -83,6 +86,8 @@ def inference_app(
     conversations = ConversationStore() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, conversations, kept))
     app.add_routes(anthropic_routes.routes(runtime, conversations))
+    app.add_routes(file_routes.routes(jobs))
+    app.add_routes(batch_routes.routes(jobs))
     app.add_routes(more_routes)
     app.on_shutdown.append(close_sockets)
     return app

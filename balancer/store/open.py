@@ -10,10 +10,19 @@ import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .memory import MemoryStore
 from .port import CordonStore, HistoryStore, KeyStore, Store, StoreAway, StoreRefused
 from .url import StoreUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    Transaction = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
 CLOSE_TIMEOUT = 4.0
 """Seconds to wait for the thread of a connection that failed."""
@@ -27,6 +36,8 @@ class OpenedStore:
     keys: KeyStore
     cordons: CordonStore
     history: HistoryStore | None = None
+    transaction: "Transaction | None" = None
+    """Opens a transaction of the database, for what keeps more in it."""
 
 
 async def open_store(url: StoreUrl) -> OpenedStore:
@@ -48,7 +59,7 @@ async def open_store(url: StoreUrl) -> OpenedStore:
         await store.close()
         await _ended(set(threading.enumerate()) - threads)
         raise StoreRefused(f"cannot use {url}: {error}") from error
-    return OpenedStore(store, store, store, store)
+    return OpenedStore(store, store, store, store, store.transaction)
 
 
 async def _ended(threads: set[threading.Thread]) -> None:

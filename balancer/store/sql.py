@@ -41,16 +41,16 @@ class SqlStore:
 
     async def open(self) -> None:
         """Connect, and bring the tables to this version. Raises `StoreAway`, `StoreRefused`."""
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await connection.run_sync(migrate)
 
     async def load_desired_state(self) -> SavedState | None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             return await _saved(connection)
 
     async def save_desired_state(self, persist: Persist) -> None:
         revision = persist.expected + 1
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             result = await connection.execute(
                 update(DESIRED_STATE)
                 .where(DESIRED_STATE.c.revision == persist.expected)
@@ -63,27 +63,27 @@ class SqlStore:
             raise RevisionConflict(saved)
 
     async def load_keys(self) -> list[SavedKey]:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             return await sql_keys.load_keys(connection)
 
     async def save_key(self, key: SavedKey) -> None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await sql_keys.save_key(connection, key)
 
     async def forget_key(self, name: str, revision: int) -> None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await sql_keys.forget_key(connection, name, revision)
 
     async def load_cordons(self) -> list[SavedCordon]:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             return await sql_cordons.load_cordons(connection)
 
     async def save_cordon(self, cordon: SavedCordon) -> None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await sql_cordons.save_cordon(connection, cordon)
 
     async def forget_cordon(self, agent: str) -> None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await sql_cordons.forget_cordon(connection, agent)
 
     async def append_history(
@@ -92,7 +92,7 @@ class SqlStore:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> None:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             await self._append(connection, HISTORY_STEPS, [asdict(each) for each in steps])
             await self._append(connection, ENDED_REQUESTS, [_storable(each) for each in endings])
             for width, number in STEPS_KEPT.items():
@@ -116,7 +116,7 @@ class SqlStore:
             .order_by(HISTORY_STEPS.c.at.desc())
             .limit(STEPS_KEPT[width])
         )
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             rows = (await connection.execute(query)).all()
         return [SavedStep(width, row.at, row.document) for row in reversed(rows)]
 
@@ -126,12 +126,12 @@ class SqlStore:
             .order_by(ENDED_REQUESTS.c.ended_at.desc(), ENDED_REQUESTS.c.id)
             .limit(limit)
         )
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [EndedRequest(**row) for row in reversed(rows)]
 
     async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
-        async with self._transaction() as connection:
+        async with self.transaction() as connection:
             rows = (await connection.execute(usage_sums(query, run, held_from))).mappings().all()
         return [_usage_sum(row) for row in rows]
 
@@ -139,7 +139,8 @@ class SqlStore:
         await self._engine.dispose()
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Inside, all or nothing is written. Raises `StoreAway`."""
         with reached(self._url):
             async with self._engine.begin() as connection:
                 yield connection

@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -93,3 +94,49 @@ USAGE = Table(
     Column("cached_tokens", BigInteger, nullable=False),
     Column("completion_tokens", BigInteger, nullable=False),
 )
+
+FILES = Table(
+    "files",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text),
+    Column("name", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Index("files_by_owner", "owner", "created_at"),
+)
+
+BATCHES = Table(
+    "batches",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text),
+    Column("created_at", Double, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("is_open", Boolean, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("runner", Text),
+    Column("leased_until", Double),
+    Index("batches_by_owner", "owner", "created_at"),
+)
+
+CHUNKS = Table(
+    "batch_chunks",
+    METADATA,
+    Column("batch", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("first_line", BigInteger, nullable=False),
+    Column("num_lines", BigInteger, nullable=False),
+    Column("runner", Text),
+    Column("leased_until", Double),
+    Column("key", Text),
+    Column("num_output_bytes", BigInteger),
+    Column("num_error_bytes", BigInteger),
+    Column("num_completed", BigInteger),
+    Column("num_failed", BigInteger),
+)
+"""A chunk has results exactly when it has a `key`."""

@@ -28,6 +28,7 @@ class Body:
     refused: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     also: Mapping[str, Schema] = field(default_factory=dict)
     takes_unknown: bool = False
+    media_type: str = "application/json"
 
     def schemas(self) -> dict[str, Schema]:
         """The body as the component `name`, and its nested types as `name.…`."""
@@ -45,7 +46,7 @@ class Body:
 
     def described(self) -> Schema:
         """The `requestBody` of an operation that takes it."""
-        return {"required": True, "content": {"application/json": {"schema": ref(self.name)}}}
+        return {"required": True, "content": {self.media_type: {"schema": ref(self.name)}}}
 
     def _widened(self, schema: Schema) -> Schema:
         required = schema.get("required", [])

@@ -106,6 +106,11 @@ class FleetViews:
             issues=status.issues,
         )
 
+    def num_slots_for(self, model: str | None) -> int:
+        """The slots of agents that take requests for a model, or any; 0 if none does."""
+        name = None if model is None else self._state.models.resolve(model) or model
+        return self._state.requests.dispatch.num_slots_for(name)
+
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
         names = self._admission.models_of(caller)

@@ -93,6 +93,10 @@ class RuntimeViews:
         """The known model of that name, if the caller may use it."""
         return self._fleet.model(name, caller)
 
+    def num_slots_for(self, model: str | None) -> int:
+        """The slots of agents that take requests for a model, or any; 0 if none does."""
+        return self._fleet.num_slots_for(model)
+
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
         return self._fleet.model_name_for(task, caller)

@@ -26,9 +26,11 @@ from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.peer import Backlog
 from ...fleet.view import FleetView
+from ...jobs.jobs import JobNumbers
 from ...store.records import StoreStatus
 from .caller_metrics import CallerMetrics
 from .fleet_collector import EventNumbers, FleetCollector
+from .job_collector import JobCollector
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
 from .span_counts import SpanCounts
@@ -146,6 +148,10 @@ class Metrics:
             "Bytes of the stored answers and threads; a part that several share counts for each.",
             num_bytes,
         )
+
+    def collect_jobs(self, numbers: Callable[[], JobNumbers]) -> None:
+        """Also export files and batches."""
+        self.registry.register(JobCollector(numbers))
 
     def collect_kept(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
         """Also export how many requests are kept beyond their connection, and their size."""

@@ -1,0 +1,93 @@
+"""One page of a list: what a query string asks for, and the list around what was found."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest
+from .....shared.validation import invalid
+from ....store.jobs.records import SavedFile
+from .answer_types import BatchList, BatchObject, FileList, FileObject
+
+Text = Annotated[str, Field(max_length=256)]
+
+
+class BatchPage(BaseModel):
+    """Up to `limit` batches behind the one with the id `after`, the newest first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Text | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class FilePage(BaseModel):
+    """Up to `limit` files behind the one with the id `after`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Text | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    order: Literal["asc", "desc"] = "desc"
+    purpose: Text | None = None
+
+
+def parse_file_page(query: Mapping[str, str]) -> FilePage:
+    """Raises `InvalidRequest`."""
+    try:
+        return FilePage.model_validate(dict(query))
+    except ValidationError as error:
+        raise invalid(error, to_json(dict(query))) from error
+
+
+def parse_batch_page(query: Mapping[str, str]) -> BatchPage:
+    """Raises `InvalidRequest`."""
+    try:
+        return BatchPage.model_validate(dict(query))
+    except ValidationError as error:
+        raise invalid(error, to_json(dict(query))) from error
+
+
+def unknown_after(id: str) -> InvalidRequest:
+    """The page begins behind something that is not there."""
+    return InvalidRequest(f"`after`: there is nothing with the id {id[:100]!r}", field="after")
+
+
+def file_object(file: SavedFile) -> FileObject:
+    """A file as it is shown."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.num_bytes,
+        "created_at": int(file.created_at),
+        "expires_at": None if file.expires_at is None else int(file.expires_at),
+        "filename": file.name,
+        "purpose": file.purpose,
+        "status": "processed",
+    }
+
+
+def file_list(files: list[SavedFile], limit: int) -> FileList:
+    """`files` may have one more than the page."""
+    data = [file_object(file) for file in files[:limit]]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": len(files) > limit,
+    }
+
+
+def batch_list(batches: list[BatchObject], limit: int) -> BatchList:
+    """`batches` may have one more than the page."""
+    data = batches[:limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": len(batches) > limit,
+    }

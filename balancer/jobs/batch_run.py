@@ -1,0 +1,300 @@
+"""One batch while it runs: its input is checked, its lines run, its results are put together.
+
+One task goes through that (`run`), and it alone writes results. So every line has one: a line is
+loaded only if its chunk's spool has no result of it, and then settles once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...shared.errors import RequestTimeout
+from ..store.jobs.records import Chunk
+from .core.batch import Batch, Fault
+from .core.lines import Line, error_line, in_order
+from .core.progress import Progress
+from .core.schedule import LineKey
+from .files import blob_of
+from .finalizing import finalize
+from .input_check import NotWanted, check_input
+from .inputs.indexing import Index, read_chunk
+from .line_runs import LineResult, LineRuns
+from .spool import ChunkSpool
+from .tools import LEASE, RECHECK, Tools
+
+logger = logging.getLogger(__name__)
+
+KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no longer valid")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A chunk that is worked at."""
+
+    chunk: Chunk
+    spool: ChunkSpool
+
+
+class BatchRun:
+    """`adopt` tells it of changes, `wake` that something has changed outside."""
+
+    def __init__(self, batch: Batch, tools: Tools) -> None:
+        self.batch = batch
+        self.progress = Progress(tools.clock())
+        self.num_completed = 0
+        self.num_failed = 0
+        """Lines with an output, and with an error, of chunks that are not stored yet."""
+        self._tools = tools
+        self._lines = LineRuns(batch, tools, self.wake)
+        self._news = asyncio.Event()
+        self._chunks: dict[int, _Open] = {}
+        self._chunk_of: dict[int, int] = {}
+        self._finished: list[int] = []
+        self._may_have_more = True
+        self._is_over = False
+
+    def wake(self) -> None:
+        """Look again at what there is to do."""
+        self._news.set()
+
+    def wake_for_more(self) -> None:
+        """There is room for more lines."""
+        if self._wants_chunk():
+            self._news.set()
+
+    def adopt(self, batch: Batch) -> None:
+        """The batch was changed, by a caller or by another balancer."""
+        self.batch = batch
+        self.wake()
+
+    def start(self, line: Line) -> None:
+        """A line runs from now on."""
+        self._lines.start(line)
+
+    async def run(self) -> None:
+        """To its end. Raises `StoreAway` and `BlobsAway`; another one may then go on."""
+        try:
+            if self.batch.status == "validating":
+                await self._check()
+            if self.batch.status in ("in_progress", "cancelling"):
+                await self._work()
+            if not self.batch.has_ended:
+                await self._put_together()
+            await self._clear_away()
+        finally:
+            self._is_over = True
+
+    # ---- the input
+
+    async def _check(self) -> None:
+        await self._claim()
+        try:
+            found = await check_input(self.batch, self._tools, self._is_checking)
+        except NotWanted:
+            return
+        now = self._tools.clock()
+        self.batch = await self._tools.batches.change(
+            self.batch.id, lambda batch: _checked(batch, found, now)
+        )
+
+    def _is_checking(self) -> bool:
+        return self.batch.status == "validating" and not self._is_over
+
+    async def _claim(self) -> None:
+        """Wait until this runner alone has the batch."""
+        tools = self._tools
+        while True:
+            now = tools.clock()
+            if await tools.store.claim_batch(self.batch.id, tools.runner, now, now + LEASE):
+                return
+            await self._wait(RECHECK)
+
+    # ---- the lines
+
+    async def _work(self) -> None:
+        schedule, id = self._tools.schedule, self.batch.id
+        await self._tools.store.release(self._tools.runner, id)  # what a former run had
+        schedule.add(id)
+        try:
+            while await self._step():
+                pass
+        finally:
+            self._lines.stop()
+            await self._lines.stopped()
+            try:
+                self._write(self._lines.take())  # what came last is kept for the next run
+            finally:
+                schedule.remove(id)
+
+    async def _step(self) -> bool:
+        """Do what there is to do, and wait; whether there is more."""
+        self._news.clear()
+        await self._look_at_ends()
+        if self.batch.stop is not None:
+            self._lines.stop()
+        await self._write_results()
+        await self._store_finished()
+        if self._wants_chunk() and await self._load_chunk():
+            return True
+        if await self._is_done():
+            return False
+        self._tools.pump()
+        await self._wait(self._pause())
+        return True
+
+    def _pause(self) -> float:
+        left = self.batch.expires_at - self._tools.clock()
+        return RECHECK if self.batch.stop is not None else min(RECHECK, max(left, 0.0) + 0.001)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            self._may_have_more = True  # another balancer may have given up a chunk
+
+    async def _look_at_ends(self) -> None:
+        """Its time may be over, or the key of whoever made it may be no longer valid."""
+        tools, now = self._tools, self._tools.clock()
+        is_gone = self.batch.stop is None and tools.caller_of(self.batch.caller) is None
+        if is_gone or self.batch.expiring(now) != self.batch:
+            self.batch = await tools.batches.change(
+                self.batch.id, lambda batch: _stopped(batch, now, is_gone=is_gone)
+            )
+
+    async def _is_done(self) -> bool:
+        if self._chunks:
+            return False
+        if self.batch.stop == "cancelled":
+            return True
+        if self._may_have_more:
+            return False
+        sums = await self._tools.store.sums(self.batch.id)
+        return sums.num_done == sums.num_chunks
+
+    async def _write_results(self) -> None:
+        results = [self._told(result) for result in self._lines.take()]
+        if not results:
+            return
+        await asyncio.to_thread(self._write, results)
+        now = self._tools.clock()
+        for result in results:
+            number = result.line.number
+            if result.text is not None:
+                self._count([result.is_error])
+                self.progress.ended(now)
+                self._tools.ended.num_failed += result.is_error
+                self._tools.ended.num_completed += not result.is_error
+            del self._chunk_of[number]
+            chunk = self._tools.schedule.ended(LineKey(self.batch.id, number))
+            if chunk is not None:
+                self._finished.append(chunk)
+
+    def _write(self, results: Sequence[LineResult]) -> None:
+        for result in results:
+            if result.text is not None:
+                spool = self._chunks[self._chunk_of[result.line.number]].spool
+                spool.add(result.line.number, result.text, is_error=result.is_error)
+
+    def _told(self, result: LineResult) -> LineResult:
+        """Of a batch whose time is over, what did not run says so."""
+        if result.text is not None or self.batch.stop != "expired":
+            return result
+        error = RequestTimeout("the line did not run before the batch's completion window was over")
+        text = error_line(self.batch.id, result.line, error, code="batch_expired")
+        return replace(result, text=text)
+
+    def _count(self, are_errors: Sequence[bool]) -> None:
+        num_failed = sum(are_errors)
+        self.num_failed += num_failed
+        self.num_completed += len(are_errors) - num_failed
+
+    # ---- chunks
+
+    def _wants_chunk(self) -> bool:
+        if not self._may_have_more or self.batch.stop == "cancelled":
+            return False
+        return not self._chunks or self._tools.has_room(self.batch.id)
+
+    async def _load_chunk(self) -> bool:
+        tools, now = self._tools, self._tools.clock()
+        chunk = await tools.store.lease_chunk(self.batch.id, tools.runner, now, now + LEASE)
+        if chunk is None:
+            self._may_have_more = False
+            return False
+        lines, spool = await asyncio.to_thread(self._opened, chunk)
+        self._chunks[chunk.number] = _Open(chunk, spool)
+        self._count(list(spool.is_error.values()))
+        todo = [line for line in lines if line.number not in spool.is_error]
+        self._chunk_of |= dict.fromkeys((line.number for line in todo), chunk.number)
+        tools.schedule.loaded(self.batch.id, chunk.number, in_order(todo))
+        if not todo:
+            self._finished.append(chunk.number)
+        return True
+
+    def _opened(self, chunk: Chunk) -> tuple[list[Line], ChunkSpool]:
+        tools, batch = self._tools, self.batch
+        with tools.blobs.open(blob_of(batch.input_file), chunk.offset) as file:
+            lines = read_chunk(file, chunk, batch.endpoint)
+        return lines, tools.spool.open(batch.id, chunk.number)
+
+    async def _store_finished(self) -> None:
+        while self._finished:
+            await self._store_chunk(self._finished[0])
+            del self._finished[0]
+
+    async def _store_chunk(self, number: int) -> None:
+        """Its results are there: store them for good."""
+        tools, opened = self._tools, self._chunks[number]
+        spool = opened.spool
+        is_whole = len(spool.is_error) == opened.chunk.num_lines
+        if not is_whole and self.batch.stop != "cancelled":
+            raise RuntimeError(f"{self.batch.id}: chunk {number} lacks results")
+        key = f"batches/{self.batch.id}/{number}-{tools.runner}"
+        results = await asyncio.to_thread(spool.store, tools.blobs, key)
+        if not await tools.store.commit_chunk(self.batch.id, number, tools.runner, results):
+            logger.warning("%s: another balancer has run chunk %d", self.batch.id, number)
+        del self._chunks[number]
+        self.num_completed -= results.num_completed
+        self.num_failed -= results.num_failed
+        await asyncio.to_thread(spool.delete)
+
+    # ---- the end
+
+    async def _put_together(self) -> None:
+        tools = self._tools
+        await self._claim()
+        now = tools.clock()
+        self.batch = await tools.batches.change(
+            self.batch.id, lambda batch: _finalizing(batch, now)
+        )
+        if not self.batch.has_ended:
+            self.batch = await finalize(self.batch, tools.store, tools.blobs, tools.batches, now)
+
+    async def _clear_away(self) -> None:
+        tools, id = self._tools, self.batch.id
+        await asyncio.to_thread(tools.spool.forget, id)
+        await asyncio.to_thread(tools.blobs.delete_all, f"batches/{id}")
+        await tools.store.forget_chunks(id)
+        await tools.batches.change(id, lambda batch: batch, is_open=False)
+        logger.info("%s is %s", id, self.batch.status)
+
+
+def _checked(batch: Batch, found: Index, now: float) -> Batch:
+    if batch.status != "validating":
+        return batch
+    if found.faults:
+        return batch.failed(tuple(found.faults), now)
+    return batch.begun(found.num_lines, now)
+
+
+def _stopped(batch: Batch, now: float, *, is_gone: bool) -> Batch:
+    if is_gone and batch.is_running:
+        return replace(batch.cancelling(now), faults=(KEY_GONE,))
+    return batch.expiring(now)
+
+
+def _finalizing(batch: Batch, now: float) -> Batch:
+    is_ready = batch.has_ended or batch.status == "finalizing"
+    return batch if is_ready else batch.finalizing(now)

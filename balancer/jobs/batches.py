@@ -1,0 +1,151 @@
+"""Batches as callers see them: made, found, listed, cancelled. What runs them is `runner`."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from ...shared.errors import InvalidRequest, NotFound, Overloaded
+from ..fleet.caller import Caller
+from ..store.jobs.port import BatchConflict, JobStore
+from ..store.jobs.records import SavedBatch, SavedFile
+from .core.batch import Batch, BatchCaller, NewBatch, from_document, to_document
+from .files import Files
+
+MAX_OPEN = 1000
+"""Batches that have not ended."""
+
+MAX_ENDED = 10_000
+"""Batches that have; older ones are forgotten."""
+
+MAX_TRIES = 20
+
+
+class Batches:
+    """One for each balancer. Batches of other owners are not found."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        files: Files,
+        *,
+        on_change: Callable[[str], None] = lambda _id: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`on_change` is told the id of each batch that was made or cancelled."""
+        self._store = store
+        self._files = files
+        self._clock = clock
+        self.on_change = on_change
+
+    async def create(self, wanted: NewBatch, caller: Caller) -> Batch:
+        """Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
+        file = await self._files.find(wanted.input_file, caller.owner, "input_file_id")
+        if file.purpose != "batch":
+            raise InvalidRequest(
+                "`input_file_id`: the file must have been uploaded with `purpose` batch",
+                field="input_file_id",
+            )
+        if len(await self._store.open_batches()) >= MAX_OPEN:
+            raise Overloaded(f"{MAX_OPEN} batches run or wait already; try again later")
+        now = self._clock()
+        batch = Batch(
+            id=f"batch_{uuid.uuid4().hex}",
+            endpoint=wanted.endpoint,
+            input_file=file.id,
+            completion_window=wanted.completion_window,
+            caller=BatchCaller(name=caller.name, owner=caller.owner, address=caller.address),
+            created_at=now,
+            expires_at=now + wanted.window,
+            metadata=wanted.metadata,
+            output_expires_after=wanted.output_expires_after,
+        )
+        await self._store.save_batch(_saved(batch, 1))
+        self.on_change(batch.id)
+        return batch
+
+    async def find(self, id: str, owner: str | None) -> Batch:
+        """Raises `NotFound`."""
+        saved = await self._store.batch(id)
+        if saved is None or saved.owner != owner:
+            raise unknown(id)
+        return from_document(saved.document)
+
+    async def has(self, id: str, owner: str | None) -> bool:
+        """Whether there is such a batch."""
+        saved = await self._store.batch(id)
+        return saved is not None and saved.owner == owner
+
+    async def page(self, owner: str | None, *, after: str | None, limit: int) -> list[Batch]:
+        """The newest first."""
+        saved = await self._store.batches(owner, after=after, limit=limit)
+        return [from_document(each.document) for each in saved]
+
+    async def reader_of(self, file: str) -> str | None:
+        """The id of a batch that has not ended and reads this file."""
+        saved = await self._store.open_batches()
+        batches = (from_document(each.document) for each in saved)
+        return next((e.id for e in batches if e.input_file == file and not e.has_ended), None)
+
+    async def newest(self, limit: int) -> list[Batch]:
+        """Everybody's: those that are open first."""
+        return [from_document(each.document) for each in await self._store.all_batches(limit)]
+
+    async def cancel(self, id: str) -> Batch:
+        """Whoever's it is. Raises `NotFound` and `Conflict`."""
+        batch = await self.change(id, lambda batch: batch.cancelling(self._clock()))
+        self.on_change(id)
+        return batch
+
+    async def counts(self, batch: Batch) -> tuple[int, int]:
+        """Lines that have an output, and an error, by what is stored."""
+        if batch.has_ended:
+            return batch.num_completed, batch.num_failed
+        sums = await self._store.sums(batch.id)
+        return sums.num_completed, sums.num_failed
+
+    async def change(
+        self,
+        id: str,
+        change: Callable[[Batch], Batch],
+        files: Sequence[SavedFile] = (),
+        *,
+        is_open: bool = True,
+    ) -> Batch:
+        """Save what `change` makes of the batch as it is now, with its result `files`.
+
+        Others may change it at the same time; `change` may be called several times. A batch stays
+        open until what it leaves behind is cleared away. Raises `NotFound`, and as `change`.
+        """
+        for _ in range(MAX_TRIES):
+            saved = await self._store.batch(id)
+            if saved is None:
+                raise unknown(id)
+            former = from_document(saved.document)
+            batch = change(former)
+            if batch == former and is_open == saved.is_open and not files:
+                return batch
+            try:
+                await self._store.save_batch(
+                    _saved(batch, saved.revision + 1, is_open=is_open), files
+                )
+            except BatchConflict:
+                continue
+            self._files.added(*files)
+            return batch
+        raise Overloaded("too many change this batch at once; try again in a moment")
+
+
+def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
+    return SavedBatch(
+        id=batch.id,
+        owner=batch.caller.owner,
+        created_at=batch.created_at,
+        revision=revision,
+        is_open=is_open,
+        document=to_document(batch),
+    )
+
+
+def unknown(id: str) -> NotFound:
+    """There is no such batch, or it is somebody else's."""
+    return NotFound(f"there is no batch with the id {id[:100]!r}")

@@ -1,0 +1,81 @@
+"""`--files`: where bytes lie, by default beside the store of `--state`.
+
+Besides the files, each balancer has a folder of its own on this machine, for what is not finished.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from .local import LocalBlobs
+from .port import Blobs, BlobsAway
+from .remote import RemoteBlobs
+
+FORMS = "a folder, or a URL such as s3://BUCKET/FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPlace:
+    """A local `folder`, or a `url` for fsspec."""
+
+    folder: Path | None = None
+    url: str = ""
+
+    def __str__(self) -> str:
+        """As it may be shown: without a password."""
+        if self.folder is not None:
+            return str(self.folder)
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def parse_place(value: object) -> FilesPlace | None:
+    """Raises `ValueError` with what would be right."""
+    if value is None or isinstance(value, FilesPlace):
+        return value
+    if not isinstance(value, str) or not value or not value.isprintable() or len(value) > 4096:
+        raise ValueError(f"must be {FORMS}")
+    scheme, separator, rest = value.partition("://")
+    if not separator:
+        return FilesPlace(Path(value))
+    if scheme == "file":
+        return FilesPlace(Path(unquote(rest)))
+    if not scheme.isalnum() or not rest:
+        raise ValueError(f"must be {FORMS}")
+    return FilesPlace(url=value)
+
+
+def open_blobs(place: FilesPlace) -> Blobs:
+    """Raises `BlobsAway`, one sentence with what to do."""
+    if place.folder is not None:
+        return _local(place.folder)
+    if find_spec("fsspec") is None:
+        raise BlobsAway("other storage than a folder needs fsspec: pip install fsspec")
+    import fsspec
+
+    try:
+        system, root = fsspec.core.url_to_fs(place.url)
+    except (ImportError, ValueError, OSError) as error:
+        raise BlobsAway(f"cannot use {place}: {str(error)[:200]}") from error
+    return RemoteBlobs(system, root)
+
+
+def _local(folder: Path) -> LocalBlobs:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BlobsAway(f"cannot make the folder {folder}: {error.strerror}") from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise BlobsAway(f"the folder {folder} must be writable")
+    return LocalBlobs(folder)
+
+
+def work_folder(place: FilesPlace) -> Path:
+    """The local folder for unfinished work: within `place`, or in the user's cache."""
+    if place.folder is not None:
+        return place.folder / "work"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "arriero" / "work" / hashlib.sha256(place.url.encode()).hexdigest()[:16]

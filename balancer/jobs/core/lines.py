@@ -1,0 +1,151 @@
+"""The lines of a batch: what each asks, and the line that answers it, in OpenAI's format."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ....shared.errors import InvalidRequest, RequestError, RequestTooLarge
+
+MAX_LINE = 16 * 2**20
+"""Longest line in bytes, as a request's body."""
+
+MAX_CUSTOM_ID = 512
+KEY_BYTES = 4096
+GROUP_BYTES = 1024
+"""Lines whose prompts have so many bytes in common form a group."""
+
+_BEGINNINGS = ("model", "tools", "instructions", "response_format", "messages", "prompt", "input")
+"""What a prompt begins with, about in the order of chat templates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One request. With a `problem` it gets an error line and never runs.
+
+    `key` sorts lines with equal beginnings together; those of one `group` have a long one.
+    """
+
+    number: int
+    custom_id: str | None = None
+    url: str = ""
+    body: bytes = b""
+    model: str | None = None
+    key: bytes = b""
+    group: bytes | None = None
+    problem: RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What came of a request: the body as JSON in one line; with an `error` it is that error's."""
+
+    status: int
+    body: bytes
+    request_id: str | None = None
+    error: RequestError | None = None
+
+
+def parse_line(number: int, text: bytes, endpoint: str) -> Line:
+    """Never raises: whatever is wrong with it is its `problem`."""
+    custom_id = None
+    try:
+        value = _object(text)
+        custom_id = custom_id_of(value)
+        body = _body(value, endpoint)
+    except RequestError as problem:
+        return Line(number=number, custom_id=custom_id, problem=problem)
+    model = body.get("model")
+    key = to_json({name: body[name] for name in _BEGINNINGS if name in body})[:KEY_BYTES]
+    return Line(
+        number=number,
+        custom_id=custom_id,
+        url=endpoint,
+        body=to_json(body),
+        model=model if isinstance(model, str) else None,
+        key=key,
+        group=blake2b(key[:GROUP_BYTES], digest_size=8).digest() if _is_long(key) else None,
+    )
+
+
+def _is_long(key: bytes) -> bool:
+    return len(key) >= GROUP_BYTES
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    if len(text) > MAX_LINE:
+        raise RequestTooLarge(f"the line has more than {MAX_LINE} bytes")
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the line is not JSON: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest("the line must be a JSON object")
+    return value
+
+
+def custom_id_of(value: dict[str, Any]) -> str:
+    """Raises `InvalidRequest`."""
+    custom_id = value.get("custom_id")
+    if not isinstance(custom_id, str) or not 0 < len(custom_id) <= MAX_CUSTOM_ID:
+        raise InvalidRequest(
+            f"`custom_id`: must be a text of 1 to {MAX_CUSTOM_ID} characters", field="custom_id"
+        )
+    return custom_id
+
+
+def _body(value: dict[str, Any], endpoint: str) -> dict[str, Any]:
+    if value.get("method", "POST") != "POST":
+        raise InvalidRequest("`method`: must be POST", field="method")
+    if value.get("url") != endpoint:
+        raise InvalidRequest(f"`url`: must be the batch's endpoint, {endpoint}", field="url")
+    body = value.get("body")
+    if not isinstance(body, dict):
+        raise InvalidRequest("`body`: must be an object", field="body")
+    for name in ("stream", "background"):
+        if body.get(name):
+            raise InvalidRequest(f"`body.{name}`: must be left out", field=f"body.{name}")
+    return body
+
+
+def in_order(lines: list[Line]) -> list[Line]:
+    """Those with a common beginning one after the other, otherwise as they came."""
+    first: dict[bytes, int] = {}
+    for line in lines:
+        first.setdefault(line.key[:GROUP_BYTES], line.number)
+    return sorted(lines, key=lambda line: (first[line.key[:GROUP_BYTES]], line.key, line.number))
+
+
+# ---- results
+
+
+def result_id(batch: str, number: int) -> str:
+    """The same each time that the line runs."""
+    return f"batch_req_{batch.removeprefix('batch_')}_{number}"
+
+
+def answer_line(batch: str, line: Line, answered: Answered) -> bytes:
+    """The result of a line that was answered, be it with an error."""
+    return b'{"id":%b,"custom_id":%b,"response":%b,"error":null}\n' % (
+        to_json(result_id(batch, line.number)),
+        to_json(line.custom_id),
+        b'{"status_code":%d,"request_id":%b,"body":%b}'
+        % (answered.status, to_json(answered.request_id), answered.body),
+    )
+
+
+def error_line(batch: str, line: Line, error: RequestError, code: str | None = None) -> bytes:
+    """The result of a line that was not asked."""
+    told = {"code": code or error.code, "message": error.message}
+    return (
+        to_json(
+            {
+                "id": result_id(batch, line.number),
+                "custom_id": line.custom_id,
+                "response": None,
+                "error": told,
+            }
+        )
+        + b"\n"
+    )

@@ -1,0 +1,251 @@
+"""Which line runs next, and how many at once.
+
+Each model has room for a number of lines at once, which all batches share: the batch with the
+fewest that run comes first. Of a group of lines with one beginning, the first runs alone, so that
+the others find what it computed; where nothing else could run, they do not wait.
+
+Invariants: a line that is loaded waits, runs, pauses or settles, until `ended`; no model runs
+more than it has room for.
+"""
+
+import heapq
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from .lines import Line
+
+MAX_WARM = 4096
+"""Groups that are remembered as computed."""
+
+
+class LineKey(NamedTuple):
+    """One line of one batch."""
+
+    batch: str
+    number: int
+
+
+Rooms = Callable[[str | None], int]
+"""How many lines of a model may run at once."""
+
+Groups = OrderedDict[bytes | None, deque[Line]]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """`chunks` has the numbers of lines that have not ended, by chunk."""
+
+    waiting: dict[str | None, Groups] = field(default_factory=dict)
+    running: dict[int, Line] = field(default_factory=dict)
+    pausing: list[tuple[float, int, Line]] = field(default_factory=list)
+    chunk_of: dict[int, int] = field(default_factory=dict)
+    num_open: Counter[int] = field(default_factory=Counter)
+    settling: set[int] = field(default_factory=set)
+    paused_until: float = 0.0
+    turn: int = 0
+
+    @property
+    def num_waiting(self) -> int:
+        elsewhere = len(self.running) + len(self.pausing) + len(self.settling)
+        return len(self.chunk_of) - elsewhere
+
+
+class Schedule:
+    """Knows no time of its own."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, _Batch] = {}
+        self._running: Counter[str | None] = Counter()
+        self._cold: Counter[bytes] = Counter()
+        self._warm: OrderedDict[bytes, None] = OrderedDict()
+        self._num_started = 0
+
+    @property
+    def num_running(self) -> int:
+        """Lines that run."""
+        return self._running.total()
+
+    @property
+    def num_loaded(self) -> int:
+        """Lines that have not ended."""
+        return sum(len(batch.chunk_of) for batch in self._batches.values())
+
+    def has(self, id: str) -> bool:
+        """Whether a batch is here."""
+        return id in self._batches
+
+    def num_waiting(self, id: str) -> int:
+        """Lines of a batch that could run if there were room."""
+        return self._batches[id].num_waiting
+
+    def num_running_of(self, id: str) -> int:
+        """Lines of a batch that run."""
+        return len(self._batches[id].running)
+
+    # ---- batches and lines come and go
+
+    def add(self, id: str) -> None:
+        """A batch is here; it has no lines yet."""
+        self._batches[id] = _Batch()
+
+    def remove(self, id: str) -> None:
+        """A batch is gone; none of its lines may run."""
+        if self._batches.pop(id).running:
+            raise ValueError(f"lines of {id} run")
+
+    def loaded(self, id: str, chunk: int, lines: Sequence[Line]) -> None:
+        """These lines of a batch may run."""
+        batch = self._batches[id]
+        for line in lines:
+            batch.chunk_of[line.number] = chunk
+            batch.num_open[chunk] += 1
+            self._put(batch, line)
+
+    def next(self, now: float, rooms: Rooms) -> list[tuple[LineKey, Line]]:
+        """Start these."""
+        started: list[tuple[LineKey, Line]] = []
+        for batch in self._batches.values():
+            self._wake(batch, now)
+        while (chosen := self._choose(now, rooms)) is not None:
+            id, model = chosen
+            batch = self._batches[id]
+            line = self._take(batch, model)
+            self._num_started += 1
+            batch.turn = self._num_started
+            batch.running[line.number] = line
+            self._running[model] += 1
+            if line.group is not None and line.group not in self._warm:
+                self._cold[line.group] += 1
+            started.append((LineKey(id, line.number), line))
+        return started
+
+    def settle(self, key: LineKey) -> None:
+        """A line runs no more: its result is there, or there will be none."""
+        batch = self._batches[key.batch]
+        self._stopped(batch, batch.running[key.number])
+        batch.settling.add(key.number)
+
+    def ended(self, key: LineKey) -> int | None:
+        """The result of a line that settled is kept; the chunk that is done with it, if one is.
+
+        Raises `KeyError` for any other line.
+        """
+        batch = self._batches[key.batch]
+        batch.settling.remove(key.number)
+        chunk = batch.chunk_of.pop(key.number)
+        batch.num_open[chunk] -= 1
+        if batch.num_open[chunk]:
+            return None
+        del batch.num_open[chunk]
+        return chunk
+
+    def again(self, key: LineKey, at: float, *, for_all: bool) -> None:
+        """A line that ran will run again; with `for_all` its batch starts nothing before."""
+        batch = self._batches[key.batch]
+        line = batch.running[key.number]
+        self._stopped(batch, line)
+        heapq.heappush(batch.pausing, (at, key.number, line))
+        if for_all:
+            batch.paused_until = max(batch.paused_until, at)
+
+    def withdraw(self, id: str) -> list[Line]:
+        """A batch's lines that do not run never will: they settle."""
+        batch = self._batches[id]
+        found = [line for groups in batch.waiting.values() for g in groups.values() for line in g]
+        found += [line for _, _, line in batch.pausing]
+        batch.waiting, batch.pausing = {}, []
+        batch.settling |= {line.number for line in found}
+        return found
+
+    def next_deadline(self, now: float) -> float | None:
+        """When to call `next`, if nothing happens before."""
+        times = []
+        for batch in self._batches.values():
+            if batch.num_waiting and batch.paused_until > now:
+                times.append(batch.paused_until)
+            elif batch.pausing:
+                times.append(max(batch.pausing[0][0], batch.paused_until))
+        return min(times, default=None)
+
+    # ---- inside
+
+    def _put(self, batch: _Batch, line: Line, *, is_first: bool = False) -> None:
+        groups = batch.waiting.setdefault(line.model, OrderedDict())
+        lines = groups.setdefault(line.group, deque())
+        if is_first:
+            lines.appendleft(line)
+            groups.move_to_end(line.group, last=False)
+        else:
+            lines.append(line)
+
+    def _wake(self, batch: _Batch, now: float) -> None:
+        while batch.pausing and batch.pausing[0][0] <= now:
+            self._put(batch, heapq.heappop(batch.pausing)[2], is_first=True)
+
+    def _choose(self, now: float, rooms: Rooms) -> tuple[str, str | None] | None:
+        """The batch and the model whose line is next."""
+        found = [
+            (len(batch.running), batch.turn, id, model)
+            for id, batch in self._batches.items()
+            if batch.paused_until <= now
+            for model in islice(self._with_room(batch.waiting, rooms), 1)
+        ]
+        if not found:
+            return None
+        _, _, id, chosen = min(found, key=lambda each: each[:3])
+        return id, chosen
+
+    def _with_room(self, models: Iterable[str | None], rooms: Rooms) -> Iterator[str | None]:
+        return (model for model in models if self._running[model] < rooms(model))
+
+    def _take(self, batch: _Batch, model: str | None) -> Line:
+        groups = batch.waiting[model]
+        group = next(filter(self._may_run, groups), next(iter(groups)))
+        lines = groups[group]
+        line = lines.popleft()
+        if not lines:
+            del groups[group]
+            if not groups:
+                del batch.waiting[model]
+        return line
+
+    def _may_run(self, group: bytes | None) -> bool:
+        """Whether what its lines begin with is computed, or nobody computes it."""
+        return group is None or group in self._warm or not self._cold[group]
+
+    def _stopped(self, batch: _Batch, line: Line) -> None:
+        del batch.running[line.number]
+        self._running[line.model] -= 1
+        if line.group is None:
+            return
+        if self._cold[line.group] > 0:
+            self._cold[line.group] -= 1
+        if not self._cold[line.group]:
+            del self._cold[line.group]
+        self._warm[line.group] = None
+        self._warm.move_to_end(line.group)
+        if len(self._warm) > MAX_WARM:
+            self._warm.popitem(last=False)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        running: Counter[str | None] = Counter()
+        for id, batch in self._batches.items():
+            waiting = [e for groups in batch.waiting.values() for g in groups.values() for e in g]
+            numbers = [line.number for line in waiting]
+            numbers += [*batch.running, *batch.settling]
+            numbers += [number for _, number, _ in batch.pausing]
+            if sorted(numbers) != sorted(batch.chunk_of):
+                raise RuntimeError(f"{id}: lines are lost or there twice")
+            if len(waiting) != batch.num_waiting:
+                raise RuntimeError(f"{id}: waiting lines are miscounted")
+            if Counter(batch.chunk_of.values()) != batch.num_open:
+                raise RuntimeError(f"{id}: open lines are miscounted")
+            if not all(groups and all(groups.values()) for groups in batch.waiting.values()):
+                raise RuntimeError(f"{id}: an empty group")
+            running += Counter(line.model for line in batch.running.values())
+        if running != +self._running:
+            raise RuntimeError("running lines are miscounted")

@@ -1,0 +1,215 @@
+"""Files that clients upload, and those that batches make."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from ...shared.errors import NotFound, Overloaded, RequestTooLarge
+from ..store.jobs.port import JobStore
+from ..store.jobs.records import FileTotals, Order, SavedFile
+from .blobs.port import Blobs, BlobWriter
+from .file_limits import FileLimits
+
+MAX_UPLOADS = 16
+"""Uploads at once."""
+
+MAX_FILES = 100_000
+PIECE = 2**20
+"""Bytes that are read or written in one go, on a thread."""
+
+EXPIRED_AT_ONCE = 100
+
+
+class Files:
+    """One for each balancer. Files of other owners are not found."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        blobs: Blobs,
+        limits: FileLimits,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+        self.limits = limits
+        self.num_uploads = 0
+        self.totals = FileTotals()
+        """As of the last change."""
+
+    async def start(self) -> None:
+        """Count what is there."""
+        self.totals = await self._store.file_totals()
+
+    @asynccontextmanager
+    async def upload(self) -> AsyncIterator["Upload"]:
+        """A file that comes. What is not `kept` when this is left leaves nothing behind.
+
+        Raises `Overloaded` and `RequestTooLarge`.
+        """
+        if self.num_uploads >= MAX_UPLOADS:
+            raise Overloaded(f"{MAX_UPLOADS} uploads run already; try again in a moment")
+        if self.totals.num_files >= MAX_FILES:
+            raise RequestTooLarge(f"{MAX_FILES} files are kept already; delete some first")
+        id = new_file_id()
+        self.num_uploads += 1
+        try:
+            writer = await asyncio.to_thread(self._blobs.create, blob_of(id))
+            try:
+                yield Upload(self, id, writer)
+            finally:
+                await asyncio.to_thread(writer.abort)
+        finally:
+            self.num_uploads -= 1
+
+    async def keep(self, file: SavedFile) -> None:
+        """Its bytes are there: list it."""
+        await self._store.add_file(file)
+        self.added(file)
+
+    def added(self, *files: SavedFile) -> None:
+        """These are in the store now."""
+        self.totals = FileTotals(
+            num_files=self.totals.num_files + len(files),
+            num_bytes=self.totals.num_bytes + sum(file.num_bytes for file in files),
+        )
+
+    async def find(self, id: str, owner: str | None, field: str | None = None) -> SavedFile:
+        """Raises `NotFound`, with the `field` that named the file."""
+        file = await self._store.file(id)
+        now = self._clock()
+        is_over = file is None or (file.expires_at is not None and file.expires_at <= now)
+        if file is None or is_over or file.owner != owner:
+            raise NotFound(f"there is no file with the id {id[:100]!r}", field=field)
+        return file
+
+    async def has(self, id: str, owner: str | None) -> bool:
+        """Whether there is such a file, be its time over or not."""
+        file = await self._store.file(id)
+        return file is not None and file.owner == owner
+
+    async def page(
+        self, owner: str | None, *, purpose: str | None, after: str | None, limit: int, order: Order
+    ) -> list[SavedFile]:
+        """See `JobStore.files`."""
+        return await self._store.files(
+            owner, purpose=purpose, after=after, limit=limit, order=order
+        )
+
+    async def delete(self, id: str, owner: str | None) -> None:
+        """Raises `NotFound`."""
+        await self._delete(await self.find(id, owner))
+
+    async def delete_expired(self) -> int:
+        """Delete some of those whose time has come; how many there were."""
+        over = await self._store.expired_files(self._clock(), EXPIRED_AT_ONCE)
+        for file in over:
+            await self._delete(file)
+        return len(over)
+
+    async def read(self, file: SavedFile, start: int, stop: int) -> AsyncIterator[bytes]:
+        """Its bytes from `start` up to `stop`, in pieces."""
+        with await asyncio.to_thread(self._opened, file.id, start) as content:
+            while start < stop:
+                piece = await asyncio.to_thread(content.read, min(PIECE, stop - start))
+                if not piece:
+                    raise ConnectionError(f"the file {file.id} ended early")
+                start += len(piece)
+                yield piece
+
+    def _opened(self, id: str, offset: int) -> "_Opened":
+        return _Opened(self._blobs, blob_of(id), offset)
+
+    async def _delete(self, file: SavedFile) -> None:
+        # First the row: bytes without a row are only lost room.
+        if await self._store.forget_file(file.id):
+            self.totals = FileTotals(
+                num_files=max(0, self.totals.num_files - 1),
+                num_bytes=max(0, self.totals.num_bytes - file.num_bytes),
+            )
+        await asyncio.to_thread(self._blobs.delete, blob_of(file.id))
+
+
+class _Opened:
+    """An open blob; opening and closing block."""
+
+    def __init__(self, blobs: Blobs, name: str, offset: int) -> None:
+        self._context = blobs.open(name, offset)
+        self._file = self._context.__enter__()
+
+    def read(self, num_bytes: int) -> bytes:
+        return self._file.read(num_bytes)
+
+    def __enter__(self) -> "_Opened":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+class Upload:
+    """One file that comes; `write` it, then `keep` it."""
+
+    def __init__(self, files: Files, id: str, writer: BlobWriter) -> None:
+        self.num_bytes = 0
+        self._files = files
+        self._id = id
+        self._writer = writer
+        self._pending = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        """Append. Raises `RequestTooLarge`."""
+        self.num_bytes += len(data)
+        limits, totals = self._files.limits, self._files.totals
+        if self.num_bytes > limits.max_file:
+            raise RequestTooLarge(
+                f"`file`: may have at most {limits.max_file} bytes (--max-file-size)", field="file"
+            )
+        if totals.num_bytes + self.num_bytes > limits.max_total:
+            raise RequestTooLarge(
+                f"`file`: there is no room; all files together may have {limits.max_total} bytes "
+                "(--files-limit). Delete some first",
+                field="file",
+            )
+        self._pending += data
+        if len(self._pending) >= PIECE:
+            await self._flush()
+
+    async def keep(
+        self, *, owner: str | None, name: str, purpose: str, expires_after: float | None
+    ) -> SavedFile:
+        """It is whole: list it. `expires_after` in seconds from now."""
+        await self._flush()
+        await asyncio.to_thread(self._writer.commit)
+        file = SavedFile(
+            id=self._id,
+            owner=owner,
+            name=name,
+            purpose=purpose,
+            num_bytes=self.num_bytes,
+            created_at=self._files._clock(),
+        )
+        if expires_after is not None:
+            file = replace(file, expires_at=file.created_at + expires_after)
+        await self._files.keep(file)
+        return file
+
+    async def _flush(self) -> None:
+        data, self._pending = bytes(self._pending), bytearray()
+        if data:
+            await asyncio.to_thread(self._writer.write, data)
+
+
+def new_file_id() -> str:
+    """One that nobody can guess."""
+    return f"file-{uuid.uuid4().hex}"
+
+
+def blob_of(id: str) -> str:
+    """The name of a file's bytes."""
+    return f"files/{id}"

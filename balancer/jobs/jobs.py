@@ -1,0 +1,122 @@
+"""Files and batches of one balancer, wired up."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from ..fleet.caller import Caller
+from ..store.jobs.port import JobStore
+from .batches import Batches
+from .blobs.local import LocalBlobs
+from .blobs.place import FilesPlace, open_blobs, work_folder
+from .core.batch import Batch, BatchCaller
+from .file_limits import FileLimits
+from .files import Files
+from .runner import Fleet, Runner
+from .tools import AnswerLine
+from .work_place import WorkPlace
+
+FORGOTTEN = 86_400.0
+"""Seconds after which nobody writes at an unfinished file any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNumbers:
+    """What metrics and people see; lines are those in this balancer."""
+
+    num_files: int
+    num_bytes: int
+    num_uploads: int
+    num_batches: int
+    num_loaded: int
+    num_running: int
+    num_completed: int
+    num_failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Lines a second, and seconds until the batch is done; `None` where nobody knows yet."""
+
+    rate: float | None
+    seconds_left: float | None
+
+
+class Jobs:
+    """`files` and `batches` are what callers use; `run` runs the batches."""
+
+    def __init__(self, files: Files, batches: Batches, runner: Runner) -> None:
+        self.files = files
+        self.batches = batches
+        self._runner = runner
+        batches.on_change = runner.changed
+
+    async def run(self) -> None:
+        """Run batches, until cancelled."""
+        await self._runner.run()
+
+    async def counts(self, batch: Batch) -> tuple[int, int]:
+        """Lines that have an output, and an error, as of now."""
+        num_completed, num_failed = await self.batches.counts(batch)
+        run = self._runner.runs.get(batch.id)
+        if run is None or batch.has_ended:
+            return num_completed, num_failed
+        return num_completed + run.num_completed, num_failed + run.num_failed
+
+    def pace(self, batch: Batch, num_done: int, now: float | None = None) -> Pace:
+        """How fast a batch goes here, of which `num_done` lines have results."""
+        run = self._runner.runs.get(batch.id)
+        rate = None if run is None else run.progress.rate(time.time() if now is None else now)
+        if not rate or not batch.is_running:
+            return Pace(None, None)
+        return Pace(rate, max(0, batch.num_lines - num_done) / rate)
+
+    def numbers(self) -> JobNumbers:
+        """At a constant cost."""
+        runner, totals = self._runner, self.files.totals
+        return JobNumbers(
+            num_files=totals.num_files,
+            num_bytes=totals.num_bytes,
+            num_uploads=self.files.num_uploads,
+            num_batches=len(runner.runs),
+            num_loaded=runner.num_loaded,
+            num_running=runner.num_running,
+            num_completed=runner.ended.num_completed,
+            num_failed=runner.ended.num_failed,
+        )
+
+
+async def open_jobs(
+    store: JobStore,
+    place: FilesPlace,
+    limits: FileLimits,
+    *,
+    fleet: Fleet,
+    answer: AnswerLine,
+    caller_of: Callable[[BatchCaller], Caller | None],
+    patience: float,
+    until_the_end: AsyncExitStack,
+) -> Jobs:
+    """Take the places that files need. Raises `BlobsAway`, `OSError` and `StoreAway`."""
+    blobs = open_blobs(place)
+    work = until_the_end.enter_context(WorkPlace.take(work_folder(place)))
+    if isinstance(blobs, LocalBlobs):
+        await asyncio.to_thread(blobs.sweep, time.time() - FORGOTTEN)
+    files = Files(store, blobs, limits)
+    await files.start()
+    batches = Batches(store, files)
+    runner = Runner(
+        name=work.name,
+        folder=work.folder,
+        store=store,
+        blobs=blobs,
+        files=files,
+        batches=batches,
+        fleet=fleet,
+        answer=answer,
+        caller_of=caller_of,
+        patience=patience,
+    )
+    return Jobs(files, batches, runner)

@@ -1,0 +1,254 @@
+"""Runs all open batches of the store, as far as other balancers leave them to this one.
+
+What goes wrong in one batch ends that batch, or is tried again where the store or the files could
+not be reached; the others do not notice.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
+
+from ..fleet.caller import Caller
+from ..store.jobs.port import JobStore
+from ..store.port import StoreAway
+from .batch_run import BatchRun
+from .batches import MAX_ENDED, Batches
+from .blobs.port import Blobs, BlobsAway
+from .capacity import Capacity
+from .capacity import Fleet as Slots
+from .core.batch import BatchCaller, Fault, from_document
+from .core.schedule import Schedule
+from .files import Files
+from .spool import Spool
+from .tools import LEASE, RECHECK, AnswerLine, Ended, Tools
+
+logger = logging.getLogger(__name__)
+
+MAX_RUNS = 16
+"""Batches that run at once; others wait for their turn."""
+
+INPUTS_AT_ONCE = 2
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds before a batch goes on that could not reach the store or the files; they double."""
+
+INTERNAL = Fault(code="internal_error", message="internal error; the balancer's log has it")
+
+
+class Fleet(Slots, Protocol):
+    """What is asked of the fleet's runtime."""
+
+    def changes(self) -> AsyncIterator[None]: ...
+
+
+class Runner:
+    """One for each balancer; `run` it."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        folder: Path,
+        store: JobStore,
+        blobs: Blobs,
+        files: Files,
+        batches: Batches,
+        fleet: Fleet,
+        answer: AnswerLine,
+        caller_of: Callable[[BatchCaller], Caller | None],
+        patience: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`name` and `folder` are those of the balancer's work place.
+
+        `patience` in seconds is how long models that nobody knows are waited for after the start.
+        """
+        self._fleet = fleet
+        self._clock = clock
+        self._batches = batches
+        self._schedule = Schedule()
+        self._capacity = Capacity(fleet, patience=patience, now=clock(), clock=clock)
+        self._news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_pumping = False
+        self.runs: dict[str, BatchRun] = {}
+        self.ended = Ended()
+        self._tools = Tools(
+            runner=name,
+            store=store,
+            blobs=blobs,
+            files=files,
+            batches=batches,
+            spool=Spool(folder),
+            scratch=folder,
+            schedule=self._schedule,
+            ended=self.ended,
+            checking=asyncio.Semaphore(INPUTS_AT_ONCE),
+            answer=answer,
+            caller_of=caller_of,
+            has_room=self._has_room,
+            model_may_come=self._capacity.may_come,
+            pump=self.pump,
+            clock=clock,
+        )
+
+    @property
+    def num_running(self) -> int:
+        """Lines that run."""
+        return self._schedule.num_running
+
+    @property
+    def num_loaded(self) -> int:
+        """Lines in memory."""
+        return self._schedule.num_loaded
+
+    def changed(self, id: str) -> None:
+        """A caller has made a batch, or cancelled it."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_leases())
+                tasks.create_task(self._follow_fleet())
+                tasks.create_task(self._expire_files())
+                await self._take_up(tasks)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def pump(self) -> None:
+        """Start the lines that may run now."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        try:
+            for key, line in self._schedule.next(self._clock(), self._capacity.room):
+                self.runs[key.batch].start(line)
+        finally:
+            self._is_pumping = False
+        for id, run in self.runs.items():
+            if self._schedule.has(id):
+                run.wake_for_more()
+        self._arm()
+
+    # ---- tasks
+
+    async def _take_up(self, tasks: asyncio.TaskGroup) -> None:
+        """Give each open batch a task, and tell those that have one of changes."""
+        is_first = True
+        while True:
+            self._news.clear()
+            try:
+                if is_first:
+                    await self._start()
+                is_first = False
+                await self._look(tasks)
+                pause = RECHECK
+            except StoreAway as error:
+                logger.warning("batches wait, since the store is away: %s", error)
+                pause = FIRST_PAUSE
+            try:
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _start(self) -> None:
+        await self._tools.store.release(self._tools.runner)
+        saved = await self._tools.store.open_batches()
+        await asyncio.to_thread(self._tools.spool.keep_only, {each.id for each in saved})
+
+    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+        for saved in await self._tools.store.open_batches():
+            try:
+                batch = from_document(saved.document)
+            except ValueError:
+                logger.exception("%s was saved by another version, and does not run", saved.id)
+                continue
+            run = self.runs.get(batch.id)
+            if run is None and len(self.runs) < MAX_RUNS:
+                self.runs[batch.id] = BatchRun(batch, self._tools)
+                tasks.create_task(self._run_batch(batch.id))
+            elif run is not None and batch.stop != run.batch.stop and not run.batch.has_ended:
+                run.adopt(batch)
+
+    async def _run_batch(self, id: str) -> None:
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                try:
+                    return await self.runs[id].run()
+                except (StoreAway, BlobsAway) as error:
+                    logger.warning("%s waits %g s: %s", id, pause, error)
+                except Exception:
+                    logger.exception("%s failed", id)
+                    return await self._give_up(id)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                batch = self.runs[id].batch
+                self.runs[id] = BatchRun(batch, self._tools)
+        finally:
+            del self.runs[id]
+            self._news.set()
+
+    async def _give_up(self, id: str) -> None:
+        """Nothing can be done about it here; the log has why."""
+        now = self._clock()
+        try:
+            await self._batches.change(
+                id,
+                lambda batch: batch if batch.has_ended else batch.failed((INTERNAL,), now),
+                is_open=False,
+            )
+        except StoreAway as error:
+            logger.warning("%s could not be ended: %s", id, error)
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK)
+            if not self.runs:
+                continue
+            try:
+                await self._tools.store.extend_leases(self._tools.runner, self._clock() + LEASE)
+            except StoreAway as error:
+                logger.warning("leases could not be extended: %s", error)
+
+    async def _follow_fleet(self) -> None:
+        async for _ in self._fleet.changes():
+            if self._schedule.num_loaded:
+                self.pump()
+
+    async def _expire_files(self) -> None:
+        """Delete files whose time has come, and forget old batches."""
+        while True:
+            try:
+                while await self._tools.files.delete_expired():
+                    pass
+                await self._tools.store.forget_ended(MAX_ENDED)
+            except (StoreAway, BlobsAway) as error:
+                logger.warning("expired files could not be deleted: %s", error)
+            await asyncio.sleep(60.0)
+
+    # ---- inside
+
+    def _has_room(self, id: str) -> bool:
+        return self._schedule.num_waiting(id) < self._capacity.loads_ahead()
+
+    def _arm(self) -> None:
+        """Pump again when a line's pause is over."""
+        now = self._clock()
+        times = [self._schedule.next_deadline(now)]
+        if self._schedule.num_loaded:
+            times.append(self._capacity.deadline)
+        at = min((each for each in times if each is not None), default=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            delay = max(at - now, 0.001)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.pump)

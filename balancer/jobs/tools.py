@@ -1,0 +1,60 @@
+"""What all batches of a runner use."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..fleet.caller import Caller
+from ..store.jobs.port import JobStore
+from .batches import Batches
+from .blobs.port import Blobs
+from .core.batch import BatchCaller
+from .core.lines import Answered, Line
+from .core.schedule import Schedule
+from .files import Files
+from .spool import Spool
+
+LEASE = 30.0
+"""Seconds for which a runner has what he took, unless he extends it."""
+
+RECHECK = LEASE / 3
+"""Seconds between two looks for what other balancers did."""
+
+AnswerLine = Callable[[Line, Caller], Awaitable[Answered]]
+"""Answers a line as its path would; an error is an answer, too."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """Lines that have got a result since the start."""
+
+    num_completed: int = 0
+    num_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """`runner` is the name of this balancer in leases, `scratch` a folder of its own."""
+
+    runner: str
+    store: JobStore
+    blobs: Blobs
+    files: Files
+    batches: Batches
+    spool: Spool
+    scratch: Path
+    schedule: Schedule
+    ended: Ended
+    checking: asyncio.Semaphore
+    """So many inputs are checked at once."""
+    answer: AnswerLine
+    caller_of: Callable[[BatchCaller], Caller | None]
+    """Who made a batch, as of now; `None` if he may no longer be here."""
+    has_room: Callable[[str], bool]
+    """Whether more lines are to be loaded for a batch."""
+    model_may_come: Callable[[str | None], bool]
+    """Whether a model that nobody knows may be known again."""
+    pump: Callable[[], None]
+    """Start what may run now."""
+    clock: Callable[[], float]

@@ -1,0 +1,222 @@
+"""What runs next and how many at once: by hand, and in any history."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from arriero.balancer.jobs.core.lines import Line
+from arriero.balancer.jobs.core.schedule import LineKey, Schedule
+
+
+def line(number: int, model: str | None = "m", group: bytes | None = None) -> Line:
+    return Line(number=number, custom_id=f"c{number}", model=model, group=group)
+
+
+def started(schedule: Schedule, now: float = 0.0, room: int = 2) -> list[LineKey]:
+    return [key for key, _ in schedule.next(now, lambda _model: room)]
+
+
+def with_lines(*lines: Line) -> Schedule:
+    schedule = Schedule()
+    schedule.add("b")
+    schedule.loaded("b", 0, lines)
+    return schedule
+
+
+def finish(schedule: Schedule, key: LineKey) -> int | None:
+    schedule.settle(key)
+    return schedule.ended(key)
+
+
+def test_no_more_run_than_there_is_room_for() -> None:
+    schedule = with_lines(line(1), line(2), line(3))
+    first, second = started(schedule)
+    assert (first.number, second.number) == (1, 2)
+    assert started(schedule) == []
+    schedule.settle(first)
+    assert [key.number for key in started(schedule)] == [3], "a slot is free before it is written"
+
+
+def test_each_model_has_room_of_its_own() -> None:
+    schedule = with_lines(line(1, "a"), line(2, "a"), line(3, "b"))
+    rooms = {"a": 1, "b": 1}
+    keys = [key.number for key, _ in schedule.next(0.0, lambda model: rooms[model or ""])]
+    assert keys == [1, 3]
+
+
+def test_batches_share_what_there_is() -> None:
+    schedule = Schedule()
+    for id in ("x", "y"):
+        schedule.add(id)
+    schedule.loaded("x", 0, [line(n) for n in range(1, 9)])
+    schedule.loaded("y", 0, [line(n) for n in range(1, 9)])
+    assert sorted(key.batch for key in started(schedule, room=4)) == ["x", "x", "y", "y"]
+
+
+def test_a_chunk_is_done_with_its_last_line() -> None:
+    schedule = with_lines(line(1), line(2))
+    schedule.loaded("b", 1, [line(3)])
+    one, two = started(schedule)
+    assert finish(schedule, two) is None
+    assert finish(schedule, one) == 0
+    [three] = started(schedule)
+    assert finish(schedule, three) == 1
+    assert schedule.num_loaded == 0
+    schedule.remove("b")
+
+
+def test_the_first_of_a_group_runs_alone() -> None:
+    lines = [line(1, group=b"g"), line(2, group=b"g"), line(3, group=b"g"), line(4)]
+    schedule = with_lines(*lines)
+    one, four = started(schedule)
+    assert (one.number, four.number) == (1, 4), "the others of the group wait"
+    finish(schedule, one)
+    assert [key.number for key in started(schedule)] == [2]
+    assert [key.number for key in started(schedule, room=3)] == [3], "now it is computed"
+
+
+def test_a_group_does_not_leave_slots_idle() -> None:
+    schedule = with_lines(line(1, group=b"g"), line(2, group=b"g"))
+    assert [key.number for key in started(schedule)] == [1, 2]
+
+
+def test_a_line_runs_again_after_its_pause() -> None:
+    schedule = with_lines(line(1))
+    [key] = started(schedule)
+    schedule.again(key, 5.0, for_all=False)
+    assert schedule.next_deadline(0.0) == 5.0
+    assert started(schedule, now=4.9) == []
+    assert started(schedule, now=5.0) == [key]
+    assert schedule.next_deadline(5.0) is None
+
+
+def test_a_refusal_holds_up_the_whole_batch() -> None:
+    schedule = with_lines(line(1), line(2))
+    [key] = started(schedule, room=1)
+    schedule.again(key, 5.0, for_all=True)
+    assert started(schedule, now=1.0) == []
+    assert schedule.next_deadline(1.0) == 5.0
+    assert len(started(schedule, now=5.0)) == 2
+
+
+def test_what_waits_can_be_withdrawn() -> None:
+    schedule = with_lines(line(1), line(2), line(3))
+    [one] = started(schedule, room=1)
+    assert [each.number for each in schedule.withdraw("b")] == [2, 3]
+    assert started(schedule, room=9) == []
+    assert schedule.ended(LineKey("b", 2)) is None
+    assert schedule.ended(LineKey("b", 3)) is None
+    with pytest.raises(KeyError):
+        schedule.ended(one)
+    assert finish(schedule, one) == 0
+
+
+def test_a_batch_goes_only_without_running_lines() -> None:
+    schedule = with_lines(line(1))
+    started(schedule)
+    with pytest.raises(ValueError, match="lines of b run"):
+        schedule.remove("b")
+
+
+class ScheduleMachine(RuleBasedStateMachine):
+    """Any history: no line is lost or runs twice, no room is overrun, none is idle in vain."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.schedule = Schedule()
+        self.now = 0.0
+        self.rooms = {"a": 2, "b": 1}
+        self.numbers = 0
+        self.chunks = 0
+        self.running: dict[LineKey, Line] = {}
+        self.settling: set[LineKey] = set()
+        self.open: set[LineKey] = set()
+        self.ids: set[str] = set()
+
+    @precondition(lambda self: len(self.ids) < 3)
+    @rule(id=st.sampled_from(["x", "y", "z"]))
+    def add(self, id: str) -> None:
+        if id not in self.ids:
+            self.ids.add(id)
+            self.schedule.add(id)
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        data=st.data(),
+        made=st.lists(
+            st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([None, b"g", b"h"])), max_size=5
+        ),
+    )
+    def load(self, data: st.DataObject, made: list[tuple[str, bytes | None]]) -> None:
+        id = data.draw(st.sampled_from(sorted(self.ids)))
+        self.chunks += 1
+        lines = []
+        for model, group in made:
+            self.numbers += 1
+            lines.append(line(self.numbers, model, group))
+            self.open.add(LineKey(id, self.numbers))
+        self.schedule.loaded(id, self.chunks, lines)
+
+    @rule(passed=st.floats(0, 3))
+    def next(self, passed: float) -> None:
+        self.now += passed
+        for key, each in self.schedule.next(self.now, self.room):
+            assert key in self.open
+            assert key not in self.running
+            assert key not in self.settling
+            self.running[key] = each
+
+    def room(self, model: str | None) -> int:
+        return self.rooms[model or ""]
+
+    @rule(model=st.sampled_from(["a", "b"]), room=st.integers(0, 4))
+    def change_room(self, model: str, room: int) -> None:
+        self.rooms[model] = room
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), how=st.sampled_from(["settle", "again", "pause"]))
+    def stop_one(self, data: st.DataObject, how: str) -> None:
+        key = data.draw(st.sampled_from(sorted(self.running)))
+        del self.running[key]
+        if how == "settle":
+            self.schedule.settle(key)
+            self.settling.add(key)
+        else:
+            self.schedule.again(key, self.now + 1.0, for_all=how == "pause")
+
+    @precondition(lambda self: self.settling)
+    @rule(data=st.data())
+    def end_one(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.settling)))
+        self.settling.remove(key)
+        self.open.remove(key)
+        self.schedule.ended(key)
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.ids)))
+        self.settling |= {LineKey(id, each.number) for each in self.schedule.withdraw(id)}
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "schedule"):
+            self.schedule.check_integrity()
+            assert self.schedule.num_running == len(self.running)
+            assert self.schedule.num_loaded == len(self.open)
+
+    def teardown(self) -> None:
+        """Everything ends: with room and time, each line that is open runs."""
+        for key in list(self.running):
+            self.schedule.settle(key)
+            self.open.remove(key)
+        for key in self.settling:
+            self.open.remove(key)
+        self.now += 100.0
+        last = [key for key, _ in self.schedule.next(self.now, lambda _model: 10_000)]
+        assert sorted(last) == sorted(self.open)
+
+
+ScheduleMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestSchedule = ScheduleMachine.TestCase

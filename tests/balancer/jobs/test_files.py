@@ -1,0 +1,103 @@
+"""Files: written as they come, within bounds, each its owner's."""
+
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.jobs import files as files_module
+from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.balancer.jobs.files import Files
+from arriero.balancer.jobs.work_place import WorkPlace
+from arriero.balancer.store.jobs.records import FileTotals
+from arriero.shared.errors import NotFound, Overloaded, RequestTooLarge
+from tests.balancer.jobs.builders import House, uploaded
+
+
+async def read(files: Files, id: str, start: int, stop: int) -> bytes:
+    file = await files.find(id, None)
+    return b"".join([piece async for piece in files.read(file, start, stop)])
+
+
+def nothing_left(folder: Path) -> bool:
+    return not list((folder / "files").iterdir())
+
+
+async def test_a_file_is_kept_read_and_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "PIECE", 4)
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = House(tmp_path).jobs(work)
+        files = jobs.files
+        file = await uploaded(jobs, b"0123456789")
+        assert (file.num_bytes, file.expires_at) == (10, None)
+        assert await read(files, file.id, 0, 10) == b"0123456789"
+        assert await read(files, file.id, 3, 9) == b"345678"
+        assert files.totals == FileTotals(num_files=1, num_bytes=10)
+        again = House(tmp_path, files._store).jobs(work).files
+        await again.start()
+        assert again.totals == files.totals
+        await files.delete(file.id, None)
+        assert files.totals == FileTotals()
+        with pytest.raises(NotFound):
+            await files.find(file.id, None)
+    assert nothing_left(tmp_path)
+
+
+async def test_files_are_their_owners(tmp_path: Path) -> None:
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = House(tmp_path).jobs(work)
+        file = await uploaded(jobs, b"x", "ann")
+        assert await jobs.files.find(file.id, "ann") == file
+        for owner in ("bob", None):
+            with pytest.raises(NotFound):
+                await jobs.files.find(file.id, owner)
+            with pytest.raises(NotFound):
+                await jobs.files.delete(file.id, owner)
+            assert not await jobs.files.has(file.id, owner)
+
+
+async def test_one_whose_time_is_over_is_gone_at_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with WorkPlace.take(tmp_path / "work") as work:
+        files = house.jobs(work).files
+        async with files.upload() as upload:
+            await upload.write(b"x")
+            file = await upload.keep(owner=None, name="n", purpose="batch", expires_after=60.0)
+        assert file.expires_at == file.created_at + 60.0
+        assert await files.delete_expired() == 0
+        house.clock.now += 61.0
+        with pytest.raises(NotFound):
+            await files.find(file.id, None)
+        assert await files.delete_expired() == 1
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [(FileLimits(max_file=5), "--max-file-size"), (FileLimits(max_total=5), "--files-limit")],
+)
+async def test_what_is_too_large_leaves_nothing(
+    tmp_path: Path, limits: FileLimits, words: str
+) -> None:
+    house = House(tmp_path)
+    house.limits = limits
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = house.jobs(work)
+        with pytest.raises(RequestTooLarge, match=words) as error:
+            await uploaded(jobs, b"123456")
+        assert error.value.field == "file"
+        assert jobs.files.num_uploads == 0
+        await uploaded(jobs, b"12345")
+
+
+async def test_uploads_at_once_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "MAX_UPLOADS", 1)
+    with WorkPlace.take(tmp_path / "work") as work:
+        files = House(tmp_path).jobs(work).files
+        async with files.upload():
+            with pytest.raises(Overloaded):
+                await files.upload().__aenter__()
+        async with files.upload():
+            pass
+    assert nothing_left(tmp_path)

@@ -1,0 +1,63 @@
+"""Counts and pace as people see them while a batch runs."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs.blobs.place import FilesPlace
+from arriero.balancer.jobs.core.lines import Answered, Line
+from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.balancer.jobs.jobs import Pace, open_jobs
+from arriero.balancer.store.jobs.memory import MemoryJobs
+from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
+
+
+async def test_lines_count_as_soon_as_they_have_results(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    is_held, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        if line.number == 301:
+            is_held.set()
+            await may_go_on.wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    house.fleet.slots = {"m": 1}
+    async with house.running() as jobs:
+        data = b"".join(map(request_line, range(301)))
+        id = (await created(jobs, data)).id
+        await is_held.wait()
+        async with asyncio.timeout(5):
+            while True:
+                batch = await jobs.batches.find(id, None)
+                if await jobs.counts(batch) == (300, 0):
+                    break
+                await asyncio.sleep(0.001)
+        house.clock.now += 10.0
+        pace = jobs.pace(batch, 300, house.clock())
+        assert pace.rate and pace.seconds_left == 1 / pace.rate
+        assert jobs.numbers().num_running == 1
+        may_go_on.set()
+        batch = await ended(jobs, id)
+        assert await jobs.counts(batch) == (301, 0)
+        assert jobs.pace(batch, 301) == Pace(None, None)
+
+
+async def test_places_are_taken_and_given_up(tmp_path: Path) -> None:
+    names = []
+    for _ in range(2):
+        async with AsyncExitStack() as stack:
+            jobs = await open_jobs(
+                MemoryJobs(),
+                FilesPlace(tmp_path),
+                FileLimits(),
+                fleet=FakeFleet(),
+                answer=echo,
+                caller_of=lambda _: None,
+                patience=1.0,
+                until_the_end=stack,
+            )
+            names.append(jobs._runner._tools.runner)
+    assert names[0] == names[1]

@@ -1,0 +1,66 @@
+"""Lines that are asked: each settles once, whatever becomes of it."""
+
+import asyncio
+from pathlib import Path
+
+from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs.core.lines import Answered, Line, parse_line
+from arriero.balancer.jobs.core.schedule import LineKey
+from arriero.balancer.jobs.line_runs import LineRuns
+from arriero.balancer.jobs.work_place import WorkPlace
+from tests.balancer.jobs.builders import URL, House, created, echo, request_line
+
+
+def line(number: int) -> Line:
+    return parse_line(number, request_line(number), URL)
+
+
+async def test_answers_and_cancelled_lines_are_taken_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def answer(each: Line, caller: Caller) -> Answered:
+        if each.number == 2:
+            await asyncio.Event().wait()
+        return await echo(each, caller)
+
+    house.answer = answer
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = house.jobs(work)
+        batch = await created(jobs, request_line(1))
+        tools = jobs._runner._tools
+        news = asyncio.Event()
+        runs = LineRuns(batch, tools, news.set)
+        tools.schedule.add(batch.id)
+        tools.schedule.loaded(batch.id, 0, [line(n) for n in (1, 2, 3)])
+        for _, each in tools.schedule.next(0.0, lambda _: 2):
+            runs.start(each)
+        jobs._runner._is_pumping = True  # nothing more is started by itself
+        await news.wait()
+        [first] = runs.take()
+        assert first.line.number == 1
+        assert not first.is_error
+        assert runs.take() == []
+        runs.stop()
+        runs.stop()
+        await runs.stopped()
+        left = {result.line.number: result.text for result in runs.take()}
+        assert left == {2: None, 3: None}
+        for number in (1, 2, 3):
+            tools.schedule.ended(LineKey(batch.id, number))
+        assert tools.schedule.num_loaded == 0
+
+
+async def test_a_line_that_is_cancelled_before_it_began_settles_too(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = house.jobs(work)
+        batch = await created(jobs, request_line(1))
+        tools = jobs._runner._tools
+        runs = LineRuns(batch, tools, lambda: None)
+        tools.schedule.add(batch.id)
+        tools.schedule.loaded(batch.id, 0, [line(1)])
+        for _, each in tools.schedule.next(0.0, lambda _: 2):
+            runs.start(each)
+        runs.stop()
+        await runs.stopped()
+        assert [result.text for result in runs.take()] == [None]

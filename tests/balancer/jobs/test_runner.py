@@ -1,0 +1,275 @@
+"""Batches from their input to their files, whatever ends the balancer in between."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs.core.lines import Answered, Line
+from arriero.balancer.store.jobs.memory import MemoryJobs
+from arriero.balancer.store.jobs.records import Chunk
+from arriero.balancer.store.port import StoreAway
+from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, RequestError
+from tests.balancer.jobs.builders import House, content, created, echo, ended, request_line
+
+NUM = 700
+INPUT = b"".join(request_line(number) for number in range(NUM))
+
+
+def failing(error: RequestError) -> Answered:
+    return Answered(status=error.status, body=b"{}", error=error)
+
+
+async def test_every_line_has_its_answer_in_the_order_of_the_input(tmp_path: Path) -> None:
+    async with House(tmp_path).running() as jobs:
+        batch = await ended(jobs, (await created(jobs, INPUT)).id)
+        assert (batch.status, batch.num_lines) == ("completed", NUM)
+        assert (batch.num_completed, batch.num_failed, batch.error_file) == (NUM, 0, None)
+        lines = await content(jobs, batch.output_file)
+        assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(NUM)]
+        assert not (tmp_path / "batches" / batch.id).exists()
+        assert jobs.numbers().num_completed == NUM
+        assert jobs.numbers().num_loaded == 0
+
+
+async def test_killed_again_and_again_each_line_has_one_result(tmp_path: Path) -> None:
+    """Each balancer ends after so many answers, wherever its tasks are then."""
+    house = House(tmp_path)
+    asked: Counter[int] = Counter()
+    killed = asyncio.Event()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        asked[line.number] += 1
+        if asked.total() % 61 == 0:
+            killed.set()
+            await asyncio.Event().wait()  # it was running when the balancer was killed
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        id = (await created(jobs, INPUT)).id
+        await killed.wait()
+    for _ in range(50):
+        killed.clear()
+        async with house.running() as jobs:
+            over = asyncio.create_task(ended(jobs, id))
+            kill = asyncio.create_task(killed.wait())
+            await asyncio.wait({over, kill}, return_when=asyncio.FIRST_COMPLETED)
+            kill.cancel()
+            if over.done():
+                batch = over.result()
+                lines = await content(jobs, batch.output_file)
+                break
+            over.cancel()
+    assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(NUM)]
+    assert (batch.status, batch.num_completed) == ("completed", NUM)
+    kills = asked.total() // 61
+    assert kills > 5
+    assert asked.total() <= NUM + kills * 7, "only what was running is asked again"
+
+
+async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    running = most = 0
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        answered = await echo(line, caller)
+        running -= 1
+        return answered
+
+    house.answer = answer
+    async with house.running() as jobs:
+        await ended(jobs, (await created(jobs, INPUT)).id)
+    assert most == 4 + 2
+
+
+async def test_a_poison_line_ends_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arriero.balancer.jobs.core.outcome.FIRST_PAUSE", 0.001)
+    house = House(tmp_path)
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        match line.number:
+            case 2:
+                return failing(InvalidRequest("`prompt` is bad"))
+            case 3:
+                raise RuntimeError("a mistake of ours")
+            case _:
+                return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        data = b"".join([request_line(1), request_line(2), request_line(3), b"poison\n"])
+        batch = await ended(jobs, (await created(jobs, data)).id)
+        assert (batch.status, batch.num_completed, batch.num_failed) == ("completed", 1, 3)
+        errors = await content(jobs, batch.error_file)
+    told = [(line["response"] or {}).get("status_code") for line in errors]
+    assert told == [400, 500, None]
+    assert errors[2]["error"]["code"] == "invalid_request"
+
+
+async def test_what_a_retry_mends_is_no_error(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    tries: Counter[int] = Counter()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        tries[line.number] += 1
+        house.clock.now += 60.0
+        if line.number == 1 and tries[1] < 3:
+            return failing(AgentLost("gone"))
+        if line.number == 2 and tries[2] < 9:
+            return failing(QueueFull("full"))
+        if line.number == 3:
+            return failing(EngineFailed("broken"))
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        data = b"".join(map(request_line, (1, 2, 3)))
+        batch = await created(jobs, data, window=1e6)
+        async with asyncio.timeout(20):
+            while not (await jobs.batches.find(batch.id, None)).has_ended:
+                house.fleet.change()
+                house.clock.now += 60.0
+                await asyncio.sleep(0.002)
+        batch = await ended(jobs, batch.id)
+    assert tries == {1: 3, 2: 9, 3: 3}
+    assert (batch.num_completed, batch.num_failed) == (2, 1)
+
+
+async def test_a_batch_is_cancelled_with_what_there_is(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    is_enough = asyncio.Event()
+    cancelled: list[int] = []
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        if line.number > 5:
+            is_enough.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(line.number)
+                raise
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        id = (await created(jobs, INPUT)).id
+        await is_enough.wait()
+        assert (await jobs.batches.cancel(id)).status == "cancelling"
+        batch = await ended(jobs, id)
+        assert (batch.status, batch.num_completed, batch.num_failed) == ("cancelled", 5, 0)
+        lines = await content(jobs, batch.output_file)
+    assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(5)]
+    assert 1 <= len(cancelled) <= 6
+
+
+async def test_a_batch_whose_time_is_over_says_so_for_each_line(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        if line.number == 3:
+            house.clock.now += 100.0
+            await asyncio.Event().wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    house.fleet.slots = {"m": 1}
+    async with house.running() as jobs:
+        batch = await ended(jobs, (await created(jobs, INPUT, window=50.0)).id)
+        assert batch.status == "expired"
+        assert batch.num_completed + batch.num_failed == NUM
+        outputs = await content(jobs, batch.output_file)
+        errors = await content(jobs, batch.error_file)
+    assert {line["error"]["code"] for line in errors} == {"batch_expired"}
+    ids = [line["custom_id"] for line in outputs + errors]
+    assert sorted(ids) == sorted(f"r{n}" for n in range(NUM))
+
+
+async def test_an_input_that_cannot_run_is_told(tmp_path: Path) -> None:
+    async with House(tmp_path).running() as jobs:
+        batch = await ended(jobs, (await created(jobs, request_line(1) * 2)).id)
+        assert (batch.status, batch.faults[0].line) == ("failed", 2)
+        assert batch.output_file is None
+
+
+async def test_a_store_that_is_away_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shaky(MemoryJobs):
+        num_failures = 3
+
+        async def lease_chunk(
+            self, batch: str, runner: str, now: float, until: float
+        ) -> Chunk | None:
+            if self.num_failures:
+                self.num_failures -= 1
+                raise StoreAway("connection refused")
+            return await super().lease_chunk(batch, runner, now, until)
+
+    monkeypatch.setattr("arriero.balancer.jobs.runner.FIRST_PAUSE", 0.001)
+    async with House(tmp_path, Shaky()).running() as jobs:
+        batch = await ended(jobs, (await created(jobs, request_line(1))).id)
+    assert batch.status == "completed"
+
+
+async def test_a_mistake_of_ours_ends_one_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(MemoryJobs):
+        async def lease_chunk(
+            self, batch: str, runner: str, now: float, until: float
+        ) -> Chunk | None:
+            raise RuntimeError("broken")
+
+    async with House(tmp_path, Broken()).running() as jobs:
+        batch = await ended(jobs, (await created(jobs, request_line(1))).id)
+        assert (batch.status, batch.faults[0].code) == ("failed", "internal_error")
+        assert not jobs._runner.runs
+
+
+async def test_a_key_that_is_gone_ends_its_batches(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    ann = Caller(name="ann", owner="ann")
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        assert caller.name == "ann"
+        if line.number == 2:
+            house.callers["ann"] = None
+        return await echo(line, caller)
+
+    house.answer = answer
+    house.fleet.slots = {"m": 1}
+    async with house.running() as jobs:
+        batch = await ended(jobs, (await created(jobs, INPUT, caller=ann)).id, "ann")
+    assert (batch.status, batch.faults[0].code) == ("cancelled", "unauthorized")
+    assert batch.num_completed < 10
+
+
+async def test_two_balancers_share_a_batch(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.running() as one:
+        id = (await created(one, INPUT)).id
+        async with house.running() as two:
+            batch = await ended(one, id)
+            lines = await content(two, batch.output_file)
+    assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(NUM)]
+
+
+async def test_files_expire(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.running() as jobs:
+        batch = await ended(jobs, (await created(jobs, request_line(1))).id)
+    house.clock.now += 31 * 86_400
+    async with house.running() as jobs, asyncio.timeout(5):
+        while True:
+            if await house.store.file(batch.output_file or "") is None:
+                break
+            await asyncio.sleep(0.002)
+    assert not (tmp_path / "files" / (batch.output_file or "")).exists()

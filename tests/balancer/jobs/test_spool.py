@@ -1,0 +1,58 @@
+"""Results while a chunk runs: there after a kill, each once."""
+
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.jobs.blobs.local import LocalBlobs
+from arriero.balancer.jobs.spool import Spool, blob_name
+from tests.balancer.jobs.blobs.contract import read
+
+
+def test_results_are_stored_in_the_order_of_the_lines(tmp_path: Path) -> None:
+    blobs = LocalBlobs(tmp_path / "blobs")
+    chunk = Spool(tmp_path).open("b", 0)
+    chunk.add(3, b'{"a": "3 3"}\n', is_error=False)
+    chunk.add(1, b"1\n", is_error=False)
+    chunk.add(2, b"bad\n", is_error=True)
+    results = chunk.store(blobs, "batches/b/0")
+    assert read(blobs, blob_name("batches/b/0", is_error=False)) == b'1\n{"a": "3 3"}\n'
+    assert read(blobs, blob_name("batches/b/0", is_error=True)) == b"bad\n"
+    assert (results.num_output_bytes, results.num_error_bytes) == (15, 4)
+    assert (results.num_completed, results.num_failed) == (2, 1)
+    chunk.delete()
+    assert Spool(tmp_path).open("b", 0).is_error == {}
+
+
+@pytest.mark.parametrize("torn", [b"", b"O", b"O 3 {", b'O 3 {"x": 1}'])
+def test_a_torn_record_is_cut_off(tmp_path: Path, torn: bytes) -> None:
+    chunk = Spool(tmp_path).open("b", 0)
+    chunk.add(1, b"one\n", is_error=False)
+    chunk.add(2, b"two\n", is_error=True)
+    [path] = (tmp_path / "chunks" / "b").iterdir()
+    path.write_bytes(path.read_bytes() + torn)
+    again = Spool(tmp_path).open("b", 0)
+    assert again.is_error == {1: False, 2: True}
+    again.add(3, b"three\n", is_error=False)
+    blobs = LocalBlobs(tmp_path / "blobs")
+    last = Spool(tmp_path).open("b", 0)
+    last.store(blobs, "k")
+    assert read(blobs, blob_name("k", is_error=False)) == b"one\nthree\n"
+
+
+def test_nothing_is_stored_where_there_is_nothing(tmp_path: Path) -> None:
+    results = Spool(tmp_path).open("b", 0).store(LocalBlobs(tmp_path / "blobs"), "k")
+    assert (results.num_output_bytes, results.num_completed) == (0, 0)
+    assert not (tmp_path / "blobs").exists()
+
+
+def test_what_other_batches_left_is_deleted(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.keep_only(set())
+    for batch in ("a", "b"):
+        spool.open(batch, 0).add(1, b"x\n", is_error=False)
+    spool.keep_only({"b"})
+    assert spool.open("a", 0).is_error == {}
+    assert spool.open("b", 0).is_error == {1: False}
+    spool.forget("b")
+    assert spool.open("b", 0).is_error == {}
