@@ -42,6 +42,8 @@ FINGERPRINTS = st.sampled_from([None, "f", "f", "f", "g"])
 SLOTS = st.integers(0, 3)
 NUM_PARTS = st.integers(1, 5)
 SECONDS = st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.0])
+PROMPTS = ("Once", "A conversation that is long. " * 250, "Another one, as long. " * 300)
+"""Who asks what was asked before may wait for the agent that has it."""
 AGENT_IDS = st.sampled_from(["a", "b", "c"])
 RESULTS: dict[str, Result] = {
     "answered": Embedded(vectors=(Vector(vector="AAAA", num_tokens=1),)),
@@ -66,13 +68,19 @@ class FleetMachine(WatchedFleet):
 
     # ---- clients
 
-    @rule(model=WANTED, tell_waiting=st.sampled_from([None, 0.0, 0.5, 2.0]))
-    def client_opens(self, model: str | None, tell_waiting: float | None = None) -> None:
+    @rule(
+        model=WANTED,
+        tell_waiting=st.sampled_from([None, 0.0, 0.5, 2.0]),
+        prompt=st.sampled_from(PROMPTS),
+    )
+    def client_opens(
+        self, model: str | None, tell_waiting: float | None = None, prompt: str = PROMPTS[0]
+    ) -> None:
         id = RequestId(f"r{len(self.clients)}")
         self.clients[id] = Client(model, self.now, tell_waiting=tell_waiting)
         depth = self.fleet.totals().queue_depth
         arrived = self.fleet.request_arrived(
-            id, request(model), self.now, tell_waiting=tell_waiting
+            id, replace(request(model), prompt=prompt), self.now, tell_waiting=tell_waiting
         )
         self.follow(arrived)
         self.judge_refusal(id)
