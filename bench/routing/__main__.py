@@ -58,7 +58,9 @@ def real(arguments: argparse.Namespace, name: str, seed: int) -> Pair:
     def run(way: Routing, **sizes: int) -> Outcome:
         conversations = drawn(name, seed, arguments.scale)[: arguments.conversations]
         outcome = uvloop.run(converse(model, conversations, way, **sizes))
-        print(f"{name}, by {way}: {outcome.mean_first_token:.3f} s, {outcome.cached_share:.2f} cached")
+        print(
+            f"{name}, by {way}: {outcome.mean_first_token:.3f} s, {outcome.cached_share:.2f} cached"
+        )
         return outcome
 
     return {way: run(way, num_agents=3, slots=2) for way in ROUTINGS}
