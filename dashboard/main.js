@@ -40,6 +40,7 @@ let issues = []; // of the balancer itself
 
 function onRoute({ name, argument, query }) {
   const isMoved = shown !== null;
+  if (isMoved) pages[shown].close?.();
   shown = pageOf(name, argument);
   for (const each of Object.keys(pages)) show(byId(`page-${each}`), each === shown);
   drawTabs();

@@ -169,6 +169,8 @@ class FakeManagement:
         self.sent: list[tuple[str, str, Any]] = []
         self.log: list[dict[str, Any]] | None = []
         self._feeds: list[web.StreamResponse] = []
+        self.nobody_reads_logs = asyncio.Event()
+        self._log_feeds: list[web.StreamResponse] = []
 
     def app(self) -> web.Application:
         """To be served on a port of its own."""
@@ -184,6 +186,7 @@ class FakeManagement:
                 web.get("/api/v1/history", self._history),
                 web.get("/api/v1/usage", self._usage),
                 web.get("/api/v1/agents/{id}/log", self._log),
+                web.get("/api/v1/agents/{id}/log/events", self._log_events),
                 web.get("/api/v1/keys", self._keys),
                 web.post("/api/v1/keys", self._make_key),
                 web.delete("/api/v1/keys/{name}", self._revoke_key),
@@ -249,14 +252,28 @@ class FakeManagement:
         about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
         return web.json_response(about)
 
-    async def _log(self, call: web.Request) -> web.Response:
+    async def _log(self, _call: web.Request) -> web.Response:
         if self.log is None:
             error = {"code": "not_supported", "message": "too old", "retryable": False}
             return web.json_response({"error": error}, status=501)
-        after = int(call.query["after"])
-        lines = [each for each in self.log if each["number"] > after]
-        newest = max((each["number"] for each in lines), default=after)
-        return web.json_response({"lines": lines, "after": newest})
+        return web.json_response({"lines": self.log, "after": 0})
+
+    async def _log_events(self, call: web.Request) -> web.StreamResponse:
+        if self.log is None:
+            return await self._log(call)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(call)
+        self._log_feeds.append(response)
+        try:
+            while True:
+                await _write(response, "lines", {"lines": self.log or [], "after": 0})
+                await asyncio.sleep(TICK)
+        except ConnectionError:
+            return response  # the page has gone
+        finally:
+            self._log_feeds.remove(response)
+            if not self._log_feeds:
+                self.nobody_reads_logs.set()
 
     async def _session(self, _call: web.Request) -> web.Response:
         if self.role is None:

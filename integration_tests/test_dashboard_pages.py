@@ -143,7 +143,7 @@ async def test_an_agent_is_shown_and_drained(
     assert dashboard.complaints == []
 
 
-async def test_an_agents_log_is_read_while_somebody_looks(
+async def test_an_agents_log_is_followed_while_somebody_looks(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
     management.agents = [agent(1), agent(2)]
@@ -155,6 +155,8 @@ async def test_an_agents_log_is_read_while_somebody_looks(
     management.log.append(log_line(7, "warning", "again"))
     await expect(lines).to_have_count(3)
     await expect(dashboard.part("agent-log-note")).to_have_text("the last 3 lines")
+    await dashboard.turn_to("Models")
+    await asyncio.wait_for(management.nobody_reads_logs.wait(), 5.0)
     management.log = None
     await dashboard.page.goto(f"{management.management}/#/agents/agent-2")
     await expect(dashboard.part("agent-log-note")).to_have_text("It cannot be read: too old")

@@ -57,6 +57,7 @@ NEVER_WELL = {
     "/api/v1/agents/{id}",
     "/api/v1/agents/{id}/drain",
     "/api/v1/agents/{id}/log",
+    "/api/v1/agents/{id}/log/events",
     "/api/v1/agents/{id}/reload",
     "/api/v1/agents/{id}/resume",
     "/api/v1/keys/{name}",

@@ -15,7 +15,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -114,6 +114,22 @@ def recall(lines: Iterable[LogLine]) -> None:
     """Keep the lines of another process with this one's."""
     if tail := _tail():
         tail.recall(lines)
+
+
+def append(lines: Iterable[LogLine]) -> None:
+    """Keep what another process has logged since, after this one's."""
+    if tail := _tail():
+        tail.append(lines)
+
+
+def listen(on_news: Callable[[], None]) -> Callable[[], None]:
+    """Call `on_news` after each line that `recent` has; see `LogTail.listen`."""
+    tail = _tail()
+    return tail.listen(on_news) if tail else _nothing
+
+
+def _nothing() -> None:
+    """There is nobody to forget."""
 
 
 def _tail() -> LogTail | None:

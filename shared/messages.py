@@ -314,7 +314,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """The query is cancelled; a reply may still come."""
+    """The query, or the `ReadLog`, is cancelled; an answer may still come."""
 
     __pydantic_config__ = STRICT
     type: Literal["withdraw"] = "withdraw"
@@ -325,13 +325,15 @@ class Withdraw:
 class ReadLog:
     """Send the latest lines of the log, of those with numbers above `after` (since version 8).
 
-    Only asked while somebody looks at them. Level info and above.
+    Only asked while somebody looks at them. Level info and above. With `wait`, answer as soon as
+    there is one, unless a `Withdraw` comes first.
     """
 
     __pydantic_config__ = STRICT
     type: Literal["read_log"] = "read_log"
     id: RequestId
     after: LogNumber = 0
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

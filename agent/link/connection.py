@@ -18,6 +18,7 @@ from ...shared import log
 from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
+from ...shared.log_bell import LogBell
 from ...shared.messages import FromAgent, Item, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
@@ -121,10 +122,12 @@ class Connection:
 
     async def _serve(self, outbound: Outbound) -> None:
         self._outbound = outbound
+        bell = LogBell(self._log_grew, lambda: self._session.awaits_log)
         try:
             self._carry_out(self._session.connected(self._clock()))
             await outbound.serve(self._take, self._heard, self._cannot_send)
         finally:
+            bell.close()
             self._carry_out(self._session.disconnected())
             self._outbound = None
         self._report_away("lost the balancer", outbound.why_closed)
@@ -136,6 +139,10 @@ class Connection:
 
     def _heard(self) -> None:
         self._session.heard(self._clock())
+
+    def _log_grew(self) -> None:
+        for decision in self._session.log_grew():
+            self._do(decision)
 
     def _take(self, frame: str | bytes) -> None:
         self._carry_out(self._session.read(frame, self._clock()))

@@ -45,6 +45,7 @@ from ...shared.validation import invalid
 from ..generation.port import Ticket
 from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send, TellLog
 from .dialect import Dialect
+from .log_waits import LogWaits
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -66,6 +67,7 @@ class Session:
         self._status = status
         self._requests = requests
         self._queries = queries
+        self._log_waits = LogWaits()
         self._statistics: Statistics | None = None
         self._dialect = Dialect()
         self._state: Literal["offline", "greeting", "live"] = "offline"
@@ -104,6 +106,7 @@ class Session:
             self._dialect.renew()
         self._state = "offline"
         self._heartbeat = None
+        self._log_waits.clear()
         return [*self._requests.discard_all(), *self._queries.withdraw_all()]
 
     def next_deadline(self) -> float | None:
@@ -161,10 +164,13 @@ class Session:
             case Ask():
                 return self._asked(message, now)
             case Withdraw(id=id):
+                self._log_waits.discard(id)
                 return self._settle([*self._queries.withdraw(id)])
             case Assign() | Reload():
                 return [Obey(message)]
-            case ReadLog(id=id, after=after):
+            case ReadLog(id=id, after=after, wait=wait):
+                if wait:
+                    self._log_waits.add(id, after)
                 return [TellLog(id, after)]
             case _:
                 assert_never(message)
@@ -240,8 +246,20 @@ class Session:
         return self._settle(replies) if replies else []
 
     def read_own_log(self, id: RequestId, lines: LogLines, now: float) -> list[Decision]:
-        """The lines that the balancer wants to show."""
-        return [self._send(LogRead(id=id, lines=lines), now)] if self.is_live else []
+        """The lines that the balancer wants to show; without any, one that waits goes on."""
+        if not self.is_live or (not lines and id in self._log_waits):
+            return []
+        self._log_waits.discard(id)
+        return [self._send(LogRead(id=id, lines=lines), now)]
+
+    @property
+    def awaits_log(self) -> bool:
+        """Whether to call `log_grew`. Any thread may ask."""
+        return len(self._log_waits) > 0
+
+    def log_grew(self) -> list[Decision]:
+        """Something was logged."""
+        return [*self._log_waits.reads()]
 
     def slots_changed(self, now: float) -> list[Decision]:
         """A slot may have become free: a balancer that was told `Busy` is told to try again."""

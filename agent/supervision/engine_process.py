@@ -22,6 +22,7 @@ from .supervisor_protocol import (
     Change,
     Dial,
     Failed,
+    Logged,
     Order,
     Report,
     Stop,
@@ -101,6 +102,8 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
                 channel.dials.put_nowait(order)
             case Tell() | Change():
                 channel.orders.put_nowait(order)
+            case Logged(lines=lines):
+                log.append(lines)
             case Stop(drain_timeout=drain_timeout):
                 channel.drain_timeout = drain_timeout
                 shutdown.request("the supervisor asks for it")

@@ -17,6 +17,7 @@ from ...shared import lifecycle, log
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
 from ...shared.log import context
+from ...shared.log_bell import LogBell
 from ...shared.messages import Issue
 from ...shared.models.assignments import (
     Assign,
@@ -51,7 +52,7 @@ from .engine_run import EngineRun, StartProcess
 from .model_fetch import fetch_model
 from .restarts import Quit, Restarts
 from .standby import Standby
-from .supervisor_protocol import Begin, Change, Dial, Tell
+from .supervisor_protocol import Begin, Change, Dial, Logged, Tell
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +130,8 @@ class _Supervisor:
         self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self._is_announced = False
+        self._last_passed_on = 0
+        self._bell = LogBell(self._pass_log_on)
 
     async def run(self, shutdown: Shutdown) -> int:
         """Returns the exit code."""
@@ -142,11 +145,19 @@ class _Supervisor:
 
     def leave(self) -> None:
         """Disconnect, and stop whatever still runs."""
+        self._bell.close()
         self._standby.leave()
         if self._timer is not None:
             self._timer.cancel()
         for lease in (lease for _, lease in self._leases):
             lease.release()
+
+    def _pass_log_on(self) -> None:
+        """The engine processes' links show it; what a process began with it has already."""
+        if lines := log.recent(self._last_passed_on):
+            self._last_passed_on = lines[-1].number
+            for engine in self._engines.values():
+                engine.run.say(Logged(lines=lines))
 
     async def _stop_when_asked(self, shutdown: Shutdown) -> None:
         await shutdown.requested.wait()

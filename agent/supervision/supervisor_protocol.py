@@ -79,6 +79,15 @@ class Stop:
     drain_timeout: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """The supervisor has logged this since `Begin`; operators see it with the rest of the log."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["logged"] = "logged"
+    lines: LogLines
+
+
 # ---- reports
 
 
@@ -127,7 +136,7 @@ class Failed:
     reason: str
 
 
-Order = Annotated[Begin | Dial | Tell | Change | Stop, Field(discriminator="type")]
+Order = Annotated[Begin | Dial | Tell | Change | Stop | Logged, Field(discriminator="type")]
 Report = Annotated[Loaded | Ready | Ordered | Changed | Failed, Field(discriminator="type")]
 
 _order: TypeAdapter[Order] = TypeAdapter(Order)

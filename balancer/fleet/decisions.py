@@ -99,6 +99,13 @@ class ShowLog:
     message: LogRead
 
 
+@dataclass(frozen=True, slots=True)
+class LogLost:
+    """The agent of these reads of its log has gone: they end."""
+
+    ids: tuple[RequestId, ...]
+
+
 Decision = (
     Send
     | Disconnect
@@ -110,4 +117,5 @@ Decision = (
     | Moved
     | Finish
     | ShowLog
+    | LogLost
 )

@@ -1,38 +1,96 @@
-"""`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, when somebody looks."""
+"""`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, when somebody looks.
 
-from collections.abc import Mapping
+`…/log/events` goes on with those that follow, as server-sent events: each is asked for when the
+ones before are written, so a slow reader makes nobody keep anything. It ends with its reader, its
+reader's key, or the agent's link; a page that dials again goes on after the last line it has.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import InvalidRequest
+from ...shared.errors import InvalidRequest, RequestError, Unauthorized
 from ...shared.inference import AgentId
+from ...shared.reports.log_lines import LogLine
+from ..api.access.admission import Admission
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import AgentLog
 from .serializers import dumps
 
 MAX_NUMBER = 2**53
 
+ALIVE_INTERVAL = 5.0
+"""Seconds after which a stream without lines says that it is alive."""
 
-def agent_log_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
-    """The one route."""
+PAUSE = 0.1
+"""Seconds between two events: what is logged meanwhile is one."""
+
+_HEADERS = {
+    hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
+    hdrs.CACHE_CONTROL: "no-store",
+    "X-Accel-Buffering": "no",
+}
+
+
+def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[web.RouteDef]:
+    """What was logged, and what is."""
 
     async def log(request: web.Request) -> web.Response:
         after = log_position(request.query)
         lines = await runtime.read_log(AgentId(request.match_info["id"]), after)
-        newest = max((line.number for line in lines), default=after)
-        body = dumps(AgentLog(lines=list(lines), after=newest))
         headers = {hdrs.CACHE_CONTROL: "no-store"}
+        body = dumps(log_json(lines, after))
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    return [web.get("/api/v1/agents/{id}/log", log)]
+    async def events(request: web.Request) -> web.StreamResponse:
+        return await _follow(runtime, request, admission)
+
+    path = "/api/v1/agents/{id}/log"
+    return [web.get(path, log), web.get(f"{path}/events", events, allow_head=False)]
 
 
-def log_position(query: Mapping[str, str]) -> int:
-    """`after`, or the beginning. Raises `InvalidRequest`, which names the parameter."""
+async def _follow(
+    runtime: FleetRuntime, request: web.Request, admission: Admission
+) -> web.StreamResponse:
+    """Answer `request` with lines until it goes away, its key is no more, or the link is gone."""
+    agent = AgentId(request.match_info["id"])
+    after = log_position(request.query, request.headers.get("Last-Event-ID", ""))
+    lines = await runtime.read_log(agent, after)
+    response = web.StreamResponse(headers=_HEADERS)
+    reader = asyncio.current_task()
+
+    def end(_error: Unauthorized) -> None:
+        if reader is not None:
+            reader.cancel()
+
+    with admission.lease(admission.holder(request), end):
+        await response.prepare(request)
+        while True:
+            told = log_json(lines, after)
+            after = told["after"]
+            await response.write(b"id: %d\nevent: lines\ndata: %s\n\n" % (after, dumps(told)))
+            await asyncio.sleep(PAUSE)
+            try:
+                lines = await runtime.read_log(agent, after, wait=ALIVE_INTERVAL)
+            except RequestError:
+                return response  # the reader dials again, and hears why
+
+
+def log_json(lines: Sequence[LogLine], after: int) -> AgentLog:
+    """Lines that follow the number `after`."""
+    return AgentLog(lines=list(lines), after=max((line.number for line in lines), default=after))
+
+
+def log_position(query: Mapping[str, str], last_event_id: str = "") -> int:
+    """`after` or the last event's id, or the beginning.
+
+    Raises `InvalidRequest`, which names the parameter.
+    """
     for name in query:
-        if name != "after":
-            raise InvalidRequest(f"`{name[:100]}` is not after", field=name)
-    text = query.get("after", "0")
+        if name not in ("after", "last_event_id"):
+            raise InvalidRequest(f"`{name[:100]}` is not after or last_event_id", field=name)
+    text = last_event_id or query.get("last_event_id") or query.get("after", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 17 and int(text) < MAX_NUMBER):
         raise InvalidRequest(
             f"`after` must be the `after` of an answer before, not {text[:100]!r}", field="after"

@@ -99,6 +99,26 @@ OPERATIONS = (
     ),
     _operation(
         "GET",
+        "/api/v1/agents/{id}/log/events",
+        "AgentLogEvents",
+        "The same, and the lines that follow as they come; an event `lines` without any says that "
+        "the stream is alive.",
+        parameters=(
+            _ID,
+            parameter("after", "query", {"type": "integer", "minimum": 0}),
+            parameter("Last-Event-ID", "header"),
+            parameter("last_event_id", "query"),
+        ),
+        answers={
+            200: Answer(
+                "Server-sent events until the agent's link is gone.",
+                {"text/event-stream": {"x-item-schema": answer_types.AgentLog}},
+            )
+        },
+        errors=(InvalidRequest, NotFound, NotSupported, RateLimited, AgentLost),
+    ),
+    _operation(
+        "GET",
         "/api/v1/requests",
         "Requests",
         "Queued and running requests, or those that ended, without their texts.",

@@ -84,7 +84,7 @@ def management_app(
             *about_routes(ports, issues),
             *usage_routes(history),
             *_fleet_routes(runtime, history),
-            *agent_log_routes(runtime),
+            *agent_log_routes(runtime, Admission(access)),
             *_watching_routes(hub, metrics, Admission(access)),
             *steering_routes(runtime, keeper, drains or DrainKeeper(runtime, MemoryStore())),
             *agent_socket.routes(

@@ -1,19 +1,18 @@
-// The last lines of an agent's log, read while somebody looks at its page.
+// The last lines of an agent's log, and those that follow, while somebody looks at its page.
 
 import { element, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";
+import { connect } from "../live/connection.js";
 import { get, path } from "../management.js";
 
-const PAUSE = 2000; // milliseconds between two readings
+const SILENCE = 15000; // milliseconds; the balancer speaks each five seconds
 const MAX_LINES = 500;
 const AT_END = 24; // pixels from the end within which new lines are followed
 
 export class AgentLog {
   #id = "";
-  #after = 0;
   #lines = [];
-  #readAt = -Infinity;
-  #isReading = false;
+  #disconnect = null; // while lines come
 
   /** Draws itself into the card `root`. */
   constructor(root) {
@@ -30,47 +29,46 @@ export class AgentLog {
     root.append(element("div", "card-head", heading, this.note), this.list);
   }
 
+  /** Follow the log of the agent `id`, if that is not so already. */
   open(id) {
-    if (id === this.#id) return;
+    if (id === this.#id && this.#disconnect) return;
+    this.close();
+    if (id !== this.#id) this.#lines = [];
     this.#id = id;
-    this.#after = 0;
-    this.#lines = [];
-    this.#readAt = -Infinity;
-    this.#isReading = false;
     setText(this.note, "reading…");
     this.#draw();
+    this.#disconnect = connect({
+      url: `${path("agents", id, "log")}/events`,
+      events: ["lines"],
+      silence: SILENCE,
+      onEvent: (_name, { lines }) => this.#add(lines),
+      onState: (state) => state === "lost" && this.#explain(id),
+    });
   }
 
-  /** Once a second while it is on the screen. */
-  tick() {
-    const isDue = performance.now() - this.#readAt >= PAUSE;
-    if (isDue && !this.#isReading && !document.hidden) this.#read(this.#id);
+  /** Nobody looks at it any more. */
+  close() {
+    this.#disconnect?.();
+    this.#disconnect = null;
   }
 
-  async #read(id) {
-    this.#isReading = true;
-    this.#readAt = performance.now();
-    let answer = null;
-    let problem = "";
-    try {
-      answer = await get(`${path("agents", id, "log")}?after=${this.#after}`);
-    } catch (error) {
-      problem = `It cannot be read: ${error.message}`;
-    }
-    if (id !== this.#id) return; // another agent's page has been opened meanwhile
-    this.#isReading = false;
-    if (answer) this.#add(answer);
-    setText(this.note, problem || this.#words());
+  /** Say why no lines come: an event stream does not tell. */
+  async #explain(id) {
+    const words = await get(path("agents", id, "log")).then(
+      () => "dialling again…",
+      (error) => `It cannot be read: ${error.message}`,
+    );
+    if (id === this.#id && this.#disconnect) setText(this.note, words);
   }
 
-  #add({ lines, after }) {
-    this.#after = after;
-    if (lines.length === 0) return;
-    this.#lines = [...this.#lines, ...lines].slice(-MAX_LINES);
+  #add(lines) {
+    const newest = this.#lines.at(-1)?.number ?? 0;
+    this.#lines = [...this.#lines, ...lines.filter((line) => line.number > newest)].slice(-MAX_LINES);
     const { scrollHeight, scrollTop, clientHeight } = this.list;
     const isAtEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     this.#draw();
     if (isAtEnd) this.list.scrollTop = this.list.scrollHeight;
+    setText(this.note, this.#words());
   }
 
   #words() {

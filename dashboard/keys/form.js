@@ -16,7 +16,7 @@ export class KeyForm {
       event.preventDefault();
       this.#make();
     });
-    byId("key-role").addEventListener("input", () => this.#drawRole());
+    this.#parts.get("role").input.addEventListener("input", () => this.#drawRole());
     this.#drawRole();
   }
 
@@ -51,7 +51,7 @@ export class KeyForm {
   }
 
   #drawRole() {
-    const role = byId("key-role").value;
+    const role = this.#parts.get("role").input.value;
     for (const { node, field } of this.#parts.values()) show(node, isOf(field, role));
   }
 

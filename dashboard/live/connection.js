@@ -7,9 +7,9 @@ const LONGEST_PAUSE = 8000;
 
 /**
  * Calls `onEvent(name, data)` for each event and `onState(state)` with "connecting", "live" or
- * "lost" as that changes.
+ * "lost" as that changes. Returns what ends it. After `silence` milliseconds the line is dead.
  */
-export function connect({ url, events, onEvent, onState }) {
+export function connect({ url, events, onEvent, onState, silence = SILENCE }) {
   let source = null;
   let watchdog = 0;
   let pause = FIRST_PAUSE;
@@ -36,7 +36,7 @@ export function connect({ url, events, onEvent, onState }) {
 
   function watch() {
     clearTimeout(watchdog);
-    watchdog = setTimeout(redial, SILENCE);
+    watchdog = setTimeout(redial, silence);
   }
 
   // EventSource gives up for good on some answers (a 503, a proxy's page) and never notices a
@@ -51,4 +51,8 @@ export function connect({ url, events, onEvent, onState }) {
 
   onState("connecting");
   dial();
+  return () => {
+    clearTimeout(watchdog);
+    source.close();
+  };
 }

@@ -43,15 +43,21 @@ export class AgentPage {
     this.#id = id;
     this.#name = null;
     this.actions.open(id);
-    this.log.open(id);
     this.#drawPlot();
+  }
+
+  /** Another page is shown. */
+  close() {
+    this.log.close();
   }
 
   draw(fleet) {
     const agent = fleet.agents.find((each) => each.id === this.#id);
     show(byId("agent-gone"), agent === undefined);
     show(byId("agent-here"), agent !== undefined);
+    if (!agent) this.log.close();
     if (!agent) return setText(byId("agent-title"), `Agent ${this.#id}`);
+    this.log.open(this.#id);
     setText(byId("agent-title"), agent.name);
     this.#openPast(agent.name);
     drawPill(byId("agent-state"), agent.state, agentState(agent.state));
@@ -74,7 +80,6 @@ export class AgentPage {
   drawThroughput(event, fleet) {
     this.#drawPlot();
     if (this.#name !== null) this.past.tick();
-    if (this.#name !== null) this.log.tick();
     setText(byId("agent-rate"), `${rate(event.agents[this.#id] ?? 0)} tokens/s`);
     this.#drawRequests(fleet);
   }

@@ -6,6 +6,7 @@ Invariant: at most `MAX_LINES`, each bounded, with growing numbers.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from threading import Lock
 
 from .log_lines import MAX_LINE, MAX_LINES, LogLevel, LogLine
@@ -21,6 +22,7 @@ class LogTail(logging.Handler):
         self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
         self._newest = 0
         self._guard = Lock()
+        self._listeners: tuple[Callable[[], None], ...] = ()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Never raises: what fails here must not end a request."""
@@ -35,6 +37,23 @@ class LogTail(logging.Handler):
                 number=self._newest, at=record.created, level=level_of(record), text=shortened(text)
             )
             self._lines.append(line)
+        self._tell()
+
+    def listen(self, on_news: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_news` after each new line, on whichever thread logs it; it must be quick and not
+        raise. Returns what ends that."""
+        with self._guard:
+            self._listeners = (*self._listeners, on_news)
+
+        def forget() -> None:
+            with self._guard:
+                self._listeners = tuple(each for each in self._listeners if each is not on_news)
+
+        return forget
+
+    def _tell(self) -> None:
+        for on_news in self._listeners:
+            on_news()
 
     def after(self, number: int) -> tuple[LogLine, ...]:
         """The lines with higher numbers, oldest first."""
@@ -47,6 +66,19 @@ class LogTail(logging.Handler):
             known = sorted((*lines, *self._lines), key=lambda line: line.number)
             self._lines = deque(known, maxlen=MAX_LINES)
             self._newest = max([self._newest, *(line.number for line in known)])
+
+    def append(self, lines: Iterable[LogLine]) -> None:
+        """Take in lines that another process has logged since; those that are here already stay.
+
+        Their numbers follow those of the lines before, so that whoever reads gets them.
+        """
+        with self._guard:
+            known = {(line.at, line.text) for line in self._lines}
+            for line in lines:
+                if (line.at, line.text) not in known:
+                    self._newest = max(self._newest + 1, line.number)
+                    self._lines.append(replace(line, number=self._newest))
+        self._tell()
 
 
 def level_of(record: logging.LogRecord) -> LogLevel:

@@ -96,6 +96,7 @@ MANAGEMENT: Table = {
     ("GET", "/api/v1/agents"): Needs.VIEW,
     ("GET", "/api/v1/agents/{id}"): Needs.VIEW,
     ("GET", "/api/v1/agents/{id}/log"): Needs.VIEW,
+    ("GET", "/api/v1/agents/{id}/log/events"): Needs.VIEW,
     ("GET", "/api/v1/requests"): Needs.VIEW,
     ("GET", "/api/v1/requests/{id}"): Needs.VIEW,
     ("GET", "/api/v1/events"): Needs.VIEW,

@@ -39,6 +39,7 @@ from ....shared.messages import (
     ReadLog,
     Reply,
     Status,
+    Withdraw,
 )
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
@@ -193,6 +194,7 @@ class Fleet(FleetViews):
     ) -> list[Decision]:
         match message:
             case LogRead():
+                self._state.log_readers.ended(message.id)
                 return [ShowLog(message)]
             case Output():
                 return self._output.items(agent, message.items, now)
@@ -267,17 +269,28 @@ class Fleet(FleetViews):
         agent = self._connected(id)
         return [*self._due(now), *self._steering.reload(agent, drain_timeout, now)]
 
-    def read_log(self, id: RequestId, agent_id: AgentId, after: int, now: float) -> list[Decision]:
+    def read_log(
+        self, id: RequestId, agent_id: AgentId, after: int, now: float, *, wait: bool = False
+    ) -> list[Decision]:
         """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
 
+        With `wait` it follows as soon as there are some. If the agent goes, a `LogLost` follows.
         Raises `NotFound`, and `NotSupported` for an agent of an older version.
         """
         decisions = self._due(now)
         agent = self._connected(agent_id)
         if agent.hello.protocol < LOGS_SINCE:
             raise NotSupported(f"agent {agent.name} is too old to show its log; upgrade it")
-        asked = self._state.registry.send(agent.link, ReadLog(id=id, after=after), now)
-        return [*decisions, asked]
+        self._state.log_readers.asked(id, agent.link)
+        read = ReadLog(id=id, after=after, wait=wait)
+        return [*decisions, self._state.registry.send(agent.link, read, now)]
+
+    def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
+        """Nobody waits for these lines any more, if somebody did."""
+        if (link := self._state.log_readers.ended(id)) is None:
+            return []
+        withdrawn = self._state.registry.send(link, Withdraw(id=id), now)
+        return [*self._due(now), withdrawn]
 
     def _connected(self, id: AgentId) -> Agent:
         link = self._state.registry.link_of(id)

@@ -18,7 +18,7 @@ from ....shared.messages import (
 from ....shared.reports.model_info import ModelInfo
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
-from ..decisions import Decision, Disconnect, LinkId, Send
+from ..decisions import Decision, Disconnect, LinkId, LogLost, Send
 from ..recorder import MoveReason
 from ..registry import Agent
 from .state import FleetState
@@ -87,10 +87,11 @@ class Membership:
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link)
+        decisions = self._log_lost(agent)
         self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
-        decisions = state.requests.agent_left(agent, loss, now, hung_up=hung_up)
+        decisions += state.requests.agent_left(agent, loss, now, hung_up=hung_up)
         return [*decisions, *state.dispatcher.agent_left(agent, now)]
 
     def say_goodbye(self, now: float) -> list[Decision]:
@@ -154,8 +155,13 @@ class Membership:
         state = self._state
         state.registry.retire(agent)
         state.models.agent_left(agent.link, now)
-        decisions = state.requests.agent_changed(agent, now)
+        decisions = [*self._log_lost(agent), *state.requests.agent_changed(agent, now)]
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
+
+    def _log_lost(self, agent: Agent) -> list[Decision]:
+        """Who reads its log over this link has to ask again: another process may have it."""
+        ids = self._state.log_readers.left(agent.link)
+        return [LogLost(ids)] if ids else []
 
     def _rejection(self, hello: Hello, holder: Identity | None) -> Reject | None:
         if self._state.is_closed:

@@ -8,6 +8,7 @@ from ..model_registry import ModelRegistry
 from ..queries.query_dispatcher import QueryDispatcher
 from ..registry import Agent, Registry
 from ..requests.requests import Requests
+from .log_readers import LogReaders
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class FleetState:
     dispatcher: QueryDispatcher
     drained_at: float | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
+    log_readers: LogReaders = field(default_factory=LogReaders, init=False)
     tokens_total: int = field(default=0, init=False)
     items_ignored: int = field(default=0, init=False)
 

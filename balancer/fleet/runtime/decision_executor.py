@@ -17,6 +17,7 @@ from ..decisions import (
     Finish,
     FirstToken,
     LinkId,
+    LogLost,
     Moved,
     Refuse,
     Send,
@@ -96,6 +97,8 @@ class DecisionExecutor:
                     self._query_handles.pop(id).settle(outcome)
                 case ShowLog(message=message):
                     self._log_reads.read(message)
+                case LogLost(ids=ids):
+                    self._log_reads.lost(ids)
                 case Refuse():
                     pass
                 case _:

@@ -212,19 +212,28 @@ class FleetRuntime(RuntimeViews):
         """Have an agent load its model anew."""
         self._carry_out(self._fleet.reload(agent, drain_timeout, self._clock()))
 
-    async def read_log(self, agent: AgentId, after: int) -> tuple[LogLine, ...]:
+    async def read_log(
+        self, agent: AgentId, after: int, *, wait: float | None = None
+    ) -> tuple[LogLine, ...]:
         """The last lines of an agent's log, of those with numbers above `after`.
 
-        Raises `NotFound`, `NotSupported`, `RateLimited`, or `AgentLost` if it does not answer.
+        With `wait` it waits for so many seconds until there are some. Raises `NotFound`,
+        `NotSupported`, `RateLimited`, or `AgentLost` if the agent goes or does not answer.
         """
         id = new_request_id()
+        is_waiting = wait is not None
         with self._log_reads.expect(id) as lines:
-            self._carry_out(self._fleet.read_log(id, agent, after, self._clock()))
+            asked = self._fleet.read_log(id, agent, after, self._clock(), wait=is_waiting)
+            self._carry_out(asked)
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(PATIENCE if wait is None else wait):
                     return await lines
             except TimeoutError:
+                if is_waiting:
+                    return ()
                 raise AgentLost(f"the agent did not answer within {PATIENCE:g} s") from None
+            finally:
+                self._carry_out(self._fleet.stop_reading_log(id, self._clock()))
 
     @property
     def num_log_reads(self) -> int:

@@ -4,10 +4,10 @@ Invariant: at most `MAX_READS`, each until its lines came or its reader has gone
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from ....shared.errors import RateLimited
+from ....shared.errors import AgentLost, RateLimited
 from ....shared.inference import RequestId
 from ....shared.messages import LogRead
 from ....shared.reports.log_lines import LogLine
@@ -40,6 +40,12 @@ class LogReads:
             yield future
         finally:
             del self._waiting[id]
+
+    def lost(self, ids: Iterable[RequestId]) -> None:
+        """The agent of these has gone."""
+        for id in ids:
+            if (future := self._waiting.get(id)) is not None and not future.done():
+                future.set_exception(AgentLost("the agent has gone"))
 
     def read(self, message: LogRead) -> None:
         """An agent sent lines; ignored if nobody waits for them any more."""

@@ -269,6 +269,28 @@ class TestLog:
         told = Send(LogRead(id=RequestId("l"), lines=(line,)))
         assert session.read_own_log(RequestId("l"), (line,), 0.1) == [told]
 
+    def test_a_read_that_waits_is_answered_by_the_first_lines(self) -> None:
+        session = live()
+        id = RequestId("l")
+        assert session.received(ReadLog(id=id, after=5, wait=True), 0.0) == [TellLog(id, 5)]
+        assert session.read_own_log(id, (), 0.1) == []
+        assert session.awaits_log
+        assert session.log_grew() == [TellLog(id, 5)]
+        line = LogLine(number=6, at=1.0, level="info", text="x")
+        assert session.read_own_log(id, (line,), 0.2) == [Send(LogRead(id=id, lines=(line,)))]
+        assert not session.awaits_log
+        assert session.log_grew() == []
+
+    def test_a_read_that_is_withdrawn_or_whose_balancer_is_gone_waits_no_more(self) -> None:
+        session = live()
+        asked = ReadLog(id=RequestId("l"), wait=True)
+        session.received(asked, 0.0)
+        session.received(Withdraw(id=RequestId("l")), 0.1)
+        assert not session.awaits_log
+        session.received(asked, 0.2)
+        session.disconnected()
+        assert not session.awaits_log
+
     def test_is_told_to_nobody_else(self) -> None:
         session = make_session()
         session.connected(0.0)

@@ -11,6 +11,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Dial,
     Failed,
     Loaded,
+    Logged,
     Order,
     Report,
     Stop,
@@ -19,6 +20,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
+from arriero.shared.reports.log_lines import LogLine
 from tests.agent.fakes import BYTES_INFO
 
 BEGIN = Begin(
@@ -32,6 +34,7 @@ OBEDIENT = f"""
 import sys
 from arriero.agent.supervision import engine_process
 from arriero.agent.supervision.supervisor_protocol import Failed, Loaded
+from arriero.shared import log
 {MODEL}
 
 async def serve(settings, shutdown, channel):
@@ -40,7 +43,8 @@ async def serve(settings, shutdown, channel):
     [issue] = dial.issues
     channel.report(Failed(reason=f"{{settings.name}} {{channel.begin.agent_id}} {{issue.message}}"))
     await shutdown.requested.wait()
-    channel.report(Failed(reason=str(channel.drain_timeout)))
+    told = [line.text for line in log.recent() if line.at < 10]
+    channel.report(Failed(reason=f"{{channel.drain_timeout}} {{told}}"))
 
 sys.exit(engine_process.main(serve))
 """
@@ -93,9 +97,11 @@ async def test_does_as_it_is_told() -> None:
     assert await engine.hear() == Loaded(model=BYTES_INFO)
     engine.say(Dial(issues=(Issue(code="c", message="crashed"),)))
     assert await engine.hear() == Failed(reason="box a1 crashed")
+    line = LogLine(number=1, at=2.0, level="info", text="fetched")
+    engine.say(Logged(lines=(line,)))
     engine.say(Stop(drain_timeout=1.5))
     engine.say(Stop(drain_timeout=1.5))
-    assert await engine.hear() == Failed(reason="1.5")
+    assert await engine.hear() == Failed(reason="1.5 ['fetched']")
     code, log = await engine.end()
     assert code == 0
     assert log.count("stopping: the supervisor asks for it") == 1

@@ -1,6 +1,7 @@
 """The supervisor over processes that say what the test wants, and balancers that listen."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Dial,
     Failed,
     Loaded,
+    Logged,
     Ordered,
     Ready,
     Stop,
@@ -28,6 +30,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Reject, Status
 from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload, Work
+from arriero.shared.reports.log_tail import LogTail
 from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
 from tests.agent.supervision.fakes import FakeFiles, FakeProcess
@@ -116,6 +119,21 @@ async def test_the_first_order_has_it_all() -> None:
         assert begin.facts == agent.facts
         process.report(Loaded(model=BYTES_INFO))
         assert await process.orders.get() == Dial()
+
+
+async def test_what_it_logs_later_is_passed_on() -> None:
+    tail = LogTail(logging.LogRecord.getMessage)
+    logging.getLogger().addHandler(tail)
+    try:
+        agent = Agent()
+        async with agent.running():
+            process = await agent.process()
+            logging.getLogger("arriero.agent.supervision").warning("the disk is full")
+            logged = await process.orders.get()
+            assert isinstance(logged, Logged)
+            assert "the disk is full" in [line.text for line in logged.lines]
+    finally:
+        logging.getLogger().removeHandler(tail)
 
 
 async def test_ready_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

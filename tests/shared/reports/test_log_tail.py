@@ -54,6 +54,34 @@ def test_numbers_grow_over_processes(logger: logging.Logger) -> None:
     assert [line.text for line in another.after(numbers[-1])] == ["later", "later"]
 
 
+def test_lines_of_another_process_follow_those_that_were_read(logger: logging.Logger) -> None:
+    tail, another = a_tail(logger), LogTail(logging.LogRecord.getMessage)
+    logger.info("first")
+    record = logging.LogRecord("x", logging.INFO, "x", 1, "earlier", (), None)
+    record.created -= 60.0
+    another.emit(record)
+    read = tail.after(0)[-1].number
+    for _ in range(2):
+        tail.append(another.after(0))
+    assert [line.text for line in tail.after(read)] == ["earlier"], "the same line is taken once"
+    assert tail.after(read)[0].at == record.created
+    logger.info("last")
+    assert [line.text for line in tail.after(0)] == ["first", "earlier", "last"]
+
+
+def test_who_listens_is_told_of_each_line(logger: logging.Logger) -> None:
+    tail = a_tail(logger)
+    seen: list[int] = []
+    forget = tail.listen(lambda: seen.append(len(tail.after(0))))
+    logger.info("one")
+    logger.info("two")
+    tail.append([LogLine(number=1, at=1.0, level="info", text="three")])
+    assert seen == [1, 2, 3]
+    forget()
+    logger.info("four")
+    assert seen == [1, 2, 3]
+
+
 def test_what_cannot_be_written_is_told(logger: logging.Logger) -> None:
     tail = a_tail(logger)
     logger.info("%d lines", "many")

@@ -1,0 +1,41 @@
+"""Wakes an event loop when something was logged, on whichever thread that was.
+
+Lines that come before it has woken up wake it once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from . import log
+
+
+class LogBell:
+    """Calls `on_news` on the loop's thread; nothing is called where `is_wanted` says no."""
+
+    def __init__(
+        self, on_news: Callable[[], None], is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Needs the event loop. It rings until `close`."""
+        self._loop = asyncio.get_running_loop()
+        self._on_news = on_news
+        self._is_wanted = is_wanted
+        self._is_rung = False
+        self._forget = log.listen(self._ring)
+
+    def close(self) -> None:
+        """Ring no more."""
+        self._forget()
+        self._is_wanted = lambda: False
+
+    def _ring(self) -> None:
+        if self._is_rung or not self._is_wanted():
+            return
+        self._is_rung = True
+        with suppress(RuntimeError):  # the loop is closed: the program ends
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._is_rung = False
+        if self._is_wanted():
+            self._on_news()
