@@ -1,6 +1,7 @@
 """Access as the daemon wires it up: the store's keys, and the one of `--admin-key-file`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..shared.errors import InvalidRequest
@@ -8,6 +9,7 @@ from ..shared.lifecycle import StartupError
 from .access.access import Access
 from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
 from .access.key_keeper import KeyKeeper, load_keys
+from .fleet.caller import Caller
 from .persistence import Persistence
 from .store.port import StoreAway
 
@@ -33,6 +35,14 @@ async def open_access(persistence: Persistence, admin_key_file: Path | None) -> 
 def keeper_of(access: Access, persistence: Persistence) -> KeyKeeper:
     """What makes and revokes keys."""
     return KeyKeeper(access, persistence.keys)
+
+
+def caller_now(access: Access, caller: Caller) -> Caller | None:
+    """The caller of a request that was accepted before; `None` if it may no longer be here."""
+    if caller.owner is None:
+        return caller if access.is_open else None
+    holder = access.holder_of(caller.owner)
+    return None if holder is None else replace(caller, name=holder.name, limits=holder.limits)
 
 
 def file_key(path: Path) -> AccessKey:

@@ -21,8 +21,9 @@ from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
 from .access.key_keeper import KeyKeeper
 from .access.sessions import Sessions
-from .admission import keeper_of, open_access
+from .admission import caller_now, keeper_of, open_access
 from .api.app import inference_app
+from .api.common.opening import no_recall
 from .api.conversation_store import ConversationStore
 from .api.transport.bodies import Bodies
 from .api.transport.door_reports import DoorReports
@@ -32,9 +33,10 @@ from .batch_jobs import open_batch_jobs
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
-from .fleet.runtime.kept_requests import KeptRequests
+from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
 from .history.recorder import Recorders
 from .jobs.jobs import Jobs
+from .kept.keeper import KeptKeeper
 from .management.about import no_issues
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
@@ -42,9 +44,10 @@ from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
-from .persistence import Persistence
+from .persistence import LAST_WRITES, Persistence
 from .ports import check_exposure, connections_of, serve
 from .settings import BalancerSettings
+from .store.kept.records import KeptBounds
 from .store.port import Store, StoreAway
 from .tls.certificates import Certificates
 from .tls.expiry_watch import watch_expiry
@@ -70,6 +73,8 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
             _announce(addresses, parts.certificates)
             await shutdown.requested.wait()
             await _drain(parts.runtime, parts.hub, settings.drain_timeout)
+            if parts.kept_keeper is not None:
+                await parts.kept_keeper.flush(LAST_WRITES)
             await parts.persistence.flush(parts.runtime.totals())
             for task in running:
                 task.cancel()
@@ -87,6 +92,7 @@ class Parts:
     drains: DrainKeeper
     conversations: ConversationStore
     kept: KeptRequests
+    kept_keeper: KeptKeeper | None
     bodies: Bodies
     hosts: AllowedHosts
     reports: DoorReports
@@ -105,6 +111,8 @@ class Parts:
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())
+        if self.kept_keeper is not None:
+            work.append(self.kept_keeper.run())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
         return work
@@ -129,6 +137,15 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
     bodies = until_the_end.enter_context(Bodies())
+    keeper = kept_keeper_of(settings, persistence, runtime, access)
+    kept = KeptRequests(
+        runtime,
+        max_bytes=settings.responses_limit,
+        max_age=settings.responses_max_age,
+        journal=None if keeper is None else keeper.journal,
+    )
+    if keeper is not None:
+        keeper.serve(kept)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
@@ -137,9 +154,8 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
         drains=DrainKeeper(runtime, persistence.cordons),
         conversations=conversations,
-        kept=KeptRequests(
-            runtime, max_bytes=settings.responses_limit, max_age=settings.responses_max_age
-        ),
+        kept=kept,
+        kept_keeper=keeper,
         bodies=bodies,
         hosts=hosts_of(settings),
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
@@ -156,6 +172,18 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     return parts
 
 
+def kept_keeper_of(
+    settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
+) -> KeptKeeper | None:
+    """What makes kept requests outlive the balancer, where the store and the settings keep any."""
+    if persistence.kept is None or settings.responses_limit == 0:
+        return None
+    bounds = KeptBounds(
+        num=MAX_KEPT, num_bytes=settings.responses_limit, age=settings.responses_max_age
+    )
+    return KeptKeeper(persistence.kept, bounds, partial(caller_now, access), runtime.engine_of)
+
+
 def _collect_numbers(parts: Parts) -> None:
     """Let the metrics ask the parts when they are read."""
     metrics, runtime, conversations = parts.metrics, parts.runtime, parts.conversations
@@ -163,7 +191,12 @@ def _collect_numbers(parts: Parts) -> None:
         partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=parts.hub.numbers
     )
     metrics.collect_responses(lambda: len(conversations), lambda: conversations.num_bytes)
-    metrics.collect_kept(lambda: len(parts.kept), lambda: parts.kept.num_bytes)
+    keeper = parts.kept_keeper
+    metrics.collect_kept(
+        lambda: len(parts.kept),
+        lambda: parts.kept.num_bytes,
+        lambda: 0 if keeper is None else len(keeper.journal),
+    )
     metrics.collect_log(log.num_dropped)
     metrics.collect_store(parts.persistence.writer.status)
     metrics.collect_log_reads(lambda: runtime.num_log_reads)
@@ -212,6 +245,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         parts.runtime,
         parts.conversations,
         kept=parts.kept,
+        recall=no_recall if parts.kept_keeper is None else parts.kept_keeper.recall,
         bodies=parts.bodies,
         hosts=parts.hosts,
         reports=parts.reports,

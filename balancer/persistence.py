@@ -22,6 +22,7 @@ class Persistence:
     """`store` is for reading at the start; `writer` saves, and `history` is kept by it.
 
     `keys`, `cordons` and `jobs` are read and written at once, since whoever changes one waits.
+    `kept` is of requests that outlive the balancer, in a store that lasts.
     """
 
     def __init__(self, opened: OpenedStore) -> None:
@@ -29,6 +30,7 @@ class Persistence:
         self.keys = opened.keys
         self.cordons = opened.cordons
         self.jobs = job_store_of(opened)
+        self.kept = opened.kept
         self.writer = StoreWriter(opened.state, history=opened.history)
         self.history = History()
 

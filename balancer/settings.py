@@ -149,7 +149,7 @@ class BalancerSettings(DaemonSettings):
         default=DEFAULT_BYTES,
         description="most memory for answers kept for /v1/responses and threads of "
         "/v1/messages; 0 keeps none. As much again for requests with an Idempotency-Key or in the "
-        "background",
+        "background, and in the store (--state) for these",
     )
     responses_max_age: Timeout = Field(
         default=DEFAULT_AGE, description="how long an unused answer or thread is kept"

@@ -109,6 +109,12 @@ class Access:
         self.ring.used(key.identity, now)
         return key.identity
 
+    def holder_of(self, owner: str) -> Identity | None:
+        """Who made what belongs to `owner`, if its key opens something still."""
+        now = self._clock()
+        valid = (key.identity for key in self.ring.records() if key.problem(now) is None)
+        return next((holder for holder in valid if holder.owner == owner), None)
+
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
         """Inside, `on_end` is called once if `holder` may no longer be here. It must not raise."""

@@ -17,7 +17,7 @@ from .access.permissions import INFERENCE
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
-from .common.opening import KEPT_REQUESTS
+from .common.opening import KEPT_REQUESTS, RECALL, Recall, no_recall
 from .conversation_store import ConversationStore
 from .document import inference_json
 from .fields.reading import tell_ignored
@@ -48,12 +48,14 @@ def inference_app(
     access: Access | None = None,
     kept: KeptRequests | None = None,
     jobs: Jobs | None = None,
+    recall: Recall = no_recall,
     more_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
-    bodies, `kept` holds requests that outlive their connection, `hosts` lists the host names that
+    bodies, `kept` holds requests that outlive their connection (`recall` asks the store for those
+    of other runs of the balancer), `hosts` lists the host names that
     are allowed besides addresses, and `reports` records faulty requests for operators; each has a
     default. Without `access` everybody may come in; without `jobs` there are no files and batches.
     `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
@@ -71,6 +73,7 @@ def inference_app(
     app[ACCESS] = access
     kept = KeptRequests(runtime) if kept is None else kept
     app[KEPT_REQUESTS] = kept
+    app[RECALL] = recall
     app[BODIES] = Bodies() if bodies is None else bodies
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
@@ -84,7 +87,7 @@ def inference_app(
     app.add_routes(query_routes.routes(runtime))
     app.add_routes(vllm_routes.routes(runtime))
     conversations = ConversationStore() if conversations is None else conversations
-    app.add_routes(responses_routes.routes(runtime, conversations, kept))
+    app.add_routes(responses_routes.routes(runtime, conversations, kept, recall))
     app.add_routes(anthropic_routes.routes(runtime, conversations))
     app.add_routes(file_routes.routes(jobs))
     app.add_routes(batch_routes.routes(jobs))

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .kept.records import KeptStore
 from .memory import MemoryStore
 from .port import CordonStore, HistoryStore, KeyStore, Store, StoreAway, StoreRefused
 from .url import StoreUrl
@@ -30,7 +31,10 @@ CLOSE_TIMEOUT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """A store, the same as what keeps keys and cordons, and again if it keeps the history."""
+    """A store, the same as what keeps keys and cordons, and again if it keeps the history.
+
+    `kept`: what keeps requests that outlive their balancer, if it does.
+    """
 
     state: Store
     keys: KeyStore
@@ -38,6 +42,7 @@ class OpenedStore:
     history: HistoryStore | None = None
     transaction: "Transaction | None" = None
     """Opens a transaction of the database, for what keeps more in it."""
+    kept: KeptStore | None = None
 
 
 async def open_store(url: StoreUrl) -> OpenedStore:
@@ -59,7 +64,7 @@ async def open_store(url: StoreUrl) -> OpenedStore:
         await store.close()
         await _ended(set(threading.enumerate()) - threads)
         raise StoreRefused(f"cannot use {url}: {error}") from error
-    return OpenedStore(store, store, store, store, store.transaction)
+    return OpenedStore(store, store, store, store, store.transaction, store.kept)
 
 
 async def _ended(threads: set[threading.Thread]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from . import sql_cordons, sql_keys
 from .engine import engine_of, reached
+from .kept.sql import SqlKeptStore
 from .migrate import migrate
 from .port import RevisionConflict
 from .records import (
@@ -134,6 +135,11 @@ class SqlStore:
         async with self.transaction() as connection:
             rows = (await connection.execute(usage_sums(query, run, held_from))).mappings().all()
         return [_usage_sum(row) for row in rows]
+
+    @property
+    def kept(self) -> SqlKeptStore:
+        """What keeps requests that outlive their balancer."""
+        return SqlKeptStore(self.transaction, self._url.kind)
 
     async def close(self) -> None:
         await self._engine.dispose()

@@ -140,3 +140,33 @@ CHUNKS = Table(
     Column("num_failed", BigInteger),
 )
 """A chunk has results exactly when it has a `key`."""
+
+KEPT_REQUESTS = Table(
+    "kept_requests",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Column("has_ended", Boolean, nullable=False),
+    Column("model", Text),
+    Column("fingerprint", Text),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("lease_owner", Text, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Index("kept_requests_by_name", "owner", "name", unique=True),
+    Index("kept_requests_by_lease", "has_ended", "lease_until"),
+)
+"""Those that outlive their balancer. The balancer with the lease runs it, until it is over."""
+
+KEPT_EVENTS = Table(
+    "kept_events",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("start", Integer, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False),
+)
+"""Their events in chunks; `start` is the number of a chunk's first one."""

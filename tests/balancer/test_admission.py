@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.access.access import Access
 from arriero.balancer.access.key_spec import KeySpec
-from arriero.balancer.admission import file_key, keeper_of, open_access
+from arriero.balancer.admission import caller_now, file_key, keeper_of, open_access
+from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.lifecycle import StartupError
-from tests.balancer.access.builders import secret
+from tests.balancer.access.builders import record, secret
 
 
 async def test_keys_survive_a_restart(tmp_path: Path) -> None:
@@ -52,3 +54,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(StartupError, match="it is not text"):
         file_key(tmp_path / "binary")
+
+
+def test_the_caller_of_a_request_that_was_accepted_before() -> None:
+    anonymous, key = Caller(address="::1"), record("ana", 1)
+    owner = key.identity.owner
+    assert caller_now(Access(), anonymous) == anonymous
+    access = Access([key])
+    assert caller_now(access, anonymous) is None, "nobody could ask for its answer any more"
+    assert caller_now(access, Caller("was", owner=owner)) == Caller("ana", owner=owner)
+    assert caller_now(access, Caller("ana", owner="ana@0")) is None

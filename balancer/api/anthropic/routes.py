@@ -142,7 +142,7 @@ class _Handlers:
         runtime = self._runtime
         wanted = asked.wanted
         caller = caller_of(request)
-        open_stream = opener(request, runtime, tell_waiting=comments_after(wanted.stream))
+        open_stream = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
         with open_stream(edited.request, id) as stream:
             message = _Answer(
                 self._store,

@@ -1,7 +1,8 @@
 """Opens the streams of an HTTP request; with an `Idempotency-Key`, those that were opened before.
 
 A client that lost its connection sends the same request with the same key again. It gets the same
-answer from its beginning, and nothing is computed twice. See `fleet.runtime.kept_requests`.
+answer from its beginning, and nothing is computed twice. See `fleet.runtime.kept_requests`. What is
+not known here may be in the store, since it was asked for at another run of the balancer.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from aiohttp import web
 
 from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, RequestId
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
-from ...fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ...fleet.runtime.kept_request import KeptRequest
+from ...fleet.runtime.kept_requests import KeptRequests
 from ...fleet.runtime.stream import Stream
 from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of
@@ -26,6 +29,20 @@ KEPT_REQUESTS = web.AppKey("KEPT_REQUESTS", KeptRequests)
 """App key of the requests that outlive their connection."""
 
 
+class Recall(Protocol):
+    """Asks the store for requests that are not known here; see `kept.keeper.KeptKeeper.recall`."""
+
+    async def __call__(self, caller: Caller, /, *, id: str = "", prefix: str = "") -> None: ...
+
+
+async def no_recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
+    """Of a balancer without a store that lasts."""
+
+
+RECALL = web.AppKey("RECALL", Recall)
+"""App key of what knows requests of other runs of the balancer."""
+
+
 class OpenStream(Protocol):
     """Opens one stream; see `FleetRuntime.open`. Under the `id`, unless it was opened before."""
 
@@ -34,7 +51,7 @@ class OpenStream(Protocol):
     ) -> Stream: ...
 
 
-def opener(
+async def opener(
     request: web.Request, runtime: FleetRuntime, *, tell_waiting: float | None
 ) -> OpenStream:
     """What opens the streams of `request`. Raises `InvalidRequest` for a bad idempotency key.
@@ -46,13 +63,14 @@ def opener(
     if key is None:
         return partial(runtime.open, caller=caller, tell_waiting=tell_waiting)
     kept, digest = request.app[KEPT_REQUESTS], request[body_digest_key]
+    await _recall(request, key)
     numbers = count()
 
     def open_kept(
         wanted: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
     ) -> Stream:
         opened = kept.open(
-            _name(request, next(numbers), key),
+            _name(request, key, next(numbers)),
             digest,
             wanted,
             caller=caller,
@@ -65,24 +83,37 @@ def opener(
     return open_kept
 
 
-def keeper(request: web.Request) -> Callable[[GenerateRequest], KeptRequest]:
-    """What opens a request that outlives its connection. Raises as `opener` does."""
+async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest], KeptRequest]:
+    """What opens a request that outlives its connection, with its API's `note`.
+
+    Raises as `opener` does.
+    """
     kept, caller, key = request.app[KEPT_REQUESTS], caller_of(request), _key(request)
     if not kept.keeps_any:
         raise NotSupported("`background`: this balancer keeps no answers", field="background")
+
+    if key is not None:
+        await _recall(request, key)
 
     def keep(wanted: GenerateRequest) -> KeptRequest:
         id = new_request_id()
         name, digest = f"{request.path}#{id}", b""
         if key is not None:
-            name, digest = _name(request, 0, key), request[body_digest_key]
-        return kept.open(name, digest, wanted, caller=caller, id=id, keeps_failure=True)
+            name, digest = _name(request, key, 0), request[body_digest_key]
+        return kept.open(name, digest, wanted, caller=caller, id=id, keeps_failure=True, note=note)
 
     return keep
 
 
-def _name(request: web.Request, number: int, key: str) -> str:
-    return f"{request.path}#{number}#{key}"
+async def _recall(request: web.Request, key: str) -> None:
+    caller = caller_of(request)
+    if not request.app[KEPT_REQUESTS].knows(caller, _name(request, key, 0)):
+        await request.app[RECALL](caller, prefix=_name(request, key))
+
+
+def _name(request: web.Request, key: str, number: int | None = None) -> str:
+    """The name of one of a call's requests; without its number, how all of them begin."""
+    return f"{request.path}#{key}#{'' if number is None else number}"
 
 
 def _key(request: web.Request) -> str | None:

@@ -44,7 +44,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = await parsed(request, parse_generate)
-        open_one = opener(request, runtime, tell_waiting=events_after(wanted.stream))
+        open_one = await opener(request, runtime, tell_waiting=events_after(wanted.stream))
         with open_one(wanted) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:
@@ -53,7 +53,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
-        open_one = opener(request, runtime, tell_waiting=events_after(batch.stream))
+        open_one = await opener(request, runtime, tell_waiting=events_after(batch.stream))
         streams = open_all(or_refusal(open_one), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:

@@ -92,6 +92,11 @@ class Admission:
         over = self._over(caller, limits, demand, now, would_wait=would_wait)
         return Newcomer(query_request, over, demand)
 
+    def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
+        """A request that was let in before, with what its model is called now."""
+        named, _error = self._named(request, self._limiter.limits_of(caller))
+        return named
+
     def admitted(self, id: RequestId, caller: Caller, demand: Demand, now: float) -> None:
         """A newcomer was accepted."""
         self._limiter.admitted(id, caller, demand, now)

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from ....shared.errors import NotFound, NotSupported, RequestError, ShuttingDown
-from ....shared.inference import AgentId, GenerateRequest, RequestId
+from ....shared.inference import AgentId, Event, GenerateRequest, RequestId
 from ....shared.messages import (
     FromAgent,
     Heartbeat,
@@ -50,9 +50,12 @@ from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
 from ..registry import Agent
+from ..requests.delivered import Delivered
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import refuse
+from ..requests.routing import Engine
 from ..view import Cordon
+from .admission import UNCOUNTED
 from .agent_output import AgentOutput
 from .fleet_views import FleetViews
 from .membership import Membership
@@ -106,6 +109,33 @@ class Fleet(FleetViews):
         if id in self:
             self._admission.admitted(id, caller, newcomer.demand, now)
         self._steering.waits(newcomer.request.model, now)
+        return decisions
+
+    def request_resumed(
+        self,
+        id: RequestId,
+        request: GenerateRequest,
+        now: float,
+        *,
+        caller: Caller,
+        told: Iterable[Event],
+        engine: Engine | None,
+        age: float = 0.0,
+    ) -> list[Decision]:
+        """Go on with what another run of the balancer accepted `age` seconds ago.
+
+        Its client was `told` this of an answer that came from `engine`. It is never refused, since
+        it was let in before; it counts among its caller's.
+        """
+        decisions = self._due(now)
+        self._state.changes.advance()
+        request = self._admission.named(request, caller)
+        lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
+        lifecycle.resume(Delivered.after(told), engine, age)
+        decisions += self._state.requests.resume(lifecycle, now)
+        if id in self:
+            self._admission.admitted(id, caller, UNCOUNTED, now)
+        self._steering.waits(request.model, now)
         return decisions
 
     def query_arrived(

@@ -13,6 +13,7 @@ from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..limits import Limits
 from ..registry import Agent
+from ..requests.routing import Engine
 from ..requests.waiting_room import SecondsToLoad
 from ..view import AgentView, Cordon, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
 from .admission import Admission
@@ -148,6 +149,11 @@ class FleetViews:
         if lifecycle is None or lifecycle.link is not None:
             return None
         return requests.dispatch.place_of(id)
+
+    def engine_of(self, id: RequestId) -> Engine | None:
+        """The agents that can go on with an answer that has not ended, where that is known."""
+        lifecycle = self._state.requests.get(id)
+        return None if lifecycle is None else lifecycle.engine
 
     def waiting(self, id: RequestId, now: float) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""

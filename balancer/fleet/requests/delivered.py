@@ -4,10 +4,12 @@ Tokens are only counted, since every one comes by. What the next agent tells aga
 """
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 
 from ....shared.continuation import MAX_BYTES, Continuation
-from ....shared.inference import Begun, Notice, Token, ToolCall, ToolCallStarted, Usage
+from ....shared.inference import Begun, Event, Notice, Token, ToolCall, ToolCallStarted, Usage
 from ....shared.messages import Called, CallStarted, Noticed, PromptRead
 from .notices import Notices
 
@@ -50,6 +52,37 @@ class Delivered:
         self.num_log_probs = 0
         self.num_calls_started = 0
         self.num_calls = 0
+
+    @classmethod
+    def after(cls, events: Iterable[Event]) -> Self:
+        """Where a client was given these: what an earlier run of the balancer delivered."""
+        delivered = cls()
+        for event in events:
+            delivered._count(event)
+        return delivered
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case Token():
+                self.add(event)
+            case ToolCallStarted():
+                self.num_calls_started += 1
+            case ToolCall():
+                self.num_calls += 1
+            case Begun():
+                self._begun = event
+            case Notice():
+                self._notices.is_new(event)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the answer was delivered: text or a call."""
+        return bool(
+            self.num_tokens
+            or self.num_characters
+            or self.num_prompt_characters
+            or self.num_calls_started
+        )
 
     @property
     def num_tokens(self) -> int:

@@ -209,6 +209,16 @@ class Dispatch:
         self._crowding.waits(id, *_place_of(routing))
         return self._place([id])
 
+    def resume(self, id: RequestId, routing: RoutingRequest) -> list[Assign]:
+        """As `enqueue`, for one that was accepted before, so that no queue is full for it."""
+        if id in self._requests:
+            raise ValueError(f"request {id} is here already")
+        self._num_arrived += 1
+        self._requests[id] = _Request(routing, self._num_arrived)
+        self._waiting.arrived(id, routing, self.now)
+        self._crowding.waits(id, *_place_of(routing))
+        return self._place([id])
+
     def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
         """Of a full queue, the request that has to go for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting

@@ -59,4 +59,8 @@ class Moves:
             return ShuttingDown(
                 f"the agent {agent} was drained in the middle of the answer, and {nobody}"
             )
+        if self.reason == "restarted":
+            return AgentLost(
+                f"the balancer was restarted in the middle of the answer, and {nobody}"
+            )
         return AgentLost(f"the agent {agent} was lost in the middle of the answer, and {nobody}")

@@ -57,6 +57,7 @@ class RequestLifecycle(Lifecycle):
     __slots__ = (
         "_assigned_at",
         "_first_token_at",
+        "_is_resumed",
         "_last_token_at",
         "delivered",
         "fingerprint",
@@ -92,6 +93,7 @@ class RequestLifecycle(Lifecycle):
         self.moves = Moves()
         self._assigned_at = now
         self._first_token_at: float | None = None
+        self._is_resumed = False
         self._last_token_at = now
 
     @property
@@ -104,7 +106,7 @@ class RequestLifecycle(Lifecycle):
     @property
     def has_streamed(self) -> bool:
         """Whether anything of the answer was delivered: text or a call."""
-        return self._first_token_at is not None
+        return self._is_resumed or self._first_token_at is not None
 
     @property
     def continuation(self) -> Continuation | None:
@@ -158,6 +160,19 @@ class RequestLifecycle(Lifecycle):
             moves=self.moves.num,
         )
 
+    def resume(self, delivered: Delivered, engine: Engine | None, age: float) -> None:
+        """It was accepted `age` seconds before, by another run of the balancer.
+
+        That run delivered this of an answer, which came from `engine`. Its deadlines begin anew.
+        """
+        self.accepted_at -= age
+        self.delivered = delivered
+        self.num_tokens = delivered.num_tokens
+        self._is_resumed = delivered.has_begun
+        if self._is_resumed:
+            self.model, self.fingerprint = engine or (self.model, None)
+            self.moves.moved("restarted")
+
     # ---- with an agent, and without
 
     def assigned(
@@ -205,7 +220,7 @@ class RequestLifecycle(Lifecycle):
         self.num_tokens += len(token.tokens)
         self.delivered.add(token)
         self.is_streaming = True
-        if self._first_token_at is None:
+        if not self.has_streamed:
             return self._stream(now)
         gap = now - self._last_token_at
         self._last_token_at = now

@@ -52,6 +52,22 @@ class Requests(LiveRequests):
         self.waiting_room.admitted(id, tell_waiting, now)
         return [*decisions, *self._start(assigned, now)]
 
+    def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Go on with one that another run of the balancer accepted; it ends where nobody can."""
+        id = lifecycle.id
+        routing = routing_of(lifecycle.request, lifecycle.caller)
+        if lifecycle.has_streamed:
+            routing = replace(routing, engine=lifecycle.engine)
+        assigned = self.dispatch.resume(id, routing)
+        self._lifecycles[id] = lifecycle
+        self.tokens_kept += lifecycle.num_tokens
+        self._deadlines.arm(id)
+        self._changes.advance()
+        if not lifecycle.can_move:
+            return self.fail(lifecycle, _CANNOT_RESUME, now)
+        moved = [Moved(id, "restarted", lifecycle.origin)] if lifecycle.has_streamed else []
+        return [*moved, *self._start(assigned, now)]
+
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: those who wait for them follow."""
         ids, assigned = self.dispatch.renamed(names)
@@ -365,6 +381,12 @@ class Requests(LiveRequests):
             self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
         ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
         return [*last, *self._start(ended, now)]
+
+
+_CANNOT_RESUME = AgentLost(
+    "the balancer was restarted in the middle of the answer, and no agent can go on: the answer is "
+    "too long, or its agent did not say which others could"
+)
 
 
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:

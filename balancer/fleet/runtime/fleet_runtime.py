@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 from ....shared.errors import AgentLost, RequestError
-from ....shared.inference import AgentId, GenerateRequest, RequestId
+from ....shared.inference import AgentId, Event, GenerateRequest, RequestId
 from ....shared.messages import FromAgent, Hello
 from ....shared.reports.log_lines import LogLine
 from ....shared.tracing.tracer import NO_TRACER, Tracer
@@ -25,6 +25,7 @@ from ..decisions import Decision, LinkId, Refuse
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Recorder
+from ..requests.routing import Engine
 from ..view import Cordon
 from .deadline_timer import DeadlineTimer
 from .decision_executor import DecisionExecutor
@@ -101,10 +102,9 @@ class FleetRuntime(RuntimeViews):
         """Accept `request`, whose events go to `sink`, under its id. See `open`."""
         self._executor.add_sink(sink)
         caller = self._traced(caller)
-        request = self._seeded(request)
         decisions = self._fleet.request_arrived(
             sink.id,
-            request,
+            self.seeded(request),
             self._clock(),
             caller=caller,
             tell_waiting=tell_waiting,
@@ -112,7 +112,34 @@ class FleetRuntime(RuntimeViews):
         )
         self._accept(sink.id, decisions)
 
-    def _seeded(self, request: GenerateRequest) -> GenerateRequest:
+    def take_up(
+        self,
+        sink: Sink,
+        request: GenerateRequest,
+        *,
+        caller: Caller,
+        told: Iterable[Event],
+        engine: Engine | None,
+        age: float,
+    ) -> None:
+        """Go on with what another run of the balancer accepted; see `Fleet.request_resumed`."""
+        self._executor.add_sink(sink)
+        decisions = self._fleet.request_resumed(
+            sink.id,
+            request,
+            self._clock(),
+            caller=self._traced(caller),
+            told=told,
+            engine=engine,
+            age=age,
+        )
+        self._carry_out(decisions)
+
+    def engine_of(self, id: RequestId) -> Engine | None:
+        """The agents that can go on with an answer that has not ended, where that is known."""
+        return self._fleet.engine_of(id)
+
+    def seeded(self, request: GenerateRequest) -> GenerateRequest:
         """With a seed, so that another agent goes on with the same one; greedy ones need none."""
         if request.seed is not None or request.temperature == 0:
             return request

@@ -9,6 +9,7 @@ few events as it has changes of kind; nothing is put after the end.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, groupby
@@ -41,13 +42,20 @@ class Stream:
     """
 
     def __init__(
-        self, id: RequestId, on_close: Callable[[RequestId], None], *, merges: bool = True
+        self,
+        id: RequestId,
+        on_close: Callable[[RequestId], None],
+        *,
+        merges: bool = True,
+        created_at: float | None = None,
     ) -> None:
         """`on_close` is called once, and only if the reader goes before the end has come.
 
         Without `merges` every event is read as it was put: for events that somebody keeps anyway.
+        `created_at`, in seconds since 1970, is now where it is not given.
         """
         self.id = id
+        self.created_at = time.time() if created_at is None else created_at
         self._merges = merges
         self._on_close = on_close
         self._pending: deque[Event] = deque()

@@ -153,7 +153,12 @@ class Metrics:
         """Also export files and batches."""
         self.registry.register(JobCollector(numbers))
 
-    def collect_kept(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
+    def collect_kept(
+        self,
+        num_kept: Callable[[], int],
+        num_bytes: Callable[[], int],
+        num_unwritten: Callable[[], int],
+    ) -> None:
         """Also export how many requests are kept beyond their connection, and their size."""
         self._gauge(
             "kept_requests",
@@ -161,6 +166,11 @@ class Metrics:
             num_kept,
         )
         self._gauge("kept_request_bytes", "About how many bytes those events take.", num_bytes)
+        self._gauge(
+            "kept_requests_unwritten",
+            "Kept requests of which something is not in the store yet.",
+            num_unwritten,
+        )
 
     def collect_connections(self, port: str, num_open: Callable[[], int]) -> None:
         """Also export the number of connections to a port."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -160,3 +161,13 @@ async def test_a_lease_that_was_given_back_is_not_told() -> None:
     with access.lease(A.identity, lambda _error: pytest.fail("told")):
         pass
     access.put(record("a", 1, revoked_at=10.0))
+
+
+async def test_who_made_something_is_known_while_the_key_opens_something() -> None:
+    key = record("ana", 1)
+    access = Access([key, record("bob", 2)], clock=lambda: 10.0)
+    assert access.holder_of(key.identity.owner) == key.identity
+    access.put(replace(key, revoked_at=9.0, revision=2))
+    assert access.holder_of(key.identity.owner) is None
+    assert access.holder_of("") is None
+    access.stop()

@@ -12,6 +12,7 @@ from arriero.balancer.access.limits.account import NO_STANDING, Standing
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
+from arriero.balancer.fleet.requests.routing import Engine
 from arriero.balancer.fleet.runtime.stream import Sink
 from arriero.balancer.fleet.view import FleetTotals, ModelView
 from arriero.shared.errors import Cancelled, RequestError
@@ -40,6 +41,7 @@ class FakeStream:
 
     def __init__(self, id: RequestId, request: GenerateRequest, changed: asyncio.Event) -> None:
         self.id = id
+        self.created_at = 1_700_000_000.5
         self.request = request
         self.is_closed_early = False
         self.has_ended = False
@@ -102,6 +104,7 @@ class FakeFleetRuntime:
     def __init__(self, script: Callable[[GenerateRequest], Iterable[Event]] | None = None) -> None:
         self.script = script
         self.streams: list[FakeStream] = []
+        self.taken_up: list[tuple[tuple[Event, ...], Engine | None, float]] = []
         self.callers: list[Caller] = []
         self.refusals: list[RequestError | None] = []
         self.answers: Callable[[QueryRequest], Outcome] | None = None
@@ -154,6 +157,22 @@ class FakeFleetRuntime:
             request, sink.id, caller=caller, tell_waiting=tell_waiting, together=together
         )
         stream.pass_on_to(sink)
+
+    def seeded(self, request: GenerateRequest) -> GenerateRequest:
+        return request
+
+    def take_up(
+        self,
+        sink: Sink,
+        request: GenerateRequest,
+        *,
+        caller: Caller,
+        told: Iterable[Event],
+        engine: Engine | None,
+        age: float,
+    ) -> None:
+        self.taken_up.append((tuple(told), engine, age))
+        self.open_into(sink, request, caller=caller)
 
     def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:
         """Answered at once by `answers`, or left to the test."""

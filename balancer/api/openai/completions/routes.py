@@ -1,6 +1,5 @@
 """The OpenAI API over HTTP: `/v1/completions` and `/v1/chat/completions`."""
 
-import time
 from collections.abc import AsyncIterator
 
 from aiohttp import web
@@ -54,13 +53,13 @@ async def _answer(
 async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
-    open_one = opener(request, runtime, tell_waiting=comments_after(wanted.stream))
+    open_one = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
     streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
     async with Merged(streams) as merged:
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",
-            created=int(time.time()),
+            created=int(streams[0].created_at),
             model=wanted.model or runtime.model_name_for("generate", caller_of(request)),
         )
         headers = {REQUEST_ID: streams[0].id}

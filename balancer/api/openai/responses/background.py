@@ -5,6 +5,7 @@ rendered from the kept events, so each reader sees the same events under the sam
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from weakref import WeakKeyDictionary
 
@@ -12,11 +13,18 @@ from aiohttp import web
 
 from .....shared.errors import InvalidRequest, RequestTimeout
 from .....shared.inference import RequestId
+from .....shared.log import context
 from ....fleet.caller import Caller
-from ....fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ....fleet.runtime.kept_request import KeptRequest
+from ....fleet.runtime.kept_requests import KeptRequests
 from ...common.event_stream import frames
+from ...common.opening import Recall
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
+
+logger = logging.getLogger(__name__)
+
+Render = Callable[[], ResponseEvents]
 
 CANCELLING = 10.0
 """Seconds that a response has to end after it was cancelled."""
@@ -25,7 +33,7 @@ CANCELLING = 10.0
 class BackgroundResponse:
     """`render` makes what renders its events, from the first one on."""
 
-    def __init__(self, kept: KeptRequest, render: Callable[[], ResponseEvents]) -> None:
+    def __init__(self, kept: KeptRequest, render: Render) -> None:
         self._kept = kept
         self._render = render
         self._answer = render()
@@ -63,27 +71,51 @@ class BackgroundResponse:
 class BackgroundResponses:
     """Those that are kept, of all callers."""
 
-    def __init__(self, kept: KeptRequests) -> None:
+    def __init__(
+        self, kept: KeptRequests, recall: Recall, restore: Callable[[KeptRequest], Render]
+    ) -> None:
+        """`restore` makes what renders one that was asked for at another run of the balancer.
+
+        It raises `ValueError` for what is not readable.
+        """
         self._kept = kept
+        self._recall = recall
+        self._restore = restore
         # An entry goes when `kept` forgets its request.
         self._responses: WeakKeyDictionary[KeptRequest, BackgroundResponse] = WeakKeyDictionary()
 
-    def add(self, kept: KeptRequest, render: Callable[[], ResponseEvents]) -> BackgroundResponse:
+    def add(self, kept: KeptRequest, render: Render) -> BackgroundResponse:
         """The response of a request that runs; the one that was added before, if there is one."""
         found = self._responses.get(kept)
         if found is None:
             found = self._responses[kept] = BackgroundResponse(kept, render)
         return found
 
-    def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
-        """A response of the caller's that is still kept."""
-        kept = self._kept.find_by_id(_request_id(id), caller=caller)
-        return None if kept is None else self._responses.get(kept)
+    async def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
+        """A response of the caller's that is still kept, here or in the store."""
+        kept = await self._kept_of(id, caller)
+        if kept is None or (known := self._responses.get(kept)) is not None:
+            return None if kept is None else known
+        if not kept.note:
+            return None
+        try:
+            return self.add(kept, await asyncio.to_thread(self._restore, kept))
+        except ValueError:
+            logger.exception("a response is not readable", extra=context(id=kept.id))
+            return None
+
+    async def _kept_of(self, id: str, caller: Caller) -> KeptRequest | None:
+        own_id = _request_id(id)
+        kept = self._kept.find_by_id(own_id, caller=caller)
+        if kept is not None or not id.startswith(RESPONSE_PREFIX):
+            return kept
+        await self._recall(caller, id=own_id)
+        return self._kept.find_by_id(own_id, caller=caller)
 
     async def cancel(self, id: str, caller: Caller) -> Response | None:
         """End it early, and wait for that; one that has ended stays as it is."""
+        response = await self.find(id, caller)
         kept = self._kept.find_by_id(_request_id(id), caller=caller)
-        response = None if kept is None else self._responses.get(kept)
         if kept is None or response is None:
             return None
         if kept.end is None:
@@ -91,9 +123,9 @@ class BackgroundResponses:
             await response.ended()
         return response.response()
 
-    def forget(self, id: str, caller: Caller) -> bool:
+    async def forget(self, id: str, caller: Caller) -> bool:
         """Keep it no longer; whether it was kept. One that runs is cancelled."""
-        is_kept = self.find(id, caller) is not None
+        is_kept = await self.find(id, caller) is not None
         if is_kept:
             self._kept.forget_id(_request_id(id), caller=caller)
         return is_kept

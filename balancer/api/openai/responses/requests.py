@@ -204,10 +204,12 @@ RESPONSE_BODY = Body(
 class Wanted:
     """A parsed body."""
 
-    def __init__(self, body: _Body, num_bytes: int) -> None:
-        """`num_bytes` is the body's length."""
+    def __init__(self, body: _Body, raw: bytes) -> None:
+        """`raw` is the body as it came."""
         self._body = body
-        self.num_bytes = num_bytes
+        self.num_bytes = len(raw)
+        self.raw = raw if body.background else b""
+        """The body as it came, of a response in the background."""
         if body.background and not body.store:
             raise InvalidRequest("`background` needs `store: true`", field="background")
         found = body.constraints()
@@ -286,7 +288,7 @@ def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
-    return Wanted(parsed, len(body))
+    return Wanted(parsed, body)
 
 
 def _prepared(raw: Json) -> Json:

@@ -3,17 +3,20 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from aiohttp import web
 
 from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
-from .....shared.inference import GenerateRequest, RequestId
+from .....shared.inference import GenerateRequest
+from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ....fleet.runtime.kept_request import KeptRequest
 from ....fleet.runtime.kept_requests import KeptRequests
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
-from ...common.opening import keeper, opener
+from ...common.opening import Recall, keeper, opener
 from ...common.readable import check_copies
 from ...conversation_store import ConversationStore
 from ...fields.reading import obeyed
@@ -26,16 +29,19 @@ from ...transport.waiting import comments_after
 from .answer import Answer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, chunks, parse_after
+from .background_note import answer_to, answers_of, note_of
 from .listing import input_list, parse_page
 from .requests import Wanted, parse_response
 from .stored import Stored
 
 
 def routes(
-    runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests
+    runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests, recall: Recall
 ) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
-    handlers = _Handlers(runtime, store, kept)
+    handlers = _Handlers(
+        runtime, store, BackgroundResponses(kept, recall, partial(answers_of, store=store))
+    )
     return [
         web.post("/v1/responses", handlers.create),
         web.post("/v1/responses/input_tokens", handlers.count),
@@ -49,15 +55,17 @@ def routes(
 class _Handlers:
     """The handlers of the routes."""
 
-    def __init__(self, runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests) -> None:
+    def __init__(
+        self, runtime: FleetRuntime, store: ConversationStore, background: BackgroundResponses
+    ) -> None:
         self._runtime = runtime
         self._store = store
-        self._background = BackgroundResponses(kept)
+        self._background = background
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = self._previous(request, wanted.previous_response_id)
+            previous = await self._previous(request, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
         run = self._run if wanted.background else self._answer
         return await run(request, wanted, previous, neutral)
@@ -69,12 +77,21 @@ class _Handlers:
         previous: Stored | None,
         neutral: GenerateRequest,
     ) -> web.StreamResponse:
-        open_one = opener(request, self._runtime, tell_waiting=comments_after(wanted.stream))
+        open_one = await opener(request, self._runtime, tell_waiting=comments_after(wanted.stream))
         with _told(wanted):
             stream = open_one(neutral)
         with stream:
             request[request_id_key] = stream.id
-            answer = self._rendering(request, wanted, previous, stream.id)()
+            caller = caller_of(request)
+            answer = answer_to(
+                stream.id,
+                self._store,
+                wanted,
+                previous,
+                served=self._served(wanted, caller),
+                created_at=stream.created_at,
+                owner=caller.owner,
+            )
             headers = {REQUEST_ID: stream.id}
             if wanted.stream:
                 render = ServerSentEvents(answer, wanted.field_names)
@@ -92,10 +109,12 @@ class _Handlers:
         neutral: GenerateRequest,
     ) -> web.StreamResponse:
         """In the background."""
+        served = self._served(wanted, caller_of(request))
+        keep = await keeper(request, note_of(wanted, previous, served))
         with _told(wanted):
-            kept = keeper(request)(neutral)
+            kept = keep(neutral)
         request[request_id_key] = kept.id
-        response = self._background.add(kept, self._rendering(request, wanted, previous, kept.id))
+        response = self._background.add(kept, self._rendering(wanted, previous, kept, served))
         headers = {REQUEST_ID: kept.id}
         if not wanted.stream:
             return json_response(response.response(), headers=headers)
@@ -104,25 +123,26 @@ class _Handlers:
         )
 
     def _rendering(
-        self, request: web.Request, wanted: Wanted, previous: Stored | None, id: RequestId
+        self, wanted: Wanted, previous: Stored | None, kept: KeptRequest, served: str
     ) -> Callable[[], Answer]:
-        caller = caller_of(request)
-        served = wanted.model or self._runtime.model_name_for("generate", caller)
-        created_at = int(time.time())
-        return lambda: Answer(
-            id,
+        return partial(
+            answer_to,
+            kept.id,
             self._store,
             wanted,
             previous,
             served=served,
-            created_at=created_at,
-            owner=caller.owner,
+            created_at=kept.record.created_at,
+            owner=kept.record.key.owner,
         )
+
+    def _served(self, wanted: Wanted, caller: Caller) -> str:
+        return wanted.model or self._runtime.model_name_for("generate", caller)
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)
         with refusals_reported(request):
-            previous = self._previous(request, wanted.previous_response_id)
+            previous = await self._previous(request, wanted.previous_response_id)
             neutral = await _neutral(request, wanted, previous)
         num_tokens = await count_tokens(
             self._runtime, neutral, wanted.field_names, caller=caller_of(request)
@@ -135,7 +155,7 @@ class _Handlers:
         is_streamed = request.query.get("stream") == "true"
         with refusals_reported(request):
             after = parse_after(request)
-            running = self._background.find(id, caller_of(request))
+            running = await self._background.find(id, caller_of(request))
             if running is None:
                 kept = _kept(self._store, request)
                 if is_streamed:
@@ -153,7 +173,7 @@ class _Handlers:
         id = request.match_info["id"]
         with refusals_reported(request):
             caller = caller_of(request)
-            was_running = self._background.forget(id, caller)
+            was_running = await self._background.forget(id, caller)
             was_stored = self._store.forget(id, Stored, time.monotonic(), owner=caller.owner)
             if not was_stored and not was_running:
                 raise _unknown(id)
@@ -178,12 +198,12 @@ class _Handlers:
                 )
         return json_response(response)
 
-    def _previous(self, request: web.Request, id: str | None) -> Stored | None:
+    async def _previous(self, request: web.Request, id: str | None) -> Stored | None:
         """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
         if id is None:
             return None
         caller = caller_of(request)
-        running = self._background.find(id, caller)
+        running = await self._background.find(id, caller)
         if running is not None and running.response()["status"] in ("queued", "in_progress"):
             raise Conflict(
                 f"the response {id[:100]!r} has not ended yet", field="previous_response_id"

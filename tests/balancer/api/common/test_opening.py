@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.kept_record import KeptKey, KeptRecord
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Failed, Token
+from arriero.shared.inference import Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
 
 KEY = {"Idempotency-Key": "k-1"}
@@ -116,3 +120,26 @@ async def test_a_bad_key_is_named(client: TestClient, key: str) -> None:
     async with client.post("/api/v1/generate", json={"prompt": "a"}, headers=headers) as answer:
         assert answer.status == 400
         assert "Idempotency-Key" in (await answer.json())["error"]["message"]
+
+
+async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFleetRuntime) -> None:
+    """It adopts what another run of the balancer answered; asked once, and by key only."""
+    kept = KeptRequests(runtime)
+    asked: list[tuple[str, str]] = []
+
+    async def recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
+        asked.append((id, prefix))
+        key = KeptKey(None, f"{prefix}0")
+        digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
+        record = KeptRecord(key, RequestId("r-1"), digest, created_at=12.5)
+        kept.adopt(record, b"", [Token("alpha"), done()])
+
+    async with TestClient(TestServer(inference_app(runtime, kept=kept, recall=recall))) as client:
+        for _ in range(2):
+            body = {"messages": MESSAGES}
+            async with client.post("/v1/chat/completions", json=body, headers=KEY) as response:
+                answer = await response.json()
+                assert (answer["id"], answer["created"]) == ("chatcmpl-r-1", 12)
+                assert answer["choices"][0]["message"]["content"] == "alpha"
+    assert asked == [("", "/v1/chat/completions#k-1#")]
+    assert runtime.streams == []

@@ -5,20 +5,33 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.decisions import (
     Decision,
     DeliverTokens,
     Disconnect,
     FirstToken,
     LinkId,
+    Moved,
     Refuse,
     Send,
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.requests.routing import Engine
+from arriero.shared.continuation import Continuation
 from arriero.shared.errors import Cancelled, PromptTooLong, QueueFull
-from arriero.shared.inference import AgentId, Done, GenerateRequest, RequestId, Token, Waiting
-from arriero.shared.messages import PROTOCOL_VERSION, Goodbye, Reject, Welcome
+from arriero.shared.inference import (
+    AgentId,
+    Begun,
+    Done,
+    Event,
+    GenerateRequest,
+    RequestId,
+    Token,
+    Waiting,
+)
+from arriero.shared.messages import PROTOCOL_VERSION, Goodbye, Reject, Start, Welcome
 from tests.balancer.fleet.builders import (
     busy,
     codes,
@@ -28,6 +41,7 @@ from tests.balancer.fleet.builders import (
     model_info,
     piece,
     refused,
+    request,
     sent,
     status,
 )
@@ -410,3 +424,60 @@ def test_one_that_comes_back_is_told_again() -> None:
     assert told_waiting(scene.fleet.tick(scene.now + 0.49)) == {}
     scene.fleet.cordon(AgentId("a1"), None, scene.now)
     assert told_waiting(scene.after(0.5)) == {"0": Waiting(1, "model")}
+
+
+TOLD = (Begun(3, 1), Token("On", tokens=(4,)), Token("ce", tokens=(5, 6)))
+ENGINE = Engine("llama", "f")
+
+
+def resumed(scene: Scene, *told: Event, engine: Engine | None = None) -> list[Decision]:
+    decisions = scene.fleet.request_resumed(
+        RequestId("r"),
+        request("llama"),
+        scene.now,
+        caller=ANONYMOUS,
+        told=told,
+        engine=engine,
+        age=40.0,
+    )
+    scene.fleet.check_integrity()
+    return decisions
+
+
+def test_what_another_run_accepted_goes_on_where_its_client_is() -> None:
+    scene = Scene()
+    [moved] = resumed(scene, *TOLD, engine=ENGINE)
+    assert moved == Moved(RequestId("r"), "restarted", Origin("", "llama"))
+    assert scene.fleet.engine_of(RequestId("r")) == ENGINE
+    assert scene.join(B, hello("b1", fingerprint="other"))[1:] == []
+    sent = [d.message for d in scene.join(A, hello("a1", fingerprint="f")) if isinstance(d, Send)]
+    [begun] = [message for message in sent if isinstance(message, Start)]
+    assert begun.continuation == Continuation.after((4, 5, 6), num_characters=4)
+    told = delivered(scene.say(A, piece("r", " upon"), ended("r")))
+    assert told[0] == ("r", Token(" upon", tokens=(0,)))
+    end = told[1][1]
+    assert isinstance(end, Done) and end.usage.prompt_tokens == 3
+    assert (end.timings.moves, end.timings.first_token_ms) == (1, None)
+    assert end.timings.total_ms == 40_000.0
+
+
+def test_what_had_not_begun_begins_anew_at_any_agent() -> None:
+    scene = Scene()
+    assert resumed(scene, Begun(3, 1), engine=ENGINE) == []
+    decisions = scene.join(A, hello("a1", fingerprint="other"))
+    assert Send(A, start("r", "llama")) in decisions
+    assert delivered(scene.say(A, piece("r"))) == [("r", Token("word", tokens=(0,)))]
+
+
+def test_an_answer_that_nobody_can_go_on_with_ends() -> None:
+    assert "restarted in the middle" in failure(resumed(Scene(), *TOLD), "r").message
+    scene = Scene()
+    resumed(scene, *TOLD, engine=ENGINE)
+    error = failure(scene.after(30.0), "r")
+    assert "the balancer was restarted" in error.message and "30 s" in error.message
+
+
+def test_no_queue_is_full_for_what_was_accepted_before() -> None:
+    scene = Scene(replace(NO_HEARTBEATS, max_buffered_requests=0))
+    assert resumed(scene) == []
+    assert Send(A, start("r", "llama")) in scene.join(A, hello("a1"))

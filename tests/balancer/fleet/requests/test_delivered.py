@@ -9,6 +9,7 @@ from arriero.balancer.fleet.requests.delivered import Delivered
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import (
     Begun,
+    Event,
     LogProb,
     Notice,
     RequestId,
@@ -81,3 +82,33 @@ def test_an_answer_whose_tokens_cannot_be_kept_cannot_go_on(
         endless.add(Token("a", "content", (number,)))
         assert endless.num_tokens <= 3
     assert endless.continuation is None
+
+
+@given(st.lists(TOKENS), st.text(max_size=3))
+def test_events_of_another_run_count_as_delivered_here(tokens: list[Token], echo: str) -> None:
+    told: list[Event] = [Begun(7, 2), Token(echo, "prompt", (), (LOG_PROBS,)), *tokens]
+    told += [ToolCallStarted("c", "f"), ToolCall("c", "f", "{}"), Notice("code", "text")]
+    answer, expected = Delivered.after(told), Delivered()
+    for token in told[1 : 2 + len(tokens)]:
+        assert isinstance(token, Token)
+        expected.add(token)
+    expected.event_of(CallStarted(id=R, call_id="c", name="f"))
+    expected.event_of(Called(id=R, call_id="c", name="f", arguments="{}"))
+    assert answer.continuation == expected.continuation
+    assert answer.event_of(Noticed(id=R, code="code", message="text")) is None
+    assert answer.event_of(PromptRead(id=R, prompt_tokens=9, cached_tokens=0)) is None
+    assert answer.usage(1).prompt_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("event", "has_begun"),
+    [
+        (Begun(1, 0), False),
+        (Notice("c", "m"), False),
+        (Token("", tokens=(1,)), True),
+        (Token("echo", "prompt"), True),
+        (ToolCallStarted("c", "f"), True),
+    ],
+)
+def test_whether_the_answer_has_begun(event: Event, has_begun: bool) -> None:
+    assert Delivered.after([event]).has_begun == has_begun

@@ -30,4 +30,6 @@ def test_the_error_of_an_answer_that_stays_says_why_it_left() -> None:
     error = moves.stuck("a1", 30.0)
     assert isinstance(error, AgentLost)
     assert "a1" in error.message and "30 s" in error.message
-    assert moves.num == 2
+    moves.moved("restarted")
+    assert "the balancer was restarted" in moves.stuck("", 30.0).message
+    assert moves.num == 3

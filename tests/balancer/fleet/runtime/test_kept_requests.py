@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.runtime.kept_requests import EVENT_BYTES, KeptRequests
+from arriero.balancer.fleet.runtime.kept_request import EVENT_BYTES
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.shared.errors import AgentLost, Conflict, QueueFull
 from arriero.shared.inference import Event, Failed, GenerateRequest, Token, Waiting

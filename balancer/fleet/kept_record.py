@@ -1,0 +1,55 @@
+"""What is known of a request that outlives its connection, besides its events."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId
+from .caller import Caller
+
+
+class KeptKey(NamedTuple):
+    """`owner` is whom requests of a caller belong to; a `name` means nothing to other owners."""
+
+    owner: str | None
+    name: str
+
+
+class KeptRecord(NamedTuple):
+    """`digest` is of the body that asked for it, `created_at` in seconds since 1970.
+
+    With `keeps_failure` one that ended with an error is kept, too.
+    """
+
+    key: KeptKey
+    id: RequestId
+    digest: bytes
+    created_at: float
+    keeps_failure: bool = False
+
+
+class Asked(NamedTuple):
+    """What was asked for, and by whom.
+
+    `note` is its API's own: what it needs to answer at another run of the balancer, as JSON.
+    """
+
+    request: GenerateRequest
+    caller: Caller
+    note: bytes = b""
+
+
+class Kept(Protocol):
+    """A request that outlives its connection, as it is to be written: `runtime.kept_request`."""
+
+    @property
+    def id(self) -> RequestId: ...
+
+    @property
+    def record(self) -> KeptRecord: ...
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """So far, without those that say that it waits."""
+
+    @property
+    def end(self) -> Done | Failed | None: ...

@@ -1,0 +1,185 @@
+"""What of the kept requests is not in the store yet, and what is written next.
+
+Tokens are only counted here: a write takes the events behind those that were written. What was
+tried in vain is a part of the next write.
+
+Invariants: nothing is written of a request that was forgotten, but that it was; a request that
+another balancer has is not written at all.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...shared.inference import Done, Event, Failed, RequestId
+from ..fleet.kept_record import Asked, Kept, KeptRecord
+from ..fleet.requests.routing import Engine
+from ..store.kept.records import KeptOutcome
+
+MAX_FORGOTTEN = 20_000
+"""Requests that wait to be deleted, while the store is away; the store's bounds delete the rest."""
+
+MAX_BEGUN = 1000
+"""New requests that wait to be written, while the store is away: each has its whole prompt."""
+
+EngineOf = Callable[[RequestId], Engine | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A request that is new."""
+
+    record: KeptRecord
+    asked: Asked
+
+    @property
+    def id(self) -> RequestId:
+        """The request's."""
+        return self.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Events of a request from number `start` on, of an answer of `engine`."""
+
+    id: RequestId
+    start: int
+    events: tuple[Event, ...]
+    engine: Engine | None
+    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """What to write together."""
+
+    begun: tuple[Begun, ...] = ()
+    grown: tuple[Growth, ...] = ()
+    released: tuple[RequestId, ...] = ()
+    forgotten: tuple[RequestId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.begun or self.grown or self.released or self.forgotten)
+
+
+class KeptJournal:
+    """The `Journal` of `KeptRequests`. `on_news` is called when there is more to write."""
+
+    def __init__(self, engine_of: EngineOf, on_news: Callable[[], None]) -> None:
+        self._engine_of = engine_of
+        self._on_news = on_news
+        self._begun: dict[RequestId, Begun] = {}
+        self._grown: dict[RequestId, Kept] = {}
+        self._num_written: dict[RequestId, int] = {}
+        self._released: dict[RequestId, None] = {}
+        self._forgotten: dict[RequestId, None] = {}
+        self.is_urgent = False
+        """Whether there is more to write than tokens."""
+
+    def __len__(self) -> int:
+        """Requests of which something is not written."""
+        waiting = (self._begun, self._grown, self._released, self._forgotten)
+        return len(set[RequestId]().union(*waiting))
+
+    # ---- what happens to requests
+
+    def begun(self, kept: Kept, asked: Asked) -> None:
+        """It is new. Where too many wait to be written, this one never is."""
+        if len(self._begun) >= MAX_BEGUN:
+            return
+        self._begun[kept.id] = Begun(kept.record, asked)
+        self._num_written[kept.id] = 0
+        self._has_news(is_urgent=True)
+
+    def resumed(self, kept: Kept) -> None:
+        """It goes on here; its events so far are in the store."""
+        self._num_written[kept.id] = len(kept.events)
+
+    def grew(self, kept: Kept) -> None:
+        """There are more events, and perhaps its end."""
+        if kept.id in self._num_written:
+            self._grown[kept.id] = kept
+            self._has_news(is_urgent=kept.end is not None)
+
+    def gave_up(self, kept: Kept) -> None:
+        """This balancer shuts down: another may go on with it."""
+        if kept.id in self._num_written:
+            self._grown[kept.id] = kept
+            self._released[kept.id] = None
+            self._has_news(is_urgent=True)
+
+    def forgot(self, kept: Kept) -> None:
+        """Nobody may read it any more."""
+        self._drop(kept.id)
+        self._forgotten[kept.id] = None
+        if len(self._forgotten) > MAX_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._has_news(is_urgent=True)
+
+    # ---- writing
+
+    def unwritten(self) -> Unwritten:
+        """What to write now."""
+        return Unwritten(
+            begun=tuple(self._begun.values()),
+            grown=tuple(map(self._growth, self._grown.values())),
+            released=tuple(self._released),
+            forgotten=tuple(self._forgotten),
+        )
+
+    def written(self, what: Unwritten, outcome: KeptOutcome) -> None:
+        """`what` is in the store, but for what `outcome` says."""
+        for new in what.begun:
+            self._begun.pop(new.id, None)
+        for growth in what.grown:
+            self._wrote(growth)
+        for id in what.released:
+            self._drop(id)
+        for id in what.forgotten:
+            self._forgotten.pop(id, None)
+        for name in outcome.unsaved | outcome.lost:
+            self._drop(RequestId(name))
+        self.is_urgent = bool(self._begun or self._released or self._forgotten) or any(
+            kept.end is not None for kept in self._grown.values()
+        )
+
+    def abandon(self, ids: Iterable[str]) -> None:
+        """These cannot be written: delete what there is of them."""
+        for id in map(RequestId, ids):
+            self._drop(id)
+            self._forgotten[id] = None
+
+    def _growth(self, kept: Kept) -> Growth:
+        start = self._num_written[kept.id]
+        events = kept.events[start:]
+        if kept.id in self._released:
+            events = [event for event in events if not isinstance(event, Done | Failed)]
+        has_ended = bool(events) and isinstance(events[-1], Done | Failed)
+        return Growth(kept.id, start, tuple(events), self._engine_of(kept.id), has_ended)
+
+    def _wrote(self, growth: Growth) -> None:
+        kept = self._grown.get(growth.id)
+        if kept is None:
+            return  # it was forgotten meanwhile
+        self._num_written[growth.id] = growth.start + len(growth.events)
+        if growth.has_ended:
+            self._drop(growth.id)
+        elif len(kept.events) == self._num_written[growth.id]:
+            del self._grown[growth.id]
+
+    def _drop(self, id: RequestId) -> None:
+        self._begun.pop(id, None)
+        self._grown.pop(id, None)
+        self._num_written.pop(id, None)
+        self._released.pop(id, None)
+
+    def _has_news(self, *, is_urgent: bool) -> None:
+        self.is_urgent = self.is_urgent or is_urgent
+        self._on_news()
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        known = self._num_written.keys()
+        if not known >= (self._begun.keys() | self._grown.keys() | self._released.keys()):
+            raise RuntimeError("something is to be written of a request that is not known")
+        if known & self._forgotten.keys():
+            raise RuntimeError("a forgotten request is written")

@@ -1,0 +1,109 @@
+"""What is saved of a request that is to outlive its balancer, and the interface of what saves it.
+
+A balancer that runs a request has a lease on it. One whose lease is over, since its balancer is
+gone or cannot reach the store, may be taken by another.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRequest:
+    """One request as it was accepted. `owner` is empty where it belongs to everybody.
+
+    An owner has one request of a `name`. `digest` is of the body that asked for it, in hexadecimal
+    digits. `document` is JSON: the request, and what its API needs to go on with it.
+    """
+
+    id: str
+    owner: str
+    name: str
+    digest: str
+    document: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedEvents:
+    """Events of the request `id`, as JSON, from number `start` on.
+
+    They take the place of events that were saved from the same number on. The answer so far is of
+    `model` and `fingerprint`, once it has begun; with the last event it `has_ended`.
+    """
+
+    id: str
+    start: int
+    document: str
+    model: str | None = None
+    fingerprint: str | None = None
+    has_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWrite:
+    """What to write together. What was `released` may be taken by any balancer at once."""
+
+    begun: tuple[SavedRequest, ...] = ()
+    grown: tuple[SavedEvents, ...] = ()
+    released: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.begun or self.grown or self.released or self.forgotten)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOutcome:
+    """`unsaved` were not added, since their owner has another request of that name.
+
+    `lost` are with another balancer now, or were deleted: they must not go on here.
+    """
+
+    unsaved: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRequest:
+    """A saved request and all its events, as documents in their order."""
+
+    request: SavedRequest
+    events: tuple[str, ...]
+    has_ended: bool
+    model: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBounds:
+    """How much a store keeps: requests, bytes, and seconds since the last use."""
+
+    num: int
+    num_bytes: int
+    age: float
+
+
+class KeptStore(Protocol):
+    """Every method raises `StoreAway`. What it confirms is there after a crash of any process."""
+
+    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+        """Write for the balancer `run`, whose new requests have a lease of so many seconds.
+
+        Writing the same again is well. Nothing is written of requests that `run` has no lease on.
+        """
+
+    async def claim_kept(self, run: str, lease: float, most: int) -> list[FoundRequest]:
+        """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
+
+        Of balancers that ask at once one gets each.
+        """
+
+    async def find_kept(self, owner: str, *, id: str = "", prefix: str = "") -> list[FoundRequest]:
+        """The owner's request with this id, or those whose name begins so; they count as used."""
+
+    async def trim_kept(self, bounds: KeptBounds) -> int:
+        """Delete what is beyond `bounds`, but for what runs; how many these were.
+
+        What was used least recently goes first.
+        """

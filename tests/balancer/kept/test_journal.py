@@ -1,0 +1,176 @@
+"""What is written of requests: each event once, in order, and nothing of what was forgotten."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.caller import ANONYMOUS
+from arriero.balancer.fleet.kept_record import Asked, KeptKey, KeptRecord
+from arriero.balancer.fleet.requests.routing import Engine
+from arriero.balancer.kept import journal as journals
+from arriero.balancer.kept.journal import Growth, KeptJournal, Unwritten
+from arriero.balancer.store.kept.records import KeptOutcome
+from arriero.shared.errors import ShuttingDown
+from arriero.shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
+from tests.balancer.api.fake_runtime import done
+
+ENGINE = Engine("m", "f")
+ASKED = Asked(GenerateRequest(prompt="x"), ANONYMOUS)
+WELL = KeptOutcome()
+A, B = Token("a"), Token("b")
+
+
+@dataclass
+class Request:
+    id: RequestId = field(default=RequestId("r"))
+    events: list[Event] = field(default_factory=list)
+    end: Done | Failed | None = None
+
+    @property
+    def record(self) -> KeptRecord:
+        return KeptRecord(KeptKey(None, self.id), self.id, b"", 1.0)
+
+    def says(self, *events: Event) -> "Request":
+        self.events += events
+        if isinstance(events[-1], Done | Failed):
+            self.end = events[-1]
+        return self
+
+
+def make_journal() -> KeptJournal:
+    return KeptJournal(lambda _: ENGINE, lambda: None)
+
+
+def begun(request: Request) -> KeptJournal:
+    journal = make_journal()
+    journal.begun(request, ASKED)
+    journal.written(journal.unwritten(), WELL)
+    return journal
+
+
+def grown(journal: KeptJournal) -> list[Growth]:
+    journal.check_integrity()
+    return list(journal.unwritten().grown)
+
+
+def test_a_new_request_is_urgent_and_tokens_are_not() -> None:
+    journal, request = make_journal(), Request()
+    journal.begun(request, ASKED)
+    assert journal.is_urgent and journal.unwritten().begun[0].record == request.record
+    journal.written(journal.unwritten(), WELL)
+    journal.grew(request.says(A))
+    assert not journal.is_urgent and len(journal) == 1
+    journal.grew(request.says(done()))
+    assert journal.is_urgent
+
+
+def test_events_that_come_during_a_write_are_in_the_next() -> None:
+    request = Request()
+    journal = begun(request)
+    journal.grew(request.says(A))
+    first = journal.unwritten()
+    journal.grew(request.says(B))
+    journal.written(first, WELL)
+    assert grown(journal) == [Growth(request.id, 1, (B,), ENGINE, has_ended=False)]
+
+
+def test_what_was_tried_in_vain_is_a_part_of_the_next_write() -> None:
+    request = Request()
+    journal = begun(request)
+    journal.grew(request.says(A))
+    journal.unwritten()
+    journal.grew(request.says(done()))
+    assert grown(journal) == [Growth(request.id, 0, (A, done()), ENGINE, has_ended=True)]
+    journal.written(journal.unwritten(), WELL)
+    assert not journal.unwritten() and len(journal) == 0 and not journal.is_urgent
+
+
+def test_what_was_resumed_goes_on_behind_its_events() -> None:
+    request, journal = Request().says(A), make_journal()
+    journal.resumed(request)
+    journal.grew(request.says(B))
+    assert grown(journal) == [Growth(request.id, 1, (B,), ENGINE, has_ended=False)]
+
+
+def test_what_was_given_up_has_no_end() -> None:
+    request = Request()
+    journal = begun(request)
+    journal.gave_up(request.says(A, Failed(ShuttingDown("bye"))))
+    assert grown(journal) == [Growth(request.id, 0, (A,), ENGINE, has_ended=False)]
+    assert journal.unwritten().released == (request.id,)
+    journal.written(journal.unwritten(), WELL)
+    assert not journal.unwritten()
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_of_what_was_forgotten_only_that_is_written(is_written: bool) -> None:
+    request = Request()
+    journal = begun(request) if is_written else make_journal()
+    if not is_written:
+        journal.begun(request, ASKED)
+    journal.grew(request.says(A))
+    during = journal.unwritten()
+    journal.forgot(request)
+    journal.grew(request.says(B))
+    journal.written(during, WELL)
+    assert journal.unwritten() == Unwritten(forgotten=(request.id,))
+    journal.check_integrity()
+
+
+@pytest.mark.parametrize("outcome", ["unsaved", "lost"])
+def test_what_is_anothers_is_written_no_more(outcome: str) -> None:
+    request, journal = Request(), make_journal()
+    journal.begun(request, ASKED)
+    journal.written(journal.unwritten(), KeptOutcome(**{outcome: frozenset({request.id})}))
+    journal.grew(request.says(A, done()))
+    assert not journal.unwritten()
+
+
+def test_what_cannot_be_written_is_deleted() -> None:
+    request = Request()
+    journal = begun(request)
+    journal.abandon([request.id])
+    journal.grew(request.says(A))
+    assert journal.unwritten() == Unwritten(forgotten=(request.id,))
+
+
+def test_what_waits_while_the_store_is_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MAX_BEGUN", 2)
+    monkeypatch.setattr(journals, "MAX_FORGOTTEN", 1)
+    journal = make_journal()
+    requests = [Request(RequestId(str(number))) for number in range(3)]
+    for request in requests:
+        journal.begun(request, ASKED)
+        journal.grew(request.says(A))
+    assert [each.id for each in journal.unwritten().begun] == ["0", "1"]
+    assert [each.id for each in grown(journal)] == ["0", "1"]
+    for request in requests:
+        journal.forgot(request)
+    assert journal.unwritten() == Unwritten(forgotten=(RequestId("2"),))
+
+
+@given(st.lists(st.sampled_from(["say", "end", "write", "fail", "begin"]), max_size=30))
+def test_each_event_is_written_once_and_in_order(steps: list[str]) -> None:
+    request, journal = Request(), make_journal()
+    journal.begun(request, ASKED)
+    written: list[Event] = []
+    trying: Unwritten | None = None
+    for number, step in enumerate([*steps, "begin", "write", "begin", "write"]):
+        if step == "say" and request.end is None:
+            journal.grew(request.says(Token(str(number))))
+        elif step == "end" and request.end is None:
+            journal.grew(request.says(done()))
+        elif step == "begin" and trying is None:
+            trying = journal.unwritten()
+        elif step == "fail":
+            trying = None
+        elif step == "write" and trying is not None:
+            for growth in trying.grown:
+                assert growth.start == len(written)
+                written += growth.events
+            journal.written(trying, WELL)
+            trying = None
+        journal.check_integrity()
+    assert written == request.events

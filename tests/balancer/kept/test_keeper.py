@@ -1,0 +1,234 @@
+"""Two runs of a balancer over one store: what one accepted, the other goes on with."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.requests.routing import Engine
+from arriero.balancer.fleet.runtime.kept_request import KeptRequest
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
+from arriero.balancer.kept import keeper as keepers
+from arriero.balancer.kept.keeper import KeptKeeper
+from arriero.balancer.store.kept.records import KeptBounds, KeptOutcome, KeptStore, KeptWrite
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.url import parse_store_url
+from arriero.shared.errors import Conflict, NotFound, ShuttingDown
+from arriero.shared.inference import Event, Failed, GenerateRequest, Token
+from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+
+REQUEST = GenerateRequest(prompt="x", seed=7)
+ANA = Caller("ana", owner="ana@1")
+ENGINE = Engine("m", "f")
+BOUNDS = KeptBounds(num=100, num_bytes=10**6, age=100.0)
+A, B = Token("a", tokens=(1,)), Token("b", tokens=(2,))
+
+
+class Run:
+    """One run of a balancer."""
+
+    def __init__(self, store: KeptStore) -> None:
+        self.runtime = FakeFleetRuntime()
+        self.admits = True
+        self.keeper = KeptKeeper(
+            store, BOUNDS, lambda caller: caller if self.admits else None, lambda _: ENGINE
+        )
+        self.kept = KeptRequests(self.runtime, journal=self.keeper.journal, max_kept=50)
+        self.keeper.serve(self.kept)
+
+    def open(self, name: str = "k#0", *, keeps_failure: bool = False) -> KeptRequest:
+        return self.kept.open(
+            name, b"d", REQUEST, caller=ANA, keeps_failure=keeps_failure, note=b"{}"
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Run"]:
+        task = asyncio.create_task(self.keeper.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def written(self) -> None:
+        """Until nothing waits to be written."""
+        async with asyncio.timeout(5):
+            await self.keeper.flush(5.0)
+        assert len(self.keeper.journal) == 0
+
+    async def recalled(self) -> KeptRequest:
+        await self.keeper.recall(ANA, prefix="k#")
+        return self.open()
+
+    async def taken_up(self) -> KeptRequest:
+        async with asyncio.timeout(5):
+            await self.runtime.opened()
+        return self.open()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keepers, "PAUSE", 0.01)
+    monkeypatch.setattr(keepers, "RENEWAL", 0.02)
+    monkeypatch.setattr(keepers, "LEASE", 0.2)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[KeptStore]:
+    store = SqlStore(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
+    await store.open()
+    yield store.kept
+    await store.close()
+
+
+async def killed(store: KeptStore, *events: Event) -> None:
+    """A run that is killed when these were delivered and written."""
+    async with Run(store).running() as run:
+        run.open(keeps_failure=True)
+        run.runtime.streams[0].say(*events)
+        await run.written()
+
+
+async def read(kept: KeptRequest) -> list[Event]:
+    async with asyncio.timeout(5):
+        return [event async for event in kept.attach()]
+
+
+async def test_what_has_ended_is_there_for_the_next(store: KeptStore) -> None:
+    await killed(store, A, B, done())
+    run = Run(store)
+    assert await read(await run.recalled()) == [A, B, done()]
+    assert run.runtime.streams == []
+
+
+async def test_the_next_goes_on_behind_what_was_delivered(store: KeptStore) -> None:
+    await killed(store, A)
+    async with Run(store).running() as run:
+        kept = await run.taken_up()
+        [(told, engine, age)] = run.runtime.taken_up
+        assert (told, engine) == ((A,), ENGINE) and age >= 0
+        assert run.runtime.streams[0].request == REQUEST
+        run.runtime.streams[0].say(B, done())
+        assert await read(kept) == [A, B, done()]
+        await run.written()
+    assert await read(await Run(store).recalled()) == [A, B, done()]
+
+
+async def test_what_runs_elsewhere_is_followed_and_not_run(store: KeptStore) -> None:
+    async with Run(store).running() as first, Run(store).running() as second:
+        first.open()
+        first.runtime.streams[0].say(A)
+        await first.written()
+        kept = await second.recalled()
+        assert kept.is_elsewhere and kept.events == [A]
+        with pytest.raises(Conflict, match="another balancer"):
+            second.kept.cancel(kept)
+        reading = asyncio.create_task(read(kept))
+        await asyncio.sleep(0)
+        first.runtime.streams[0].say(B, done())
+        assert await reading == [A, B, done()]
+        assert second.runtime.streams == []
+
+
+async def test_what_was_deleted_elsewhere_ends_its_readers_here(store: KeptStore) -> None:
+    async with Run(store).running() as first, Run(store).running() as second:
+        opened = first.open()
+        await first.written()
+        reading = asyncio.create_task(read(await second.recalled()))
+        first.kept.forget_id(opened.id, caller=ANA)
+        assert await reading == [Failed(NotFound("the request was deleted"))]
+        assert len(second.kept) == 0
+
+
+async def test_a_run_that_lost_its_lease_stops(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Run(store)
+    opened = first.open()
+    write, _ = keepers._write_of(first.keeper.journal.unwritten())
+    await store.write_kept("another run", write, 60.0)
+    async with first.running():
+        first.runtime.streams[0].say(A)
+        await first.written()
+    assert first.runtime.streams[0].has_ended
+    assert first.kept.find_by_id(opened.id, caller=ANA) is None
+    assert "goes on at another balancer" in caplog.text
+
+
+async def test_a_drain_gives_requests_up_without_their_end(store: KeptStore) -> None:
+    async with Run(store).running() as first:
+        first.open(keeps_failure=True)
+        first.runtime.is_draining = True
+        first.runtime.streams[0].say(A, Failed(ShuttingDown("bye")))
+        await first.written()
+        async with Run(store).running() as second:
+            kept = await second.taken_up()
+            assert kept.events == [A]
+        assert first.runtime.taken_up == []
+
+
+async def test_without_its_callers_key_it_is_deleted(
+    store: KeptStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepers, "LEASE", -1.0)
+    await killed(store, A)
+    run = Run(store)
+    run.admits = False
+    await run.keeper._renew()
+    assert len(run.keeper.journal.unwritten().forgotten) == 1
+    assert run.runtime.streams == [] and len(run.kept) == 0
+
+
+async def test_others_find_nothing(store: KeptStore) -> None:
+    await killed(store, A, done())
+    run = Run(store)
+    await run.keeper.recall(ANONYMOUS, prefix="k#")
+    assert len(run.kept) == 0
+
+
+class Away:
+    """A store that is away at first."""
+
+    def __init__(self, store: KeptStore) -> None:
+        self._store = store
+        self.is_away = True
+
+    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+        if self.is_away:
+            self.is_away = False
+            raise StoreAway("no route")
+        return await self._store.write_kept(run, write, lease)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+async def test_while_the_store_is_away_requests_go_on(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    away = Run(Away(store))  # type: ignore[arg-type]
+    async with away.running():
+        kept = away.open()
+        away.runtime.streams[0].say(A, done())
+        assert await read(kept) == [A, done()]
+        await away.written()
+    assert "is away: no route" in caplog.text and "is back" in caplog.text
+    assert await read(await Run(store).recalled()) == [A, done()]
+
+
+async def test_what_cannot_be_written_goes_on_and_is_not_kept(store: KeptStore) -> None:
+    async with Run(store).running() as run:
+        kept, other = run.open(), run.open("k#1")
+        run.runtime.streams[0].say(Token("\ud800"), done())
+        run.runtime.streams[1].say(A, done())
+        assert len(await read(kept)) == 2
+        await read(other)
+        await run.written()
+    found = await store.find_kept(ANA.owner or "")
+    assert [each.request.id for each in found] == [other.id]
