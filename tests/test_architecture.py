@@ -613,7 +613,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.store", "balancer.store.records", "balancer.store.tables"),
     ),
     "balancer.kept": (
-        *("balancer.fleet", "balancer.fleet.requests", "balancer.fleet.runtime"),
+        *("balancer.fleet", "balancer.fleet.requests.routing", "balancer.fleet.runtime"),
         *("balancer.store", "balancer.store.kept"),
     ),
     "balancer.jobs.core": (),

@@ -42,7 +42,7 @@ from .decisions import (
     WithdrawQuery,
 )
 from .dialling import KeyRefused
-from .outbound import Outbound, dial
+from .outbound import FAILED, WELL, Outbound, dial
 from .session import Session
 
 logger = logging.getLogger(__name__)
@@ -223,8 +223,8 @@ class Connection:
                 lines = log.recent(after)
                 for told in self._session.read_own_log(id, lines, self._clock()):
                     self._do(told)
-            case Close(reason):
-                self._close(reason)
+            case Close(reason, is_failure):
+                self._close(reason, is_failure=is_failure)
             case GiveUp(reason):
                 self._final_word = reason
                 self._close(reason)
@@ -235,9 +235,9 @@ class Connection:
         if self._outbound is not None:
             self._outbound.put(message)
 
-    def _close(self, reason: str) -> None:
+    def _close(self, reason: str, *, is_failure: bool = False) -> None:
         if self._outbound is not None:
-            self._outbound.close(reason)
+            self._outbound.close(reason, FAILED if is_failure else WELL)
 
     def _mark_connected(self) -> None:
         self._backoff.reset()

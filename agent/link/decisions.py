@@ -88,9 +88,13 @@ class TellLog:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Send what is queued, then close the socket. The session has already ended."""
+    """Send what is queued, then close the socket. The session has already ended.
+
+    With `is_failure` the close says so: what the agent had may be what ended it.
+    """
 
     reason: str
+    is_failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ CLOSE_GRACE = 2.0
 _MAX_CLOSE_REASON = 123
 """Bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
+WELL, FAILED = 1000, 1011
+"""Codes of a close frame (RFC 6455, 7.4.1)."""
+
 
 async def dial(
     url: str,
@@ -66,6 +69,7 @@ class Outbound:
     def __init__(self, socket: ClientConnection, close_grace: float) -> None:
         self._socket = socket
         self._close_grace = close_grace
+        self._code = WELL
         self._queue: FrameQueue[FromAgent] = FrameQueue(AgentCodec(self._cannot_send))
         self._assembler = Assembler()
         self._has_work = asyncio.Event()
@@ -88,11 +92,11 @@ class Outbound:
             self._why = "it does not read what it is sent"
             self._socket.transport.abort()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, code: int = WELL) -> None:
         """Close once everything that was put has left; what is put later never leaves."""
         if self._why is not None:
             return
-        self._why = reason
+        self._why, self._code = reason, code
         self._has_work.set()
         # A peer that reads nothing would let neither the last frames nor the handshake through.
         asyncio.get_running_loop().call_later(self._close_grace, self._socket.transport.abort)
@@ -143,7 +147,7 @@ class Outbound:
                     break
                 await self._has_work.wait()
                 self._has_work.clear()
-            await self._socket.close(reason=_cut(self._why))
+            await self._socket.close(self._code, _cut(self._why))
         except ConnectionClosed:
             return
 

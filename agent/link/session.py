@@ -294,7 +294,7 @@ class Session:
 
         Without a word to the requests, so that the balancer moves them: they are not at fault.
         """
-        return [] if self.is_offline else self._leave(reason)
+        return [] if self.is_offline else [*self.disconnected(), Close(reason, is_failure=True)]
 
     def _fail(self, error: RequestError, now: float) -> list[Decision]:
         """The time for draining is over: answer everything with `error`, then leave."""

@@ -216,7 +216,6 @@ class Dispatch:
         self._num_arrived += 1
         self._requests[id] = _Request(routing, self._num_arrived)
         self._waiting.arrived(id, routing, self.now)
-        self._crowding.waits(id, *_place_of(routing))
         return self._place([id])
 
     def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:

@@ -49,9 +49,6 @@ class KeptWrite:
     released: tuple[str, ...] = ()
     forgotten: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.begun or self.grown or self.released or self.forgotten)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOutcome:

@@ -475,7 +475,10 @@ class TestDrain:
 
 def test_with_a_stopped_engine_it_leaves_at_once_so_that_requests_move() -> None:
     session = running()
-    assert session.engine_stopped("gone") == [DiscardGeneration(ONE), Close("gone")]
+    assert session.engine_stopped("gone") == [
+        DiscardGeneration(ONE),
+        Close("gone", is_failure=True),
+    ]
     assert session.produced((), (ONE,), 0.1) == []
     assert session.is_offline
 
@@ -531,7 +534,7 @@ class TestQueries:
 
     def test_a_stopped_engine_answers_none(self) -> None:
         left = self.asked().engine_stopped("gone")
-        assert left == [WithdrawQuery(self.TICKET), Close("gone")]
+        assert left == [WithdrawQuery(self.TICKET), Close("gone", is_failure=True)]
 
 
 class TestFrames:
