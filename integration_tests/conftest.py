@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Fleet
-from integration_tests.dashboard import dashboard
+from integration_tests.dashboard import browser, dashboard
 from integration_tests.shared_fleets import SharedFleets
 
-__all__ = ["dashboard"]
+__all__ = ["browser", "dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -27,6 +27,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
     """A fleet with nothing started yet; whatever the test starts is ended after it."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        yield fleet
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_fleet() -> AsyncIterator[Fleet]:
+    """As `fleet`, for tests on the session's event loop."""
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
         await fleet.open_client()

@@ -6,8 +6,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-import pytest
-from playwright.async_api import Locator, Page, async_playwright, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 
 from integration_tests.installed import installed
 
@@ -58,15 +58,23 @@ class Dashboard:
         return answer
 
 
-@pytest.fixture
-async def dashboard() -> AsyncIterator[Dashboard]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """One for all tests of a process."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=await asyncio.to_thread(installed, "chromium"), args=arguments
         )
-        page = await browser.new_page()
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        yield Dashboard(page)
+        yield browser
         await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def dashboard(browser: Browser) -> AsyncIterator[Dashboard]:
+    """In a window that knows nothing of what others did."""
+    page = await browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    yield Dashboard(page)
+    await page.context.close()

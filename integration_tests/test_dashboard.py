@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Route, expect
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate
+from integration_tests.corpus import ENDLESS, generate
 from integration_tests.daemons import Fleet
 from integration_tests.dashboard import Dashboard
 
@@ -17,18 +17,20 @@ WHOLE = re.compile("^(stop|length)$")
 
 SOME = r"[1-9]\d*%"
 
-pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),  # the first test may have to install the browser
+]
 
 
-async def test_agents_appear_and_leave(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await dashboard.open(fleet)
-    address = fleet.balancer.ready["management"]
+async def test_agents_appear_and_leave(bare_fleet: Fleet, dashboard: Dashboard) -> None:
+    await dashboard.open(bare_fleet)
+    address = bare_fleet.balancer.ready["management"]
     await expect(dashboard.part("agent-command")).to_contain_text(f"--balancer ws://{address} ")
     await expect(dashboard.part("no-agents")).to_be_visible()
 
-    await fleet.start_agent(name="north")
-    leaver = await fleet.start_agent(name="<img src=x onerror=alert(1)>", slots=2)
+    await bare_fleet.start_agent(name="north")
+    leaver = await bare_fleet.start_agent(name="<img src=x onerror=alert(1)>", slots=2)
     await expect(dashboard.part("agent")).to_have_count(2)
     await expect(dashboard.part("no-agents")).to_be_hidden()
     await expect(dashboard.part("agent").first).to_contain_text("<img src=x onerror=alert(1)>")
@@ -42,14 +44,12 @@ async def test_agents_appear_and_leave(fleet: Fleet, dashboard: Dashboard) -> No
     assert dashboard.complaints == []
 
 
-async def test_the_plot_moves_while_tokens_stream(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=LONG_CONTEXT)
-    await dashboard.open(fleet)
+async def test_the_plot_moves_while_tokens_stream(long_fleet: Fleet, dashboard: Dashboard) -> None:
+    await dashboard.open(long_fleet)
     area = dashboard.part("throughput-plot").get_by_test_id("plot-area")
     await expect(dashboard.part("total-rate")).to_have_text("0")
 
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, ENDLESS))
     await expect(dashboard.part("total-rate")).not_to_have_text("0")
     await expect(dashboard.part("agent").locator(".slot.busy")).to_have_count(1)
     shapes = [await shape_with_height(area)]
@@ -71,16 +71,14 @@ async def shape_with_height(area: Locator) -> str:
     return await area.get_attribute("d") or ""
 
 
-async def test_the_playground_streams(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
-    await dashboard.open(fleet, "playground")
+async def test_the_playground_streams(shared_fleet: Fleet, dashboard: Dashboard) -> None:
+    await dashboard.open(shared_fleet, "playground")
     await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.part("temperature").fill("0")
     await dashboard.part("max-tokens").fill("600")
     question = {"role": "user", "content": "How do I send a request?"}
     body = {"messages": [question], "temperature": 0, "max_tokens": 600, "ignore_eos": True}
-    expected = (await generate(fleet.http, fleet.inference, body)).text
+    expected = (await generate(shared_fleet.http, shared_fleet.inference, body)).text
     await dashboard.page.evaluate(RECORD_GROWTH)
     await dashboard.ask(question["content"])
 
@@ -104,10 +102,8 @@ RECORD_GROWTH = """() => {
 }"""
 
 
-async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
-    await dashboard.open(fleet, "playground")
+async def test_a_conversation_goes_on(shared_fleet: Fleet, dashboard: Dashboard) -> None:
+    await dashboard.open(shared_fleet, "playground")
     sent: list[Any] = []
     dashboard.page.on(
         "request",
@@ -129,10 +125,11 @@ async def test_a_conversation_goes_on(fleet: Fleet, dashboard: Dashboard) -> Non
     assert dashboard.complaints == []
 
 
-async def test_the_cache_and_the_speed_of_an_engine(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent()
-    await dashboard.open(fleet)
+async def test_the_cache_and_the_speed_of_an_engine(
+    bare_fleet: Fleet, dashboard: Dashboard
+) -> None:
+    await bare_fleet.start_agent()
+    await dashboard.open(bare_fleet)
     card = dashboard.part("agent")
     await expect(card.get_by_test_id("engine-speed")).to_have_text("nothing decoded yet")
     await expect(dashboard.part("agents-note")).to_have_text("1 agent, 1 model")
@@ -152,10 +149,10 @@ async def test_the_cache_and_the_speed_of_an_engine(fleet: Fleet, dashboard: Das
     assert dashboard.complaints == []
 
 
-async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
-    await dashboard.open(fleet, "playground")
+async def test_stop_keeps_the_text_and_frees_the_slot(
+    small_fleet: Fleet, dashboard: Dashboard
+) -> None:
+    await dashboard.open(small_fleet, "playground")
     await dashboard.page.route("**/api/v1/generate", without_end)
     await dashboard.page.evaluate(STOP_AFTER, 40)
     await dashboard.ask("Tell me everything.")
@@ -163,8 +160,8 @@ async def test_stop_keeps_the_text_and_frees_the_slot(fleet: Fleet, dashboard: D
     answer = await dashboard.settle("stopped")
     text = await answer.get_by_test_id("answer").inner_text()
     assert len(text) >= 40
-    await fleet.until_idle()
-    await expect(dashboard.part("total-slots")).to_have_text("0 / 1")
+    await small_fleet.until_idle()
+    await expect(dashboard.part("total-slots")).to_have_text("0 / 2")
     await expect(dashboard.part("send")).to_be_visible()
     assert await answer.get_by_test_id("answer").inner_text() == text
     assert dashboard.complaints == []
@@ -188,12 +185,12 @@ STOP_AFTER = """length => {
 }"""
 
 
-async def test_a_request_is_cancelled_from_the_table(fleet: Fleet, dashboard: Dashboard) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=LONG_CONTEXT)
-    await dashboard.open(fleet, "requests")
+async def test_a_request_is_cancelled_from_the_table(
+    long_fleet: Fleet, dashboard: Dashboard
+) -> None:
+    await dashboard.open(long_fleet, "requests")
     await expect(dashboard.part("no-requests")).to_be_visible()
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, ENDLESS))
     row = dashboard.part("requests").get_by_test_id("request")
     await expect(row).to_contain_text("answering")
     await dashboard.part("request-search").fill("no such request")
@@ -206,27 +203,27 @@ async def test_a_request_is_cancelled_from_the_table(fleet: Fleet, dashboard: Da
 
 
 async def test_an_error_is_readable_and_can_be_tried_again(
-    fleet: Fleet, dashboard: Dashboard
+    fresh_fleet: Fleet, dashboard: Dashboard
 ) -> None:
-    await fleet.start_balancer(max_buffered_requests=0)
-    await dashboard.open(fleet, "playground")
+    await fresh_fleet.start_balancer(max_buffered_requests=0)
+    await dashboard.open(fresh_fleet, "playground")
     await dashboard.ask("Is anybody there?")
     answer = await dashboard.settle("error")
     await expect(answer.get_by_test_id("answer-meta")).to_have_text("queue_full")
     await expect(answer.get_by_test_id("answer-error")).not_to_be_empty()
 
-    await fleet.start_agent()
+    await fresh_fleet.start_agent()
     await answer.get_by_role("button", name="Try again").click()
     await dashboard.settle(WHOLE)
     await expect(dashboard.part("bubble-user")).to_have_count(1)
 
 
 async def test_a_lost_balancer_is_shown_and_dialled_again(
-    fleet: Fleet, dashboard: Dashboard
+    fresh_fleet: Fleet, dashboard: Dashboard
 ) -> None:
-    balancer = await fleet.start_balancer()
-    await fleet.start_agent()
-    await dashboard.open(fleet)
+    balancer = await fresh_fleet.start_balancer()
+    await fresh_fleet.start_agent()
+    await dashboard.open(fresh_fleet)
     await expect(dashboard.part("agent")).to_have_count(1)
     addresses = balancer.ready
 
@@ -235,7 +232,7 @@ async def test_a_lost_balancer_is_shown_and_dialled_again(
     await expect(dashboard.part("banner")).to_contain_text("Lost the balancer")
     await expect(dashboard.part("agent")).to_have_count(1)
 
-    await fleet.start_balancer(
+    await fresh_fleet.start_balancer(
         inference_addr=addresses["inference"], management_addr=addresses["management"]
     )
     await expect(dashboard.part("connection")).to_have_attribute("data-state", "live")

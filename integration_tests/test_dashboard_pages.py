@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from aiohttp.test_utils import TestServer
 from playwright.async_api import expect
 
@@ -26,7 +27,10 @@ from integration_tests.fake_management import (
 )
 from integration_tests.installed import installed
 
-pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),  # the first test may have to install the browser
+]
 
 PAGES = {
     "fleet": "fleet",
@@ -50,7 +54,7 @@ WISHED = {
 }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def management() -> AsyncIterator[FakeManagement]:
     fake = FakeManagement()
     server = TestServer(fake.app(), host="127.0.0.1", shutdown_timeout=1)

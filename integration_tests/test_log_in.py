@@ -9,7 +9,10 @@ from arriero.balancer.access.access_key import new_key
 from integration_tests.daemons import Fleet
 from integration_tests.dashboard import Dashboard
 
-pytestmark = pytest.mark.timeout(600)  # the first test may have to install the browser
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),  # the first test may have to install the browser
+]
 
 ADMIN = new_key(b"a" * 32)
 
@@ -29,15 +32,15 @@ async def log_in(dashboard: Dashboard, key: str) -> None:
 
 
 async def test_each_role_logs_in_and_sees_what_it_may(
-    fleet: Fleet, dashboard: Dashboard, tmp_path: Path
+    fresh_fleet: Fleet, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     file = tmp_path / "admin.key"
     file.write_text(ADMIN)
-    await fleet.start_balancer(admin_key_file=file)
-    viewer = await key_of(fleet, "viewer")
+    await fresh_fleet.start_balancer(admin_key_file=file)
+    viewer = await key_of(fresh_fleet, "viewer")
     page = dashboard.page
 
-    await page.goto(f"{fleet.management}/#/models")
+    await page.goto(f"{fresh_fleet.management}/#/models")
     await expect(dashboard.part("log-in")).to_be_visible()
     await expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
     assert dashboard.complaints == []
@@ -72,10 +75,10 @@ async def test_each_role_logs_in_and_sees_what_it_may(
 
 
 async def test_whoever_makes_the_first_key_is_logged_in_with_it(
-    fleet: Fleet, dashboard: Dashboard
+    fresh_fleet: Fleet, dashboard: Dashboard
 ) -> None:
-    await fleet.start_balancer()
-    await dashboard.open(fleet, "keys")
+    await fresh_fleet.start_balancer()
+    await dashboard.open(fresh_fleet, "keys")
     await expect(dashboard.part("no-keys")).to_contain_text("nobody needs one")
     await dashboard.part("key-name").fill("root")
     await dashboard.part("key-role").select_option("admin")
@@ -84,7 +87,9 @@ async def test_whoever_makes_the_first_key_is_logged_in_with_it(
     await expect(secret).to_contain_text("ark_")
     await expect(dashboard.part("who-name")).to_have_text("root, admin")
     headers = {"Authorization": f"Bearer {await secret.text_content()}"}
-    async with fleet.http.get(f"{fleet.management}/api/v1/agents", headers=headers) as answer:
+    async with fresh_fleet.http.get(
+        f"{fresh_fleet.management}/api/v1/agents", headers=headers
+    ) as answer:
         assert answer.status == 200
     row = dashboard.part("key")
     await expect(row).to_contain_text("now")
@@ -92,7 +97,9 @@ async def test_whoever_makes_the_first_key_is_logged_in_with_it(
     await expect(dashboard.part("confirm")).to_contain_text("You are logged in with it")
     await dashboard.part("confirm-yes").click()
     await expect(dashboard.part("keys-said")).to_contain_text("another secret")
-    async with fleet.http.get(f"{fleet.management}/api/v1/agents", headers=headers) as answer:
+    async with fresh_fleet.http.get(
+        f"{fresh_fleet.management}/api/v1/agents", headers=headers
+    ) as answer:
         assert answer.status == 401
     await row.get_by_test_id("revoke-key").click()
     await dashboard.part("confirm-yes").click()
@@ -100,16 +107,19 @@ async def test_whoever_makes_the_first_key_is_logged_in_with_it(
 
 
 async def test_a_revoked_key_ends_what_its_page_shows(
-    fleet: Fleet, dashboard: Dashboard, tmp_path: Path
+    fresh_fleet: Fleet, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     file = tmp_path / "admin.key"
     file.write_text(ADMIN)
-    await fleet.start_balancer(admin_key_file=file)
-    viewer = await key_of(fleet, "viewer")
-    await dashboard.page.goto(fleet.management)
+    await fresh_fleet.start_balancer(admin_key_file=file)
+    viewer = await key_of(fresh_fleet, "viewer")
+    await dashboard.page.goto(fresh_fleet.management)
     await log_in(dashboard, viewer)
     await expect(dashboard.part("connection")).to_have_attribute("data-state", "live")
-    url, headers = f"{fleet.management}/api/v1/keys/viewer", {"Authorization": f"Bearer {ADMIN}"}
-    async with fleet.http.delete(url, headers=headers) as answer:
+    url, headers = (
+        f"{fresh_fleet.management}/api/v1/keys/viewer",
+        {"Authorization": f"Bearer {ADMIN}"},
+    )
+    async with fresh_fleet.http.delete(url, headers=headers) as answer:
         assert answer.status == 200
     await expect(dashboard.part("log-in")).to_be_visible()
