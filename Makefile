@@ -1,4 +1,4 @@
-.PHONY: help install demo test test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install demo test style types all-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests, a file at a time.
@@ -24,15 +24,23 @@ demo:
 	@scripts/install run
 	@$(python) -m demo.run $(if $(ONCE),--once)
 
-lint: install
+style: install
 	$(python) -m ruff format --check
 	$(python) -m ruff check
+
+types: install
 	$(python) -m mypy
+
+lint: style types
 
 check: lint
 	$(python) -m pytest -q tests
 
-test: lint
+# mypy takes a minute of one core; the tests, which wait a lot, begin meanwhile.
+test: style
+	@$(MAKE) --no-print-directory -j2 types all-tests
+
+all-tests: install
 	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder
 
 test-clients: install

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from integration_tests.daemons import Fleet, until
 
-Kind = tuple[tuple[str, object], ...] | None
-"""The settings of the agent; `None` without one."""
+Kind = tuple[str, tuple[tuple[str, object], ...]]
+"""Which daemon has settings, and these."""
 
 
 class SharedFleets:
@@ -18,7 +18,7 @@ class SharedFleets:
 
     async def with_agent(self, **settings: object) -> Fleet:
         """A fleet with one agent that has these settings. Tests leave it as it is."""
-        kind = tuple(sorted(settings.items()))
+        kind = ("agent", tuple(sorted(settings.items())))
         fleet = self._whole(kind)
         if fleet is None:
             fleet = await self._start(kind)
@@ -26,9 +26,13 @@ class SharedFleets:
         return fleet
 
     @asynccontextmanager
-    async def without_agents(self) -> AsyncIterator[Fleet]:
-        """A fleet whose agents are those that are started inside; they are ended by leaving."""
-        fleet = self._whole(None) or await self._start(None)
+    async def without_agents(self, **settings: object) -> AsyncIterator[Fleet]:
+        """A fleet whose agents are those that are started inside; they are ended by leaving.
+
+        `settings` are the balancer's.
+        """
+        kind = ("balancer", tuple(sorted(settings.items())))
+        fleet = self._whole(kind) or await self._start(kind, **settings)
         try:
             async with AsyncExitStack() as agents:
                 yield fleet.guest(agents)
@@ -40,13 +44,13 @@ class SharedFleets:
         fleet = self._fleets.get(kind)
         if fleet is None:
             return None
-        daemons = (fleet.balancer, *fleet.agents)
+        daemons = (fleet.balancer, *fleet.agents[:1])  # tests may bring more for a while
         return fleet if all(each.process.returncode is None for each in daemons) else None
 
-    async def _start(self, kind: Kind) -> Fleet:
+    async def _start(self, kind: Kind, **settings: object) -> Fleet:
         fleet = self._fleets[kind] = Fleet(self._stack)
         await fleet.open_client()
-        await fleet.start_balancer()
+        await fleet.start_balancer(**settings)  # type: ignore[arg-type]
         return fleet
 
 

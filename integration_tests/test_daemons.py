@@ -80,8 +80,8 @@ async def test_a_port_in_use(fleet: Fleet, flag: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "junk", "truncated"])
-async def test_a_model_that_cannot_be_loaded(fleet: Fleet, tmp_path: Path, kind: str) -> None:
-    await fleet.start_balancer()
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_model_that_cannot_be_loaded(bare_fleet: Fleet, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "model.gguf"
     match kind:
         case "folder":
@@ -90,7 +90,7 @@ async def test_a_model_that_cannot_be_loaded(fleet: Fleet, tmp_path: Path, kind:
             path.write_bytes(b"not a model at all" * 1000)
         case "truncated":
             path.write_bytes(MODEL.read_bytes()[: MODEL.stat().st_size // 2])
-    agent = await fleet.launch_agent(model=path)
+    agent = await bare_fleet.launch_agent(model=path)
     assert await agent.exit_code() == 1
     assert str(path) in agent.stderr[-1]
     assert "Traceback" not in "\n".join(agent.stderr)

@@ -20,30 +20,32 @@ async def metrics(fleet: Fleet) -> dict[str, float]:
     return {name: float(value) for name, value in samples}
 
 
-async def test_agents_and_requests(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(name="box", slots=3, context_size=LONG_CONTEXT, kernels="plain")
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_agents_and_requests(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(name="box", slots=3, context_size=LONG_CONTEXT, kernels="plain")
+    running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, ENDLESS))
+    await bare_fleet.until_num_requests(1, "streaming")
 
-    (agent,) = await fleet.view("agents")
+    (agent,) = await bare_fleet.view("agents")
     assert agent["name"] == "box"
     assert agent["state"] == "ready"
     assert agent["slots"] == {"total": 3, "busy": 1}
     assert agent["model"]["name"] == "arriero-demo"
     assert agent["model"]["kernels"] == "plain"
     assert agent["issues"] == []
-    async with fleet.http.get(f"{fleet.management}/api/v1/agents/{agent['id']}") as response:
+    async with bare_fleet.http.get(
+        f"{bare_fleet.management}/api/v1/agents/{agent['id']}"
+    ) as response:
         assert (await response.json())["name"] == "box"
-    async with fleet.http.get(f"{fleet.management}/api/v1/agents/nobody") as response:
+    async with bare_fleet.http.get(f"{bare_fleet.management}/api/v1/agents/nobody") as response:
         assert response.status == 404
 
-    (request,) = await fleet.view("requests")
-    url = f"{fleet.management}/api/v1/requests/{request['id']}"
-    async with fleet.http.delete(url) as response:
+    (request,) = await bare_fleet.view("requests")
+    url = f"{bare_fleet.management}/api/v1/requests/{request['id']}"
+    async with bare_fleet.http.delete(url) as response:
         assert response.status in (200, 202, 204)
     assert (await running).end["finish_reason"] == "cancelled"
-    async with fleet.http.delete(url) as response:
+    async with bare_fleet.http.delete(url) as response:
         assert response.status == 404
 
 
@@ -79,10 +81,10 @@ async def statistics(fleet: Fleet, condition: Callable[[Any], bool] = bool) -> A
     return found[0]
 
 
-async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(name="box")
-    before = await statistics(fleet)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_engine_tells_what_it_did(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(name="box")
+    before = await statistics(bare_fleet)
     assert before["prefill_tokens_per_second"] is None
     assert before["decode_tokens_per_second"] is None
     assert before["average_sequences"] is None
@@ -91,7 +93,7 @@ async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
 
     body = {"prompt": "The mules walk to the next town. " * 20, "max_tokens": 8, "temperature": 0}
     first, second = [
-        (await generate(fleet.http, fleet.inference, body)).end["usage"] for _ in range(2)
+        (await generate(bare_fleet.http, bare_fleet.inference, body)).end["usage"] for _ in range(2)
     ]
     assert first["cached_tokens"] == 0
     assert 0 < second["cached_tokens"] < second["prompt_tokens"] == first["prompt_tokens"]
@@ -99,7 +101,7 @@ async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
 
     completion = first["completion_tokens"] + second["completion_tokens"]
     after = await statistics(
-        fleet,
+        bare_fleet,
         lambda each: (
             each["completion_tokens_total"] == completion and each["sequences"]["running"] == 0
         ),
@@ -113,7 +115,7 @@ async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
     assert after["cells"]["used"] == 0
     assert prompt <= after["cells"]["kept"] < after["cells"]["total"]
 
-    samples = await metrics(fleet)
+    samples = await metrics(bare_fleet)
     box = 'arriero_agent_{}{{agent="box"{}}}'
     assert samples[box.format("prompt_tokens_total", ',source="cached"')] == cached
     assert samples[box.format("prompt_tokens_total", ',source="computed"')] == 2 * prompt - cached
@@ -124,22 +126,24 @@ async def test_an_engine_tells_what_it_did(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("ending", ["stop string", "cancel"])
-async def test_cached_tokens_are_told_however_an_answer_ends(fleet: Fleet, ending: str) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
-    whole = await generate(fleet.http, fleet.inference, ENDLESS | {"max_tokens": 30})
+@pytest.mark.asyncio(loop_scope="session")
+async def test_cached_tokens_are_told_however_an_answer_ends(
+    bare_fleet: Fleet, ending: str
+) -> None:
+    await bare_fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    whole = await generate(bare_fleet.http, bare_fleet.inference, ENDLESS | {"max_tokens": 30})
     if ending == "cancel":
-        running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-        await fleet.until_num_requests(1, "streaming")
-        (request,) = await fleet.view("requests")
-        await fleet.http.delete(f"{fleet.management}/api/v1/requests/{request['id']}")
+        running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, ENDLESS))
+        await bare_fleet.until_num_requests(1, "streaming")
+        (request,) = await bare_fleet.view("requests")
+        await bare_fleet.http.delete(f"{bare_fleet.management}/api/v1/requests/{request['id']}")
         answer = await running
         assert answer.end["finish_reason"] == "cancelled"
-        idle = await statistics(fleet, lambda each: each["sequences"]["running"] == 0)
+        idle = await statistics(bare_fleet, lambda each: each["sequences"]["running"] == 0)
         assert idle["cells"]["used"] == 0
     else:
         body = ENDLESS | {"stop": [whole.text[-5:]]}
-        answer = await generate(fleet.http, fleet.inference, body)
+        answer = await generate(bare_fleet.http, bare_fleet.inference, body)
         assert answer.end["finish_reason"] == "stop"
     usage = answer.end["usage"]
     assert 0 < usage["cached_tokens"] < usage["prompt_tokens"]
@@ -158,12 +162,12 @@ async def next_event(content: Any) -> tuple[str, Any]:
     raise AssertionError("the stream of events ended")
 
 
-async def test_events_show_the_fleet_first_and_then_its_changes(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    async with fleet.http.get(f"{fleet.management}/api/v1/events") as response:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_events_show_the_fleet_first_and_then_its_changes(bare_fleet: Fleet) -> None:
+    async with bare_fleet.http.get(f"{bare_fleet.management}/api/v1/events") as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         assert await next_event(response.content) == ("snapshot", _Snapshot(agents=[]))
-        await fleet.start_agent(name="box")
+        await bare_fleet.start_agent(name="box")
         while True:
             name, data = await next_event(response.content)
             if name == "delta" and "agents" in data:
@@ -171,7 +175,7 @@ async def test_events_show_the_fleet_first_and_then_its_changes(fleet: Fleet) ->
                 break
 
         answer = asyncio.create_task(
-            generate(fleet.http, fleet.inference, ENDLESS | {"max_tokens": 500})
+            generate(bare_fleet.http, bare_fleet.inference, ENDLESS | {"max_tokens": 500})
         )
         while True:
             name, data = await next_event(response.content)

@@ -36,29 +36,32 @@ async def open_events(fleet: Fleet) -> aiohttp.ClientResponse:
     return events
 
 
-async def test_agent_finishes_its_streams_and_leaves(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    leaver = await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_agent_finishes_its_streams_and_leaves(bare_fleet: Fleet) -> None:
+    leaver = await bare_fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
     running = [
-        asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE)) for _ in range(2)
+        asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, TAKES_A_WHILE))
+        for _ in range(2)
     ]
-    await fleet.until_num_requests(2, "streaming")
+    await bare_fleet.until_num_requests(2, "streaming")
 
     leaver.signal(signal.SIGTERM)
 
     async def draining() -> bool:
-        agents = await fleet.view("agents")
+        agents = await bare_fleet.view("agents")
         return [agent["state"] for agent in agents] == ["draining"]
 
     await until(draining, deadline=5)
-    newcomer = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
-    await fleet.until_num_requests(1, "queued")
+    newcomer = asyncio.create_task(
+        generate(bare_fleet.http, bare_fleet.inference, plain_cases()[0].body)
+    )
+    await bare_fleet.until_num_requests(1, "queued")
     for answer in await asyncio.gather(*running):
         assert answer.end["finish_reason"] == "length"
         assert answer.end["usage"]["completion_tokens"] == 1000
     assert await leaver.exit_code() == 0
 
-    await fleet.start_agent()
+    await bare_fleet.start_agent()
     assert (await newcomer).text == plain_cases()[0].answer
 
 
@@ -74,47 +77,49 @@ async def test_what_an_agent_gives_back_ends_where_no_other_is(fleet: Fleet) -> 
     assert end["error"]["code"] == "shutting_down"
 
 
-async def test_agent_answers_the_queries_it_has_taken(fleet: Fleet) -> None:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_agent_answers_the_queries_it_has_taken(bare_fleet: Fleet) -> None:
     """Two parts are with the agent and a third waits; so do a request and a count, in its drain."""
-    await fleet.start_balancer()
-    leaver = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
-    running = asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE))
-    await fleet.until_num_requests(1, "streaming")
-    embeddings = [asyncio.create_task(embed(fleet)) for _ in range(3)]
-    await fleet.until_metrics(arriero_query_parts_asked=2, arriero_query_parts_waiting=1)
+    leaver = await bare_fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, TAKES_A_WHILE))
+    await bare_fleet.until_num_requests(1, "streaming")
+    embeddings = [asyncio.create_task(embed(bare_fleet)) for _ in range(3)]
+    await bare_fleet.until_metrics(arriero_query_parts_asked=2, arriero_query_parts_waiting=1)
 
     leaver.signal(signal.SIGTERM)
 
     async def draining() -> bool:
-        return [agent["state"] for agent in await fleet.view("agents")] == ["draining"]
+        return [agent["state"] for agent in await bare_fleet.view("agents")] == ["draining"]
 
     await until(draining, deadline=5)
-    queued = asyncio.create_task(generate(fleet.http, fleet.inference, plain_cases()[0].body))
-    counted = asyncio.create_task(count_tokens(fleet, "once"))
+    queued = asyncio.create_task(
+        generate(bare_fleet.http, bare_fleet.inference, plain_cases()[0].body)
+    )
+    counted = asyncio.create_task(count_tokens(bare_fleet, "once"))
     assert await leaver.exit_code() == 0
     assert (await running).end["finish_reason"] == "length"
     assert sum(call.done() for call in embeddings) == 2
-    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
+    await bare_fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
 
-    await fleet.start_agent()
+    await bare_fleet.start_agent()
     assert (await queued).text == plain_cases()[0].answer
     assert await counted > 0
     first, second, third = await asyncio.gather(*embeddings)
     assert first == pytest.approx(second, abs=1e-3)
     assert first == pytest.approx(third, abs=1e-3)
-    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=0)
+    await bare_fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=0)
 
 
-async def test_agent_hands_back_at_its_deadline_what_it_has_not_answered(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    leaver = await fleet.start_agent(drain_timeout="50ms")
-    embeddings = [asyncio.create_task(embed(fleet)) for _ in range(2)]
-    await fleet.until_metrics(arriero_query_parts_asked=2)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_agent_hands_back_at_its_deadline_what_it_has_not_answered(bare_fleet: Fleet) -> None:
+    leaver = await bare_fleet.start_agent(drain_timeout="50ms")
+    embeddings = [asyncio.create_task(embed(bare_fleet)) for _ in range(2)]
+    await bare_fleet.until_metrics(arriero_query_parts_asked=2)
 
     assert await leaver.terminate() == 0
     assert not any(call.done() for call in embeddings)
-    await fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
-    await fleet.start_agent()
+    await bare_fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
+    await bare_fleet.start_agent()
     first, second = await asyncio.gather(*embeddings)
     assert first == pytest.approx(second, abs=1e-3)
 

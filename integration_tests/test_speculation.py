@@ -3,8 +3,12 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from integration_tests.corpus import Case, cases, generate, plain_cases
 from integration_tests.daemons import Fleet, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 REPEATING = ("tools-0", "dialogs-0", "json-0", "long-04")
 """Cases whose answers repeat themselves, the question or an earlier answer."""
@@ -34,64 +38,60 @@ async def drafts(fleet: Fleet, num_tokens: int) -> tuple[int, int]:
     return found[0]["drafted_tokens_total"], found[0]["accepted_tokens_total"]
 
 
-async def test_every_text_is_the_one_without_guesses(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=8, speculate=6)
+async def test_every_text_is_the_one_without_guesses(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(slots=8, speculate=6)
     asked = repeating()
 
     answers = await asyncio.gather(
-        *(generate(fleet.http, fleet.inference, case.body) for case in asked)
+        *(generate(bare_fleet.http, bare_fleet.inference, case.body) for case in asked)
     )
 
     assert [answer.text for answer in answers] == [case.answer for case in asked]
     assert [answer.calls for answer in answers] == [case.calls for case in asked]
 
 
-async def test_so_it_is_in_a_cache_that_holds_hardly_anybody(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=4, context_size=512, kv_cells=512, speculate=6)
+async def test_so_it_is_in_a_cache_that_holds_hardly_anybody(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(slots=4, context_size=512, kv_cells=512, speculate=6)
     asked = repeating()[::2]
 
     answers = await asyncio.gather(
-        *(generate(fleet.http, fleet.inference, case.body) for case in asked)
+        *(generate(bare_fleet.http, bare_fleet.inference, case.body) for case in asked)
     )
 
     assert [answer.text for answer in answers] == [case.answer for case in asked]
 
 
-async def test_what_was_said_before_takes_fewer_steps_and_is_counted(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=1, speculate=6, name="box")
+async def test_what_was_said_before_takes_fewer_steps_and_is_counted(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(slots=1, speculate=6, name="box")
     case = max(plain_cases(), key=lambda case: len(case.answer))
 
-    answer = await generate(fleet.http, fleet.inference, asked_again(case))
+    answer = await generate(bare_fleet.http, bare_fleet.inference, asked_again(case))
 
     assert answer.text == case.answer
     usage = answer.end["usage"]
-    drafted, accepted = await drafts(fleet, usage["completion_tokens"])
+    drafted, accepted = await drafts(bare_fleet, usage["completion_tokens"])
     # How much is drafted follows from measured times (`tests/agent/engine/test_worker.py` sets
     # them); what it saves is exact: a step each. A step more gives the end, which is no text.
     assert 0 < accepted <= drafted
     num_events = sum(event["event"] == "token" for event in answer.events)
     assert num_events <= usage["completion_tokens"] + 1 - accepted
-    async with fleet.http.get(f"{fleet.management}/metrics") as response:
+    async with bare_fleet.http.get(f"{bare_fleet.management}/metrics") as response:
         samples = await response.text()
     counter = 'arriero_agent_drafted_tokens_total{agent="box",outcome="%s"} %d.0'
     assert counter % ("accepted", accepted) in samples
     assert counter % ("rejected", drafted - accepted) in samples
 
 
-async def test_limits_hold_within_a_guess(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=2, speculate=6)
+async def test_limits_hold_within_a_guess(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(slots=2, speculate=6)
     case = max(plain_cases(), key=lambda case: len(case.answer))
     words = case.answer.split()
     stop = " ".join(words[len(words) // 2 :][:3])
     again = asked_again(case)
 
     limited, stopped = await asyncio.gather(
-        generate(fleet.http, fleet.inference, again | {"max_tokens": 50}),
-        generate(fleet.http, fleet.inference, again | {"stop": [stop]}),
+        generate(bare_fleet.http, bare_fleet.inference, again | {"max_tokens": 50}),
+        generate(bare_fleet.http, bare_fleet.inference, again | {"stop": [stop]}),
     )
 
     assert limited.end["finish_reason"] == "length"
@@ -102,9 +102,8 @@ async def test_limits_hold_within_a_guess(fleet: Fleet) -> None:
     assert stopped.end["timings"]["decode_tokens_per_second"] > 0
 
 
-async def test_without_guesses_nothing_is_drafted(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    await fleet.start_agent(slots=1)
+async def test_without_guesses_nothing_is_drafted(bare_fleet: Fleet) -> None:
+    await bare_fleet.start_agent(slots=1)
     case = plain_cases()[0]
-    answer = await generate(fleet.http, fleet.inference, asked_again(case))
-    assert await drafts(fleet, answer.end["usage"]["completion_tokens"]) == (0, 0)
+    answer = await generate(bare_fleet.http, bare_fleet.inference, asked_again(case))
+    assert await drafts(bare_fleet, answer.end["usage"]["completion_tokens"]) == (0, 0)

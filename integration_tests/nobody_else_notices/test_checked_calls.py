@@ -1,15 +1,18 @@
 """Arguments and schemas that make a check of a call's arguments as expensive as can be."""
 
 import json
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, generate
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, started_fleet
 from integration_tests.nobody_else_notices.bystander import bystander
 from integration_tests.test_templates import DEMO_TEMPLATE
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DEPTH = 890
 BRACKETS = ("65", "67")
@@ -39,14 +42,13 @@ def lists_within_lists(depth: int) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-async def without_tools(fleet: Fleet, tmp_path: Path) -> Fleet:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def without_tools(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """Agents whose template shows no tools: schemas may be longer than the context."""
-    path = tmp_path / "without-tools.jinja"
+    path = tmp_path_factory.mktemp("templates") / "without-tools.jinja"
     path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
-    await fleet.start_balancer()
-    await fleet.start_agent(context_size=LONG_CONTEXT, chat_template=path)
-    return fleet
+    async with started_fleet(context_size=LONG_CONTEXT, chat_template=path) as fleet:
+        yield fleet
 
 
 async def test_arguments_as_deep_as_can_be_read(without_tools: Fleet) -> None:

@@ -3,9 +3,13 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCHEMA = {
     "$defs": {"d": {"enum": [f"value{n}" for n in range(20_000)]}},
@@ -14,15 +18,15 @@ SCHEMA = {
 }
 
 
-async def test_a_fault_in_a_large_schema(serving: Fleet) -> None:
+async def test_a_fault_in_a_large_schema(long_fleet: Fleet) -> None:
     """Its place is looked for part by part, and others are prepared soon."""
     grammar = {"type": "json_schema", "schema": SCHEMA}
     case = plain_cases()[0]
 
     async def answer(**body: Any) -> Any:
-        return await generate(serving.http, serving.inference, body)
+        return await generate(long_fleet.http, long_fleet.inference, body)
 
-    async with bystander(serving), asyncio.timeout(15):
+    async with bystander(long_fleet), asyncio.timeout(15):
         *refused, served = await asyncio.gather(
             answer(prompt="x", grammar=grammar),
             answer(prompt="y", grammar=grammar),

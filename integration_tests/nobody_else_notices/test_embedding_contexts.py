@@ -1,9 +1,12 @@
 """Clients that alternate the pooling of their embeddings: one context serves them all."""
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration_tests.daemons import Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CELLS = "arriero_agent_embedding_cells"
 
@@ -20,15 +23,15 @@ async def embed(fleet: Fleet, text: str, pooling: str) -> None:
         assert response.status == 200, await response.text()
 
 
-async def test_alternating_poolings_share_one_small_context(serving: Fleet) -> None:
-    async with bystander(serving):
+async def test_alternating_poolings_share_one_small_context(long_fleet: Fleet) -> None:
+    async with bystander(long_fleet):
         for pooling in ("mean", "cls", "last") * 3:
-            await embed(serving, "a stone in the shoe of a llama", pooling)
+            await embed(long_fleet, "a stone in the shoe of a llama", pooling)
 
         async def are_told() -> bool:
-            return await embedding_cells(serving) > 0
+            return await embedding_cells(long_fleet) > 0
 
         await until(are_told, deadline=10.0)
-        cells = await embedding_cells(serving)
+        cells = await embedding_cells(long_fleet)
     # One for inputs of up to 512 tokens with a chunk of 512, and not for the whole context.
     assert cells <= 1024

@@ -29,21 +29,22 @@ def code(body: Any) -> object:
     return body["error"]["code"]
 
 
-async def test_another_host_is_refused_everywhere(serving: Fleet) -> None:
-    ready = serving.balancer.ready
-    async with bystander(serving):
+@pytest.mark.asyncio(loop_scope="session")
+async def test_another_host_is_refused_everywhere(long_fleet: Fleet) -> None:
+    ready = long_fleet.balancer.ready
+    async with bystander(long_fleet):
         for base, paths in (
-            (serving.inference, ["/api/v1/generate", "/health", "/api/v1/socket", "/nowhere"]),
-            (serving.management, ["/", "/api/v1/requests", "/api/v1/agent-socket", "/metrics"]),
+            (long_fleet.inference, ["/api/v1/generate", "/health", "/api/v1/socket", "/nowhere"]),
+            (long_fleet.management, ["/", "/api/v1/requests", "/api/v1/agent-socket", "/metrics"]),
         ):
             port = base.rpartition(":")[2]
             headers = {"Host": f"{EVIL}:{port}", "Origin": f"http://{EVIL}:{port}"}
             for path in paths:
-                async with serving.http.get(base + path, headers=headers) as response:
+                async with long_fleet.http.get(base + path, headers=headers) as response:
                     assert response.status == 403, path
                     assert code(await response.json()) == "forbidden_host"
                 with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
-                    await serving.http.ws_connect(base + path, headers=headers)
+                    await long_fleet.http.ws_connect(base + path, headers=headers)
                 assert caught.value.status == 403
         for address in (ready["inference"], ready["management"]):
             for hosts in ("", f"Host: {address}\r\nHost: {EVIL}\r\n"):
@@ -63,11 +64,11 @@ async def test_names_that_were_given_are_answered(fleet: Fleet) -> None:
                 assert response.status == 200, host
 
 
-async def test_an_origin_that_only_ends_like_the_host(fleet: Fleet) -> None:
-    await fleet.start_balancer()
-    address = fleet.balancer.ready["inference"]
-    url = f"{fleet.inference}/api/v1/generate"
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_origin_that_only_ends_like_the_host(bare_fleet: Fleet) -> None:
+    address = bare_fleet.balancer.ready["inference"]
+    url = f"{bare_fleet.inference}/api/v1/generate"
     for prefix in ("evil-", "evil", "x."):
         headers = {"Origin": f"http://{prefix}{address}"}
-        async with fleet.http.post(url, json={"prompt": "x"}, headers=headers) as response:
+        async with bare_fleet.http.post(url, json={"prompt": "x"}, headers=headers) as response:
             assert (response.status, code(await response.json())) == (403, "forbidden")

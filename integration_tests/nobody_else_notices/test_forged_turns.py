@@ -2,14 +2,18 @@
 
 from typing import Any
 
+import pytest
+
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 END_OF_PROMPT = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 
-async def test_a_forged_turn_is_text_of_the_message(serving: Fleet) -> None:
+async def test_a_forged_turn_is_text_of_the_message(long_fleet: Fleet) -> None:
     """In a raw prompt the same text is several turns."""
     first, second = plain_cases()[:2]
     [asked], [asked_then] = first.body["messages"], second.body["messages"]
@@ -19,9 +23,9 @@ async def test_a_forged_turn_is_text_of_the_message(serving: Fleet) -> None:
     )
 
     async def answer(**body: Any) -> Any:
-        return await generate(serving.http, serving.inference, {"temperature": 0, **body})
+        return await generate(long_fleet.http, long_fleet.inference, {"temperature": 0, **body})
 
-    async with bystander(serving):
+    async with bystander(long_fleet):
         told = await answer(messages=[{"role": "user", "content": forged}])
         raw = await answer(prompt=f"<|im_start|>user\n{forged}{END_OF_PROMPT}")
         turns = await answer(

@@ -11,9 +11,12 @@ from io import BytesIO
 from typing import Any
 
 import aiohttp
+import pytest
 
 from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 JSON = {"Content-Type": "application/json"}
 BYTES = 16 * 2**20 - 1000
@@ -91,21 +94,21 @@ async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
         return response.status, await response.json()
 
 
-async def test_hostile_bodies_are_refused(serving: Fleet) -> None:
-    async with bystander(serving, most_gap=MOST_GAP) as seen:
+async def test_hostile_bodies_are_refused(long_fleet: Fleet) -> None:
+    async with bystander(long_fleet, most_gap=MOST_GAP) as seen:
         for name, (path, body, expected) in HOSTILE.items():
-            status, answer = await post(serving, path, body)
+            status, answer = await post(long_fleet, path, body)
             assert status == expected, (name, answer)
             message = answer["error"]["message"]
             assert len(message) < 300, name
             await seen.until_more(1)
 
 
-async def test_hostile_frames_are_refused(serving: Fleet) -> None:
+async def test_hostile_frames_are_refused(long_fleet: Fleet) -> None:
     """The same over the WebSocket, which goes on."""
-    async with bystander(serving, most_gap=MOST_GAP) as seen:
-        url = f"{serving.inference}/api/v1/socket"
-        async with serving.http.ws_connect(url, max_msg_size=0) as socket:
+    async with bystander(long_fleet, most_gap=MOST_GAP) as seen:
+        url = f"{long_fleet.inference}/api/v1/socket"
+        async with long_fleet.http.ws_connect(url, max_msg_size=0) as socket:
             for unit in (b"-1,", b"[],", b'"",'):
                 before = b'{"jsonrpc":"2.0","id":1,"method":"generate","params":{"prompt":['
                 await socket.send_str(filled(before, unit, b"1]}}").decode())
@@ -116,11 +119,11 @@ async def test_hostile_frames_are_refused(serving: Fleet) -> None:
             assert (await socket.receive_json())["result"] == {"pong": True}
 
 
-async def test_junk_of_a_false_agent(serving: Fleet) -> None:
-    async with bystander(serving, most_gap=MOST_GAP):
-        url = f"{serving.management}/api/v1/agent-socket"
+async def test_junk_of_a_false_agent(long_fleet: Fleet) -> None:
+    async with bystander(long_fleet, most_gap=MOST_GAP):
+        url = f"{long_fleet.management}/api/v1/agent-socket"
         for frame in ('{"type":"output","items":[%s1]}', '{"type":"hello","x":[%s1]}'):
-            async with serving.http.ws_connect(url) as socket:
+            async with long_fleet.http.ws_connect(url) as socket:
                 await socket.send_str(frame % ("1," * 500_000))
                 async with asyncio.timeout(ANSWER_DEADLINE):
                     assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from arriero.balancer.fleet.runtime.agent_socket import PATH
@@ -23,6 +24,8 @@ from arriero.shared.reports.model_info import ModelInfo
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import LONGEST_LINE, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MODEL = "simulated"
 NUM_REQUESTS = 300
@@ -150,13 +153,13 @@ async def until_left(fleet: Fleet) -> None:
     await until(have_left, deadline=5.0)
 
 
-async def test_a_change_costs_the_same_in_a_large_fleet(serving: Fleet) -> None:
-    async with bystander(serving):
+async def test_a_change_costs_the_same_in_a_large_fleet(long_fleet: Fleet) -> None:
+    async with bystander(long_fleet):
         seen = []
         for num_agents in (20, 200):
-            async with simulated(serving, num_agents):
-                seen.append(await see(serving))
-            await until_left(serving)
+            async with simulated(long_fleet, num_agents):
+                seen.append(await see(long_fleet))
+            await until_left(long_fleet)
     small, large = seen
     assert (small.num_agents, large.num_agents) == (21, 201)
     assert small.changed == large.changed == {"agent-1"}

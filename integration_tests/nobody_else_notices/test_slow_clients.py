@@ -7,20 +7,28 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 import pytest
+import pytest_asyncio
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT
 from integration_tests.daemons import Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@pytest.fixture
-async def strict(fleet: Fleet) -> Fleet:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def strict() -> AsyncIterator[Fleet]:
     """A fleet with little patience."""
-    await fleet.start_balancer(header_timeout="500ms", write_timeout="500ms", max_connections=40)
-    await fleet.start_agent(context_size=LONG_CONTEXT)
-    return fleet
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(stack)
+        await fleet.open_client()
+        await fleet.start_balancer(
+            header_timeout="500ms", write_timeout="500ms", max_connections=40
+        )
+        await fleet.start_agent(context_size=LONG_CONTEXT)
+        yield fleet
 
 
 @asynccontextmanager

@@ -8,13 +8,13 @@ from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import bystander
 from integration_tests.throttle import slow_line
 
-BYTES_PER_SECOND = 200_000
+BYTES_PER_SECOND = 100_000
 NUM_WORDS = 60_000
 """As text half again as long on that line as the heartbeat timeout, and the answer likewise."""
 
 
 async def test_a_large_query_over_a_slow_line(fleet: Fleet) -> None:
-    await fleet.start_balancer(heartbeat_interval="300ms", heartbeat_timeout="1500ms")
+    await fleet.start_balancer(heartbeat_interval="300ms", heartbeat_timeout="3s")
     balancer = fleet.balancer.ready["management"]
     async with slow_line(balancer, BYTES_PER_SECOND) as address:
         agent = await fleet.start_agent(balancer=f"ws://{address}", context_size=LONG_CONTEXT)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from websockets.asyncio.client import connect
 
 from arriero.balancer.fleet.runtime.agent_socket import PATH
@@ -21,6 +22,8 @@ from arriero.shared.reports.model_info import ModelInfo
 from integration_tests.corpus import LONG_CONTEXT, Answer, generate, plain_cases
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DISCARDING = {"n_discard": 2 * LONG_CONTEXT}
 """More than can go, of which agents warn."""
@@ -82,21 +85,21 @@ async def one_to_be_lost(fleet: Fleet, *warnings: dict[str, str]) -> AsyncIterat
     await losing
 
 
-async def test_what_was_told_is_not_told_again_by_the_next_agent(serving: Fleet) -> None:
+async def test_what_was_told_is_not_told_again_by_the_next_agent(long_fleet: Fleet) -> None:
     case = plain_cases()[0]
     body = case.body | DISCARDING
-    async with bystander(serving), asyncio.timeout(WITHIN):
-        told = warnings(await generate(serving.http, serving.inference, body))
+    async with bystander(long_fleet), asyncio.timeout(WITHIN):
+        told = warnings(await generate(long_fleet.http, long_fleet.inference, body))
         assert [warning["code"] for warning in told] == ["n_discard_clamped"]
-        async with one_to_be_lost(serving, *told):
-            answer = await generate(serving.http, serving.inference, body)
+        async with one_to_be_lost(long_fleet, *told):
+            answer = await generate(long_fleet.http, long_fleet.inference, body)
         assert warnings(answer) == told
         assert answer.text == case.answer
 
-        async with one_to_be_lost(serving):
+        async with one_to_be_lost(long_fleet):
             message = {"model": MODEL.stem, "max_tokens": 5, "stream": True} | case.body
-            url = f"{serving.inference}/v1/messages"
-            async with serving.http.post(url, json=message) as response:
+            url = f"{long_fleet.inference}/v1/messages"
+            async with long_fleet.http.post(url, json=message) as response:
                 stream = await response.text()
         names = [line for line in stream.splitlines() if line.startswith("event: message_")]
         assert names == [f"event: message_{part}" for part in ("start", "delta", "stop")]

@@ -4,10 +4,13 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import aiohttp
+import pytest
 from aiohttp import WSMsgType
 
 from integration_tests.daemons import Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PART_BYTES = 31 * 2**20
 MOST_BYTES = 256 * 2**20
@@ -32,31 +35,31 @@ def send_part(socket: aiohttp.ClientWebSocketResponse) -> None:
     transport.write(header + b" " * PART_BYTES)
 
 
-async def test_parts_of_messages_are_bounded(serving: Fleet) -> None:
-    url = f"{serving.inference}/api/v1/socket"
-    async with bystander(serving) as seen, AsyncExitStack() as stack:
+async def test_parts_of_messages_are_bounded(long_fleet: Fleet) -> None:
+    url = f"{long_fleet.inference}/api/v1/socket"
+    async with bystander(long_fleet) as seen, AsyncExitStack() as stack:
         sockets = [
-            await stack.enter_async_context(serving.http.ws_connect(url))
+            await stack.enter_async_context(long_fleet.http.ws_connect(url))
             for _ in range(NUM_SOCKETS)
         ]
         for number, socket in enumerate(sockets[:-1], start=1):
             send_part(socket)
 
             async def is_counted(goal: int = number * PART_BYTES) -> bool:
-                return await held_bytes(serving) >= goal
+                return await held_bytes(long_fleet) >= goal
 
             await until(is_counted, deadline=10.0)
         await seen.until_more()
         send_part(sockets[-1])
         closed = await sockets[-1].receive(timeout=5)
         assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
-        assert await held_bytes(serving) <= MOST_BYTES
+        assert await held_bytes(long_fleet) <= MOST_BYTES
         await stack.aclose()
 
         async def are_let_go() -> bool:
-            return await held_bytes(serving) == 0
+            return await held_bytes(long_fleet) == 0
 
         await until(are_let_go, deadline=10.0)
-        async with asyncio.timeout(5), serving.http.ws_connect(url) as socket:
+        async with asyncio.timeout(5), long_fleet.http.ws_connect(url) as socket:
             await socket.send_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
             assert (await socket.receive_json())["result"] == {"pong": True}
