@@ -25,6 +25,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.runtime.peer import Backlog
 from arriero.balancer.fleet.runtime.stream import Stream
+from arriero.balancer.management.events import pause_after
 from arriero.balancer.management.fleet_feed import MAX_REQUESTS_SENT, FleetFeed
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.serializers import dumps, snapshot_json, throughput_json
@@ -150,8 +151,12 @@ class Costs:
 
     @property
     def share(self) -> float:
-        """Of a core, at five deltas and one point a second."""
-        return (self.delta_ms / TICK + self.point_ms) / 1000
+        """Of a core, at one point a second, and deltas as often as the hub makes them."""
+        return (self.delta_ms * self.deltas_per_second + self.point_ms) / 1000
+
+    @property
+    def deltas_per_second(self) -> float:
+        return 1 / (TICK + pause_after(self.delta_ms / 1000))
 
 
 class Publisher:
@@ -164,7 +169,7 @@ class Publisher:
         self._meter = Meter(view.agents, view.tokens_total, self._clock())
         self._throughput = Throughput()
         self._feed = FleetFeed()
-        snapshot = snapshot_json(view, self._throughput, self._clock())
+        snapshot = snapshot_json(view, self._throughput, self._clock(), self._runtime.position)
         self._feed.restart(snapshot["agents"], snapshot["requests"])
         self._seen = self._metered = self._runtime.revision
 
@@ -174,7 +179,10 @@ class Publisher:
             raise RuntimeError("too much changed for a delta")
         self._seen = self._runtime.revision
         oldest = islice(self._runtime.requests(), MAX_REQUESTS_SENT)
-        return dumps(self._feed.advance(change, oldest, self._throughput, self._clock()))
+        delta = self._feed.advance(
+            change, oldest, self._throughput, self._clock(), self._runtime.position
+        )
+        return dumps(delta)
 
     def point(self) -> bytes:
         change = self._runtime.changes_since(self._metered)
@@ -217,7 +225,12 @@ def show(costs: Costs) -> None:
     table = Table(title="What events cost, made once for all readers")
     for heading in ("", "a second", "processor time, ms", "bytes"):
         table.add_column(heading, justify="right")
-    table.add_row("delta", f"{1 / TICK:.0f}", f"{costs.delta_ms:.2f}", f"{costs.delta_bytes:,.0f}")
+    table.add_row(
+        "delta",
+        f"{costs.deltas_per_second:.1f}",
+        f"{costs.delta_ms:.2f}",
+        f"{costs.delta_bytes:,.0f}",
+    )
     table.add_row("throughput", "1", f"{costs.point_ms:.2f}", f"{costs.point_bytes:,.0f}")
     wide_console().print(table)
     print(f"together {costs.share * 100:.2f} % of a core")

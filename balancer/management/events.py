@@ -31,8 +31,10 @@ from .throughput import Meter, Throughput
 MAX_SUBSCRIBERS = 64
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
-RENDER_SHARE = 0.1
-"""Largest share of the loop's time that deltas may take: after a large one the next comes later."""
+RENDER_SHARE = 0.005
+"""Share of the loop's time that making deltas may take: after a large one the next comes later."""
+MAX_PAUSE = 2.0
+"""Longest pause for that, in seconds: a page that is older misleads."""
 
 WRITE_BYTES = 64 * 1024
 """Bytes that are given to a connection at once: what a slow reader makes the balancer hold."""
@@ -45,6 +47,11 @@ _HEADERS = {
 _RETRY = b"retry: 1000\n\n"
 """How long a browser waits before it dials again, in milliseconds."""
 _KEEP_ALIVE = b": keep-alive\n\n"
+
+
+def pause_after(seconds: float) -> float:
+    """Seconds until the next delta may be made, after one that took so many to make."""
+    return min(seconds / RENDER_SHARE, MAX_PAUSE)
 
 
 class Reader:
@@ -184,7 +191,7 @@ class EventHub:
         async for _ in self._runtime.changes():
             started = self._clock()
             self._advance()
-            await asyncio.sleep((self._clock() - started) / RENDER_SHARE)
+            await asyncio.sleep(pause_after(self._clock() - started))
 
     async def _publish_throughput(self) -> None:
         view = self._runtime.view(max_requests=0)

@@ -7,6 +7,7 @@ of all behind it.
 """
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
@@ -18,11 +19,37 @@ from .throughput import Throughput
 MAX_REQUESTS_SENT = 200
 """Most requests that readers of events know; REST has filters for the others."""
 
-_AGENT_CLOCKS = frozenset({"connected_seconds", "throughput"})
 _REQUEST_CLOCKS = frozenset({"waited_seconds", "age_seconds"})
-_REQUEST_COUNTS = _REQUEST_CLOCKS | {"num_tokens"}
 COUNTS_INTERVAL = 1.0
 """Seconds between two deltas that tell of requests whose tokens or places alone have changed."""
+
+Entry = Mapping[str, object]
+
+
+class _Fields:
+    """The fields of an entry that are told, and the clocks that alone are no news."""
+
+    def __init__(self, names: Iterable[str], clocks: frozenset[str]) -> None:
+        self._clocks = clocks
+        # One call for all fields: most entries are as they were.
+        self._values = itemgetter(*sorted(set(names) - clocks))
+
+    def different(self, entry: Entry, known: Entry | None) -> Entry:
+        """The fields that are different, and the clocks with them; all where none are known."""
+        if known is None:
+            return entry
+        if self._values(entry) == self._values(known):
+            return {}
+        return {
+            name: value
+            for name, value in entry.items()
+            if name in self._clocks or value != known[name]
+        }
+
+
+_AGENT = _Fields(Agent.__annotations__, frozenset({"connected_seconds", "throughput"}))
+_REQUEST = _Fields(Request.__annotations__, _REQUEST_CLOCKS | {"num_tokens"})
+_COUNTED_REQUEST = _Fields(Request.__annotations__, _REQUEST_CLOCKS)
 
 
 class FleetFeed:
@@ -84,7 +111,7 @@ class FleetFeed:
             known = self._agents.get(view.id)
             if known is not None and known["connected_seconds"] > agent["connected_seconds"]:
                 known = None  # it left and came back
-            if fields := _difference(agent, known, _AGENT_CLOCKS):
+            if fields := _AGENT.different(agent, known):
                 changes.append(cast(AgentChange, {"id": view.id, **fields}))
                 self._agents[view.id] = agent
         return changes
@@ -93,14 +120,14 @@ class FleetFeed:
         self, oldest: Iterable[RequestView], place_of: PlaceOf, *, is_counted: bool
     ) -> tuple[list[RequestChange], list[RequestId]]:
         """What is different of the oldest requests, and which are not among them any more."""
-        passed_over = _REQUEST_CLOCKS if is_counted else _REQUEST_COUNTS
+        told_fields = _COUNTED_REQUEST if is_counted else _REQUEST
         known, self._requests = self._requests, {}
         changes = []
         for view in oldest:
             before = known.get(view.id)
             told = None if before is None or is_counted else before["position"]
             request = request_json(view, _place(view, told, place_of))
-            fields = _difference(request, before, passed_over)
+            fields = told_fields.different(request, before)
             if fields:
                 changes.append(cast(RequestChange, {"id": view.id, **fields}))
             # What was passed over is told later: so it has to be different from what is known.
@@ -113,18 +140,3 @@ def _place(view: RequestView, told: int | None, place_of: PlaceOf) -> int | None
     if view.state != "queued":
         return None
     return place_of(view.id) if told is None else told
-
-
-def _difference(
-    entry: Agent | Request, known: Agent | Request | None, clocks: frozenset[str]
-) -> Mapping[str, object]:
-    """The fields that are different, and the clocks with them; all where none are known."""
-    before: Mapping[str, object] = {} if known is None else known
-    fields = {name: value for name, value in entry.items() if _is_new(name, value, before, clocks)}
-    if fields:
-        fields |= {name: value for name, value in entry.items() if name in clocks}
-    return fields
-
-
-def _is_new(name: str, value: object, before: Mapping[str, object], clocks: frozenset[str]) -> bool:
-    return name not in before or (name not in clocks and value != before[name])

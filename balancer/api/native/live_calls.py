@@ -53,6 +53,7 @@ class LiveCalls:
 
     def __init__(self) -> None:
         self._calls: dict[RpcId, LiveCall] = {}
+        self._num_requests = 0
 
     def __contains__(self, id: object) -> bool:
         return id in self._calls
@@ -65,10 +66,11 @@ class LiveCalls:
     def add(self, id: RpcId, call: LiveCall) -> None:
         """A call begins."""
         self._calls[id] = call
+        self._num_requests += len(call.streams)
 
     def remove(self, id: RpcId) -> None:
         """A call has been answered."""
-        del self._calls[id]
+        self._num_requests -= len(self._calls.pop(id).streams)
 
     def close(self) -> None:
         """The socket is gone, so nobody is left to answer."""
@@ -77,7 +79,7 @@ class LiveCalls:
 
     def check_room(self, num_requests: int) -> None:
         """Raises `RateLimited` where so many more are too many."""
-        num_live = sum(len(call.streams) for call in self._calls.values())
+        num_live = self._num_requests
         if num_live + num_requests > MAX_LIVE_REQUESTS:
             raise RateLimited(
                 f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
