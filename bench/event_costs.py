@@ -3,7 +3,8 @@
 The fleet's core and the hub of events in this process, without sockets and on a clock of its own:
 each fifth of a second every agent gives a step's tokens and requests turn over. Processor time is
 that of making the events, once for all readers. Other work on the machine hardly shows in it.
-`bench.events` measures a whole balancer, and needs a quiet machine.
+`bench.watching` adds readers and their sockets; `bench.events` measures a whole balancer, and needs
+a quiet machine.
 """
 
 import argparse
@@ -64,17 +65,23 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def go_on(self, seconds: float) -> None:
+        self.now += seconds
+
 
 @dataclass(slots=True)
 class SilentAgent:
     """Holds the requests it was given, and generates when it is told to."""
 
+    started: deque[tuple["SilentAgent", RequestId]]
+    """What was ever started, and with whom: the same for all agents."""
     link: LinkId = field(default=LinkId(0), init=False)
     running: list[RequestId] = field(default_factory=list)
 
     def send(self, message: FromBalancer) -> None:
         if isinstance(message, Start):
             self.running.append(message.id)
+            self.started.append((self, message.id))
 
     def backlog(self) -> Backlog:
         return Backlog()
@@ -86,26 +93,30 @@ class SilentAgent:
 class Simulation:
     """A fleet whose slots are all taken."""
 
-    def __init__(self, num_agents: int, num_requests: int) -> None:
-        self.clock = Clock()
+    def __init__(self, num_agents: int, num_requests: int, clock: Clock | None = None) -> None:
+        self.clock = Clock() if clock is None else clock
         self.runtime = FleetRuntime(
             Fleet(Limits(max_buffered_requests=num_requests, request_timeout=1e9)),
             recorder=Metrics(),
             clock=self.clock,
         )
+        self._oldest: deque[tuple[SilentAgent, RequestId]] = deque()
         self.agents = [
             self._join(number, -(-num_requests // num_agents)) for number in range(num_agents)
         ]
+        self._num_ticks = 0
         self._streams: dict[RequestId, Stream] = {}
-        self._oldest: deque[tuple[SilentAgent, RequestId]] = deque()
         for _ in range(num_requests):
             self._ask()
-        self._oldest.extend((agent, id) for agent in self.agents for id in agent.running)
 
-    def tick(self, num_ended: int) -> None:
-        """A fifth of a second: a token for each request, then so many end and others start."""
-        self.clock.now += TICK
-        for agent in self.agents:
+    def tick(self, num_ended: int, *, one_in: int = 1) -> None:
+        """A fifth of a second: tokens for each request, then so many end and others start.
+
+        One in so many agents makes a step.
+        """
+        self.clock.go_on(TICK)
+        self._num_ticks += 1
+        for agent in self.agents[self._num_ticks % one_in :: one_in]:
             items = tuple(Piece(id=id, text=PIECE, tokens=(1,)) for id in agent.running)
             self.runtime.agent_said(agent.link, Output(items=items))
         for _ in range(num_ended):
@@ -113,7 +124,7 @@ class Simulation:
             self._ask()
 
     def _join(self, number: int, slots: int) -> SilentAgent:
-        agent = SilentAgent()
+        agent = SilentAgent(self._oldest)
         hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=AgentId(f"{number:032x}"),
@@ -137,7 +148,6 @@ class Simulation:
         ended: Item = Ended(id=id, finish_reason="stop", usage=usage, rates=Rates())
         self.runtime.agent_said(agent.link, Output(items=(ended,)))
         del self._streams[id]
-        self._oldest.extend((agent, each) for each in agent.running[-1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ MAX_SUBSCRIBERS = 64
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
 RENDER_SHARE = 0.005
-"""Share of the loop's time that making deltas may take: after a large one the next comes later."""
+"""Share of a core that making deltas may take: after a large one the next comes later."""
 MAX_PAUSE = 2.0
 """Longest pause for that, in seconds: a page that is older misleads."""
 
@@ -50,7 +50,7 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def pause_after(seconds: float) -> float:
-    """Seconds until the next delta may be made, after one that took so many to make."""
+    """Seconds until the next delta may be made, after one that took so much processor time."""
     return min(seconds / RENDER_SHARE, MAX_PAUSE)
 
 
@@ -189,9 +189,9 @@ class EventHub:
 
     async def _publish_fleet(self) -> None:
         async for _ in self._runtime.changes():
-            started = self._clock()
+            started = time.thread_time()
             self._advance()
-            await asyncio.sleep(pause_after(self._clock() - started))
+            await asyncio.sleep(pause_after(time.thread_time() - started))
 
     async def _publish_throughput(self) -> None:
         view = self._runtime.view(max_requests=0)

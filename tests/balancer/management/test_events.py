@@ -15,7 +15,13 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetDelta
 from arriero.balancer.management.event_history import MAX_BYTES
-from arriero.balancer.management.events import EventHub, Reader
+from arriero.balancer.management.events import (
+    MAX_PAUSE,
+    RENDER_SHARE,
+    EventHub,
+    Reader,
+    pause_after,
+)
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
@@ -292,3 +298,10 @@ async def test_over_http_the_last_event_is_gone_on_from(
         query = {"last_event_id": last_id} if place == "query" else {}
         async with client.get("/api/v1/events", headers=headers, params=query) as response:
             assert await response.content.readline() == b"event: delta\n"
+
+
+def test_the_dearer_a_delta_the_later_the_next() -> None:
+    assert pause_after(0.0) == 0.0
+    cost = 0.001
+    assert cost / (cost + pause_after(cost)) <= RENDER_SHARE
+    assert pause_after(1.0) == MAX_PAUSE, "however large the fleet, a page is never far behind"

@@ -202,3 +202,17 @@ def test_before_a_snapshot_all_is_told() -> None:
     delta = advance(feed, more, at=100.1, counts=True)
     assert delta is not None and delta["requests"][0]["num_tokens"] == 8
     assert not feed.owes_counts
+
+
+def test_whatever_changes_of_a_request_is_told() -> None:
+    others: list[RequestView] = [
+        replace(R, state="assigned"),
+        replace(R, model="other"),
+        replace(R, agent=AgentId("id-b")),
+        replace(R, priority=7),
+        replace(R, caller="other"),
+        replace(R, moves=3),
+    ]
+    for other in others:
+        delta = advance(feed_of(requests=(R,)), fleet_view(requests=(other,)), at=100.1)
+        assert delta is not None and len(delta["requests"]) == 1, other
