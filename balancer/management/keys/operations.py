@@ -2,49 +2,74 @@
 
 from ....shared.errors import Conflict, NotFound, StoreUnavailable
 from ...api.native.operations import NATIVE_ERRORS
-from ...api.openapi.document import Operation, json_answer, parameter
+from ...api.openapi.answers import Form
+from ...api.openapi.bodies import Body
+from ...api.openapi.document import ErrorClass, Operation, json_answer, parameter
 from . import answer_types
 from .bodies import SPEC_BODY
 
+_PATH = "/api/v1/keys"
+_ONE = f"{_PATH}/{{name}}"
+_OF_ONE: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)
 _NAME = parameter("name", "path", required=True)
 
+
+def _operation(
+    method: str,
+    path: str,
+    name: str,
+    summary: str,
+    answer: tuple[str, Form],
+    *,
+    status: int = 200,
+    body: Body | None = None,
+    errors: tuple[ErrorClass, ...] = (),
+) -> Operation:
+    return Operation(
+        method=method,
+        path=path,
+        name=name,
+        summary=summary,
+        parameters=(_NAME,) if path.startswith(_ONE) else (),
+        body=body,
+        answers={status: json_answer(*answer)},
+        errors=errors,
+        told=NATIVE_ERRORS,
+    )
+
+
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/v1/keys",
-        name="Keys",
-        summary="All access keys, without their secrets.",
-        answers={200: json_answer("All keys, by name.", answer_types.Keys)},
-        told=NATIVE_ERRORS,
+    _operation(
+        "GET",
+        _PATH,
+        "Keys",
+        "All access keys, without their secrets.",
+        ("All keys, by name.", answer_types.Keys),
     ),
-    Operation(
-        method="POST",
-        path="/api/v1/keys",
-        name="CreateKey",
-        summary="Makes an access key; the answer is the only place where it ever stands.",
+    _operation(
+        "POST",
+        _PATH,
+        "CreateKey",
+        "Makes an access key; the answer is the only place where it ever stands.",
+        ("The new key.", answer_types.NewKey),
+        status=201,
         body=SPEC_BODY,
-        answers={201: json_answer("The new key.", answer_types.NewKey)},
         errors=(Conflict, StoreUnavailable),
-        told=NATIVE_ERRORS,
     ),
-    Operation(
-        method="DELETE",
-        path="/api/v1/keys/{name}",
-        name="RevokeKey",
-        summary="Revokes a key; what its holder has open ends.",
-        parameters=(_NAME,),
-        answers={200: json_answer("The key, revoked.", answer_types.Key)},
-        errors=(NotFound, Conflict, StoreUnavailable),
-        told=NATIVE_ERRORS,
+    _operation(
+        "DELETE",
+        _ONE,
+        "RevokeKey",
+        "Revokes a key; what its holder has open ends.",
+        ("The key, revoked.", answer_types.Key),
+        errors=_OF_ONE,
     ),
-    Operation(
-        method="POST",
-        path="/api/v1/keys/{name}/rotate",
-        name="RotateKey",
-        summary="Gives a key another secret; the old one ends as if it were revoked.",
-        parameters=(_NAME,),
-        answers={200: json_answer("The key with its new secret.", answer_types.NewKey)},
-        errors=(NotFound, Conflict, StoreUnavailable),
-        told=NATIVE_ERRORS,
+    _operation(
+        "POST",
+        f"{_ONE}/rotate",
+        "RotateKey",
+        "Gives a key another secret; the old one ends as if it were revoked.",
+        ("The key with its new secret.", answer_types.NewKey),
+        errors=_OF_ONE,
     ),
 )

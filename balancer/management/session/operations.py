@@ -2,39 +2,55 @@
 
 from ....shared.errors import Conflict, Forbidden, Unauthorized
 from ...api.native.operations import NATIVE_ERRORS
-from ...api.openapi.document import Operation, json_answer
+from ...api.openapi.bodies import Body
+from ...api.openapi.document import ErrorClass, Operation, json_answer
 from . import answer_types
 from .bodies import LOG_IN_BODY
 
+
+def _operation(
+    method: str,
+    name: str,
+    summary: str,
+    answer: str,
+    *,
+    body: Body | None = None,
+    errors: tuple[ErrorClass, ...] = (),
+) -> Operation:
+    """Each answers the session as it is then, and takes no key."""
+    return Operation(
+        method=method,
+        path="/api/v1/session",
+        name=name,
+        summary=summary,
+        body=body,
+        answers={200: json_answer(answer, answer_types.SessionState)},
+        errors=errors,
+        told=NATIVE_ERRORS,
+        is_keyless=True,
+    )
+
+
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/v1/session",
-        name="Session",
-        summary="Who is logged in by the cookie, and whether anybody has to be.",
-        answers={200: json_answer("The session, if there is one.", answer_types.SessionState)},
-        told=NATIVE_ERRORS,
-        is_keyless=True,
+    _operation(
+        "GET",
+        "Session",
+        "Who is logged in by the cookie, and whether anybody has to be.",
+        "The session, if there is one.",
     ),
-    Operation(
-        method="POST",
-        path="/api/v1/session",
-        name="LogIn",
-        summary="Logs in with an access key: the answer sets a cookie, for browsers.",
+    _operation(
+        "POST",
+        "LogIn",
+        "Logs in with an access key: the answer sets a cookie, for browsers.",
+        "The new session.",
         body=LOG_IN_BODY,
-        answers={200: json_answer("The new session.", answer_types.SessionState)},
         errors=(Unauthorized, Forbidden, Conflict),
-        told=NATIVE_ERRORS,
-        is_keyless=True,
     ),
-    Operation(
-        method="DELETE",
-        path="/api/v1/session",
-        name="LogOut",
-        summary="Logs out; the session ends, and so does its cookie.",
-        answers={200: json_answer("Nobody is logged in.", answer_types.SessionState)},
+    _operation(
+        "DELETE",
+        "LogOut",
+        "Logs out; the session ends, and so does its cookie.",
+        "Nobody is logged in.",
         errors=(Forbidden,),
-        told=NATIVE_ERRORS,
-        is_keyless=True,
     ),
 )
