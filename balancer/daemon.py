@@ -113,6 +113,8 @@ class Parts:
             work.append(self.jobs.run())
         if self.kept_keeper is not None:
             work.append(self.kept_keeper.run())
+        if self.persistence.writer.keeps_history:  # so other programs may write to the store, too
+            work.append(self.keys.follow())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
         return work

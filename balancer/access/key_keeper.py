@@ -4,20 +4,26 @@ Invariant: one change at a time. A change that has begun is made, whether its ca
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
-from ...shared.errors import Conflict, StoreUnavailable
+from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ..store.port import KeyConflict, KeyStore, StoreAway
 from .access_key import NUM_RANDOM_BYTES, AccessKey, digest_of, new_key
 from .key_spec import KeySpec, created, revoked, rotated, surplus
 from .keyring import Keyring
 from .saved_keys import restored, saved
 
+logger = logging.getLogger(__name__)
+
 SAVE_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
+
+LOOK_INTERVAL = 5.0
+"""Seconds between two looks at the store's keys, which other programs may have changed."""
 
 T = TypeVar("T")
 Change = Callable[[], Coroutine[None, None, T]]
@@ -58,6 +64,7 @@ class KeyKeeper:
         self._random_bytes = random_bytes
         self._turn = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
+        self._is_blind = False
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -82,6 +89,27 @@ class KeyKeeper:
     async def rotate(self, name: str) -> tuple[AccessKey, str]:
         """Its record and another secret; the old one ends as if revoked. Raises `NotFound`."""
         return await self._change(lambda: self._rotate(name))
+
+    async def follow(self) -> None:
+        """Take up what others change in the store, until cancelled.
+
+        In turn with changes made here, so that none of them is undone by an older reading.
+        """
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL)
+            await self.look()
+
+    async def look(self) -> None:
+        """Know the keys that the store has now; what holders of others have open ends."""
+        try:
+            async with self._turn, asyncio.timeout(SAVE_TIMEOUT):
+                self._known.replace(await load_keys(self._store))
+        except (StoreAway, TimeoutError, InvalidRequest) as error:
+            if not self._is_blind:
+                logger.warning("changes of keys in the store are not seen: %s", error)
+            self._is_blind = True
+        else:
+            self._is_blind = False
 
     # ---- inside
 

@@ -1,7 +1,7 @@
 """Keys changed in the store itself, by `arriero keys --state`: for the first one, and for repairs.
 
-A balancer that runs finds keys made so when they are first used. It does not see that one was
-revoked or rotated here until it starts again; the management port is for that.
+A balancer that runs finds keys made so when they are first used. That one was revoked or rotated it
+sees within `key_keeper.LOOK_INTERVAL`; over the management port it is at once.
 """
 
 from collections.abc import AsyncIterator

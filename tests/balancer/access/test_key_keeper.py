@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from arriero.balancer.access import key_keeper
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import is_key
 from arriero.balancer.access.key_keeper import KeyKeeper, load_keys
@@ -133,3 +134,41 @@ async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
     )
     with pytest.raises(Conflict, match="another change"):
         await keeper.create(ROOT)
+
+
+async def test_what_another_program_revoked_ends_here_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key_keeper, "LOOK_INTERVAL", 0.0)
+    store, access = MemoryStore(), Access()
+    here, there = KeyKeeper(access, store), KeyKeeper(Access(), store)
+    await here.create(ROOT)
+    _, key = await here.create(CI)
+    assert access.identify([key])
+    ended = asyncio.get_running_loop().create_future()
+    access.listen(lambda holder, error: ended.set_result((holder.name, error.message)))
+    await there.look()
+    following = asyncio.create_task(here.follow())
+    await there.revoke("ci")
+    async with asyncio.timeout(5):
+        assert await ended == ("ci", "the key 'ci' was revoked")
+    following.cancel()
+    with pytest.raises(Unauthorized, match="revoked"):
+        access.identify([key])
+
+
+async def test_a_look_in_vain_changes_nothing_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, access = MemoryStore(), Access()
+    keeper = KeyKeeper(access, store)
+    _, key = await keeper.create(ROOT)
+
+    async def away() -> list[SavedKey]:
+        raise StoreAway("no route")
+
+    monkeypatch.setattr(store, "load_keys", away)
+    for _ in range(2):
+        await keeper.look()
+    assert access.identify([key])
+    assert caplog.text.count("no route") == 1
