@@ -281,6 +281,7 @@ def _management(
         access=parts.access,
         keys=parts.keys,
         sessions=parts.sessions,
+        jobs=parts.jobs,
         issues=no_issues if parts.certificates is None else parts.certificates.issues,
     )
 

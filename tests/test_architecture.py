@@ -294,6 +294,7 @@ PURE = (
     "balancer.management.event_history",
     "balancer.management.fleet_feed",
     "balancer.management.operations",
+    *("balancer.management.jobs.answer_types", "balancer.management.jobs.operations"),
     *(f"balancer.management.keys.{name}" for name in ("operations", "serializers")),
     *("balancer.management.session.answer_types", "balancer.management.session.operations"),
     "balancer.management.request_filter",
@@ -335,6 +336,7 @@ DECLARATIONS = {
     "balancer.api.openai.batches.answer_types": "types; the OpenAPI document is made of them",
     "balancer.jobs.blobs.port": "protocols, and an error; both that implement them are tested",
     "balancer.jobs.file_limits": "a record of numbers",
+    "balancer.management.jobs.answer_types": "types; the OpenAPI document is made of them",
     "balancer.jobs.tools": "a record of what batches use",
     "balancer.store.jobs.records": "records that the contract's tests compare",
     "balancer.management.history.answer_types": "types; the OpenAPI document is made of them",
@@ -592,6 +594,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.management.keys": (
         *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
     ),
+    "balancer.management.jobs": (*API, "balancer.api.native", *JOBS),
     "balancer.management.session": (
         *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
         "balancer.api.access",
@@ -601,7 +604,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.management.history", "balancer.access", "balancer.api.access"),
         *("balancer.management.keys", "balancer.store"),
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),
-        *("balancer.management.steering", "balancer.jobs"),
+        *("balancer.management.steering", "balancer.jobs", "balancer.management.jobs"),
     ),
     "balancer.store.records": (),
     "balancer.store.tables": (),

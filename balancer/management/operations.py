@@ -23,6 +23,7 @@ from ..api.openapi.document import (
 )
 from . import answer_types
 from .history import answer_types as history_types
+from .jobs import operations as jobs
 from .keys import operations as keys
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES
 from .session import operations as session
@@ -250,6 +251,7 @@ OPERATIONS = (
     ),
     *steering.OPERATIONS,
     *keys.OPERATIONS,
+    *jobs.OPERATIONS,
     *session.OPERATIONS,
 )
 

@@ -24,6 +24,7 @@ from ..fleet.runtime import agent_socket
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
+from ..jobs.jobs import Jobs
 from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
@@ -33,6 +34,7 @@ from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
 from .history.usage_routes import usage_routes
+from .jobs.routes import routes as job_routes
 from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
@@ -66,6 +68,7 @@ def management_app(
     access: Access | None = None,
     keys: KeyKeeper | None = None,
     sessions: Sessions | None = None,
+    jobs: Jobs | None = None,
 ) -> web.Application:
     """Everything that the management port serves. Without `access` everybody may come in."""
     history = History() if history is None else history
@@ -94,6 +97,7 @@ def management_app(
             ),
             *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
             *session_routes(browsers),
+            *job_routes(jobs),
             *_playground_routes(runtime),
             *openapi_routes(partial(management_json, version("arriero"))),
             *page.routes(),

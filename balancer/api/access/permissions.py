@@ -109,6 +109,8 @@ MANAGEMENT: Table = {
     ("POST", "/api/v1/agents/{id}/drain"): Needs.OPERATE,
     ("POST", "/api/v1/agents/{id}/resume"): Needs.OPERATE,
     ("POST", "/api/v1/agents/{id}/reload"): Needs.OPERATE,
+    ("GET", "/api/v1/batches"): Needs.VIEW,
+    ("POST", "/api/v1/batches/{id}/cancel"): Needs.OPERATE,
     ("GET", "/api/v1/keys"): Needs.ADMINISTER,
     ("POST", "/api/v1/keys"): Needs.ADMINISTER,
     ("DELETE", "/api/v1/keys/{name}"): Needs.ADMINISTER,
