@@ -66,6 +66,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
         parts = await assemble(settings, until_the_end)
         check_exposure(settings, has_keys=not parts.access.is_open)
         await restore(parts.keeper, parts.drains, parts.persistence.store)
+        parts.runtime.recall_models(parts.persistence.history.models_served(settings.model_memory))
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in parts.work()]
             addresses = await _open_ports(parts, settings, until_the_end)

@@ -5,7 +5,8 @@ This is where aliases are resolved.
 A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
 known while an agent serves it or loads it, and for `memory` seconds after the last of these has
 gone. A model that is wished for is known always; before an agent had it, nobody knows what it can
-do, so all requests for it wait. Requests that no known model can serve are refused at once.
+do, so all requests for it wait. So they do for models that were here before the balancer was
+restarted. Requests that no known model can serve are refused at once.
 
 Questions are answered from indices. Those that cover all models are rebuilt only after the set of
 models has changed, so agents that come and go with the same model cost nothing.
@@ -97,6 +98,8 @@ class ModelRegistry:
         self._names: dict[Task | None, str] = {}
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
+        self._recalled: frozenset[str] = frozenset()
+        self._recalled_until: float | None = None
 
     def __len__(self) -> int:
         """The number of known models."""
@@ -130,6 +133,11 @@ class ModelRegistry:
         """The model that clients mean by `name`."""
         return None if name is None else self._aliases.get(name, name)
 
+    def recalled(self, names: Iterable[str], now: float) -> None:
+        """These were served before the balancer started: their agents may not have dialled yet."""
+        self._recalled = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
+        self._recalled_until = now + self._memory if self._recalled else None
+
     # ---- what agents report
 
     def agent_changed(
@@ -158,13 +166,17 @@ class ModelRegistry:
 
     def next_deadline(self) -> float | None:
         """When the first model is to be forgotten."""
-        return next(iter(self._forget_at.values()), None)
+        first = next(iter(self._forget_at.values()), None)
+        return min((at for at in (first, self._recalled_until) if at is not None), default=None)
 
     def due(self, now: float) -> bool:
         """Forget models whose time has come; whether there were any."""
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            self._forget_oldest()
+            if deadline == self._recalled_until:
+                self.recalled((), now)
+            else:
+                self._forget_oldest()
             has_forgotten = True
         return has_forgotten
 
@@ -179,8 +191,9 @@ class ModelRegistry:
             return self._refusal_of_any(task)
         model = self._models.get(name)
         if model is None:
-            is_known = name in self._wished or not (self._reports or self._wished)
-            return None if is_known else self._not_found(name)
+            is_known = name in self._wished or name in self._recalled
+            has_any = bool(self._reports or self._wished)
+            return None if is_known or not has_any else self._not_found(name)
         if task is None or task in model.facts.tasks:
             return None
         return InvalidRequest(f"the model `{name[:200]}` cannot {_VERBS[task]}", field="model")

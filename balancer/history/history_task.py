@@ -22,7 +22,7 @@ from .chart import By, Chart, chart
 from .documents import from_saved, to_saved
 from .endings import Endings
 from .recorder import HistoryRecorder
-from .series import Series, Step
+from .series import OTHERS, Series, Step
 from .usage import UsageLedger, added_up
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,12 @@ class History:
             return
         self.series.restore(*await asyncio.to_thread(_restored, seconds, minutes, now))
         self.endings.restore(endings)
+
+    def models_served(self, seconds: float) -> set[str]:
+        """Models that gave out text within the last `seconds`."""
+        steps = self.series.since(int(self.clock() - seconds)).steps
+        sums = (item for step in steps for item in step.models.items())
+        return {name for name, each in sums if each.completion_tokens} - {OTHERS}
 
     async def run(self, totals: Callable[[], FleetTotals], writer: StoreWriter) -> None:
         """Close a step each second, until cancelled."""

@@ -276,6 +276,10 @@ class Fleet(FleetViews):
         requests = self._state.requests.renamed(aliases, now)
         return [*requests, *self._state.dispatcher.renamed(aliases, now)]
 
+    def recall_models(self, names: Iterable[str], now: float) -> None:
+        """These were served before the balancer started; no agent is here yet."""
+        self._state.models.recalled(names, now)
+
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first; no agent is here yet."""
         self._steering.cordons.restored(cordons)

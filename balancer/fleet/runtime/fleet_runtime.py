@@ -267,6 +267,10 @@ class FleetRuntime(RuntimeViews):
         """Readers who wait for agents' logs."""
         return len(self._log_reads)
 
+    def recall_models(self, names: Iterable[str]) -> None:
+        """These were served before the balancer started: requests for them wait for a while."""
+        self._fleet.recall_models(names, self._clock())
+
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first."""
         self._fleet.restore_cordons(cordons)

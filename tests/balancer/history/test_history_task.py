@@ -144,3 +144,20 @@ async def test_without_a_store_usage_is_in_memory() -> None:
     assert await history.used(USED) == []
     history.recorder.ended(ending("a"))
     assert [each.requests for each in await history.used(USED)] == [1]
+
+
+async def test_which_models_were_served_lately_also_before_a_restart() -> None:
+    clock = ManualClock(1000.0)
+    store = FakeStore()
+    history = History(clock=clock)
+    for model in ("old", "new"):
+        history.recorder.tokens(8, Origin("ana", model))
+        history.recorder.ended(ending())
+        clock.now += 100.0
+        history.tick(TOTALS)
+    async with writing(store) as writer:
+        history.write(writer)
+    restarted = History(clock=clock)
+    await restarted.restore(store)
+    assert restarted.models_served(150.0) == {"new"}
+    assert restarted.models_served(250.0) == {"old", "new"}
