@@ -14,13 +14,14 @@ import uvloop
 
 from bench.arguments import at_least
 from bench.chaos import report
+from bench.chaos.clients.load import Load
+from bench.chaos.clients.operator import Operator
+from bench.chaos.clients.rude_clients import RudeClients
 from bench.chaos.clock import Clock, has_compiler
 from bench.chaos.faults import KINDS, Kind, Need, chosen, possible
 from bench.chaos.hosts import Ground, Hosts
 from bench.chaos.judge import Judge
-from bench.chaos.load import Load
 from bench.chaos.plan import rounds
-from bench.chaos.rude_clients import RudeClients
 from bench.chaos.run import Finding, RoundResult, Run
 from bench.chaos.strikes import World
 from bench.chaos.wire.network import OPERATOR, Loopback, Namespaces, enter
@@ -121,7 +122,8 @@ async def _run(arguments: argparse.Namespace, kinds: Sequence[Kind], hosts: Host
     await load.learn()
     judge = Judge(load.answers, arguments.quiet)
     world = World(hosts, RudeClients(hosts.inference, hosts.ground.network))
-    results = await _rounds(Run(world, load, judge), arguments, kinds)
+    running = Run(world, load, judge, Operator(hosts.http, hosts.management))
+    results = await _rounds(running, arguments, kinds)
     leaving = [Finding(0, what) for what in await hosts.leave()]
     wide_console().print(report.table(report.rows(results, judge)))
     findings = [each for result in results for each in result.findings] + leaving

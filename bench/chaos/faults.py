@@ -88,13 +88,15 @@ KINDS = (
     ),
     Kind(
         *("restart-balancer", "balancer", "SIGTERM; started again after its end"),
-        pause=3.0,
+        pause=1.0,
+        pause_rate=1.0,
         errors=LEAVING,
         breaks=True,
     ),
     Kind(
         *("kill-balancer", "balancer", "SIGKILL; started again"),
-        pause=3.0,
+        pause=1.0,
+        pause_rate=1.0,
         errors=LEAVING,
         breaks=True,
     ),

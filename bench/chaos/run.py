@@ -4,10 +4,11 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
+from bench.chaos.clients.load import Load
+from bench.chaos.clients.operator import Operator
 from bench.chaos.footprint import Footprint, left_over
 from bench.chaos.hosts import Hosts
 from bench.chaos.judge import Episode, Judge
-from bench.chaos.load import Load
 from bench.chaos.plan import Fault, Round
 from bench.chaos.record import Record
 from bench.chaos.strikes import World, strike
@@ -43,6 +44,7 @@ class Run:
     world: World
     load: Load
     judge: Judge
+    operator: Operator
     before: dict[str, Footprint] = field(default_factory=dict)
 
     @property
@@ -53,7 +55,7 @@ class Run:
         """Load and faults, then rest. It is the last if not all became well again."""
         self.load.records = []
         stop = asyncio.Event()
-        loading = asyncio.create_task(self.load.run(planned.seed, stop))
+        loading = asyncio.gather(self.load.run(planned.seed, stop), self.operator.run(stop))
         struck = await asyncio.gather(*map(self._strike, planned.faults), return_exceptions=True)
         episodes = [each for each in struck if isinstance(each, Episode)]
         unwell = [each for each in struck if isinstance(each, BaseException)]
@@ -79,6 +81,7 @@ class Run:
     async def _rest(self) -> list[str]:
         """What is still there when nobody asks any more."""
         found = [f"at rest, {each}" for each in await self.hosts.unrest()]
+        found += await self.operator.findings()
         present = self.hosts.footprints()
         for name, now in present.items():
             if name in self.before:

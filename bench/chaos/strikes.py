@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.chaos.clients.rude_clients import RudeClients
 from bench.chaos.hosts import READY_WITHIN, Hosts
 from bench.chaos.plan import Fault
-from bench.chaos.rude_clients import RudeClients
 from bench.chaos.wire.line import FAIR, Weather
 from integration_tests.daemons import Daemon, until
 

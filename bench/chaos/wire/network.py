@@ -25,6 +25,9 @@ BALANCER, CLIENTS, FIRST_AGENT = 0, 1, 2
 INSIDE = "ARRIERO_CHAOS_INSIDE"
 """Variable that says that the process is in namespaces of its own."""
 
+REAPER = ("sh", "-c", '"$@"; exit $?', "sh")
+"""The first process of a namespace gets the children of killed daemons; a shell waits for them."""
+
 OPERATOR = "10.77.1.1"
 """The address from which a run looks at metrics; its weather is always fair."""
 
@@ -174,7 +177,7 @@ def enter() -> bool:
         return True
     if _works(alone := _alone()):
         os.environ[INSIDE] = "yes"
-        _become(*alone, sys.executable, "-m", "bench.chaos", *sys.argv[1:])
+        _become(*alone, *REAPER, sys.executable, "-m", "bench.chaos", *sys.argv[1:])
     return False
 
 

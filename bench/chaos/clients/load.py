@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 
@@ -22,6 +24,10 @@ PAUSE = 0.1
 """Before a client asks again that got no answer."""
 
 SOCKET = "/api/v1/socket"
+KEPT = "kept"
+"""The kind that is sent with an `Idempotency-Key`, and again whenever its connection breaks."""
+
+LINES_BEFORE_BREAK = 5
 Now = Callable[[], float]
 Request = tuple[str, dict[str, Any]]
 
@@ -33,6 +39,7 @@ def mixed(client: int = 0) -> dict[str, Request]:
         "whole": ("/api/v1/generate", PLAIN | {"stream": False}),
         "saved": ("/api/v1/generate", PLAIN | {"cache_key": f"chaos-{client}", "save_cache": True}),
         "socket": (SOCKET, PLAIN),
+        KEPT: ("/api/v1/generate", PLAIN),
         "tokens": ("/api/v1/tokenize", text),
         "count": ("/api/v1/count_tokens", PLAIN | {}),
     }
@@ -86,7 +93,7 @@ class Load:
     async def _ask(self, http: aiohttp.ClientSession, kind: str, request: Request) -> Record:
         record = Record(kind, self.now())
         lines: list[str] = []
-        ask = self._call if request[0] == SOCKET else self._post
+        ask = self._keep if kind == KEPT else self._call if request[0] == SOCKET else self._post
         try:
             async with asyncio.timeout(PATIENCE):
                 await ask(http, request, record, lines)
@@ -102,15 +109,39 @@ class Load:
         return record
 
     async def _post(
-        self, http: aiohttp.ClientSession, request: Request, record: Record, lines: list[str]
+        self,
+        http: aiohttp.ClientSession,
+        request: Request,
+        record: Record,
+        lines: list[str],
+        headers: dict[str, str] | None = None,
     ) -> None:
         path, body = request
-        async with http.post(self.url + path, json=body) as response:
+        async with http.post(self.url + path, json=body, headers=headers) as response:
             record.status = response.status
             async for line in response.content:
                 if line.startswith((b"data:", b"{")):
                     record.stamps.append(self.now())
                 lines.append(line.decode())
+
+    async def _keep(
+        self, http: aiohttp.ClientSession, request: Request, record: Record, lines: list[str]
+    ) -> None:
+        """Breaks the connection itself after some lines, and asks again until it is answered."""
+        path, body = request
+        headers = {"Idempotency-Key": str(uuid4())}
+        with suppress(aiohttp.ClientError, ConnectionError):
+            async with http.post(self.url + path, json=body, headers=headers) as response:
+                for _ in range(LINES_BEFORE_BREAK):
+                    if await response.content.readline():
+                        record.stamps.append(self.now())
+                response.close()
+        while True:
+            lines.clear()
+            try:
+                return await self._post(http, request, record, lines, headers)
+            except (aiohttp.ClientError, ConnectionError):
+                await asyncio.sleep(PAUSE)
 
     async def _call(
         self, http: aiohttp.ClientSession, request: Request, record: Record, lines: list[str]
