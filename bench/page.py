@@ -22,7 +22,7 @@ from rich.table import Table
 
 from bench.arguments import at_least
 from bench.balancer.sides import Cores, Starter
-from bench.events import Load, started
+from bench.events import REQUESTS_PER_SOCKET, Load, started
 from bench.store import save, wide_console
 
 SLOTS = 4
@@ -130,6 +130,12 @@ async def photograph(browser: Browser, url: str, folder: Path) -> None:
         await page.close()
 
 
+def shares(num_requests: int) -> list[int]:
+    """How many of them go over each socket."""
+    whole, rest = divmod(num_requests, REQUESTS_PER_SOCKET)
+    return [REQUESTS_PER_SOCKET] * whole + [rest] * (rest > 0)
+
+
 async def run(given: argparse.Namespace) -> list[Finding]:
     """Raises `RuntimeError` where the balancer does not start."""
     cores = Cores(*sorted(os.sched_getaffinity(0))[:2])
@@ -142,14 +148,17 @@ async def run(given: argparse.Namespace) -> list[Finding]:
         load = Load(round(given.rate * given.requests / given.turnover))
         url = f"ws://{addresses['inference']}/api/v1/socket"
         async with asyncio.TaskGroup() as group:
-            client = group.create_task(load.keep_up(url, given.requests, 5.0))
+            clients = [
+                group.create_task(load.keep_up(url, some, 5.0)) for some in shares(given.requests)
+            ]
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(
                     executable_path=chromium.strip(),
                     args=["--no-sandbox"] if os.geteuid() == 0 else [],
                 )
                 findings = await seen(browser, f"http://{addresses['management']}/", given.pictures)
-            client.cancel()
+            for client in clients:
+                client.cancel()
         return findings
 
 

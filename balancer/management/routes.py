@@ -74,13 +74,7 @@ def management_app(
     history = History() if history is None else history
     access = Access() if access is None else access
     browsers = BrowserSessions(access, Sessions() if sessions is None else sessions)
-    app = web.Application(
-        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT, browsers.identify)],
-        client_max_size=MAX_BODY_BYTES,
-    )
-    app[ACCESS] = access
-    app[BODIES] = Bodies() if bodies is None else bodies
-    app.on_response_prepare.append(_forbid_sniffing)
+    app = _guarded_app(access, browsers, bodies=bodies, hosts=hosts)
     app.add_routes(
         [
             *history_routes(history, store_status),
@@ -103,6 +97,20 @@ def management_app(
             *page.routes(),
         ]
     )
+    return app
+
+
+def _guarded_app(
+    access: Access, browsers: BrowserSessions, *, bodies: Bodies | None, hosts: AllowedHosts | None
+) -> web.Application:
+    """Without routes; what comes is checked as it is on both ports."""
+    app = web.Application(
+        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT, browsers.identify)],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    app[ACCESS] = access
+    app[BODIES] = Bodies() if bodies is None else bodies
+    app.on_response_prepare.append(_forbid_sniffing)
     return app
 
 

@@ -67,11 +67,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._models = ModelMetrics(SECONDS)
+        self._callers = CallerMetrics(self.registry)
+        self._make_times()
+        self._make_counts()
+        self._make_refusals()
+        self._start_at_zero()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+
+    def _make_times(self) -> None:
         self._first_token = self._histogram(
             "first_token", "Time from a request's acceptance to its first token."
         )
-        self._models = ModelMetrics(SECONDS)
-        self._callers = CallerMetrics(self.registry)
         self.registry.register(self._models)
         self.registry.register(_BetweenTokens(self._models))
         self._queue_wait = self._histogram(
@@ -80,27 +88,26 @@ class Metrics:
         self._duration = self._histogram(
             "request", "Time from acceptance to the end, of the requests that got a slot."
         )
-        self._tokens = Counter(
-            "arriero_tokens",
+
+    def _make_counts(self) -> None:
+        self._tokens = self._counter(
+            "tokens",
             "Tokens: completion as they are delivered, prompt when a request ends; cached ones are "
             "the prompt tokens that were not computed again.",
-            ["kind"],
-            registry=self.registry,
+            "kind",
         )
         # Looked up once, not at every token.
         self._completion_tokens = self._tokens.labels("completion")
-        self._requests = Counter(
-            "arriero_requests",
+        self._requests = self._counter(
+            "requests",
             "Requests by how they ended: a finish reason, an error's code or client_gone.",
-            ["code"],
-            registry=self.registry,
+            "code",
         )
-        self._moves = Counter(
-            "arriero_moves",
+        self._moves = self._counter(
+            "moves",
             "Requests that left an agent for another: it was lost, fell silent, was drained with a "
             "deadline, or gave them back.",
-            ["reason"],
-            registry=self.registry,
+            "reason",
         )
         self._query_inputs = Histogram(
             "arriero_query_inputs",
@@ -109,22 +116,21 @@ class Metrics:
             buckets=_SIZES,
             registry=self.registry,
         )
-        self._refusals = Counter(
-            "arriero_refusals",
+
+    def _make_refusals(self) -> None:
+        self._refusals = self._counter(
+            "refusals",
             "Requests refused before they reached the fleet, by path and error's code; "
             "arriero_requests counts them as well.",
-            ["door", "code"],
-            registry=self.registry,
+            "door",
+            "code",
         )
-        self._ignored_fields = Counter(
-            "arriero_ignored_fields",
+        self._ignored_fields = self._counter(
+            "ignored_fields",
             "Fields of requests that were ignored, by path and field; `other` are unknown fields.",
-            ["door", "field"],
-            registry=self.registry,
+            "door",
+            "field",
         )
-        self._start_at_zero()
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self.registry)
 
     def collect_fleet(
         self,
@@ -310,6 +316,9 @@ class Metrics:
     def _gauge(self, name: str, help_text: str, value: Callable[[], int]) -> None:
         gauge = Gauge(f"arriero_{name}", help_text, registry=self.registry)
         gauge.set_function(value)
+
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"arriero_{name}", help_text, labels, registry=self.registry)
 
     def _histogram(self, name: str, help_text: str) -> Histogram:
         return Histogram(
