@@ -66,7 +66,13 @@ def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Files
     if settings.state.kind == "sqlite":
         return FilesPlace(Path(f"{settings.state.location}-files"))
     if settings.state.kind == "memory":
-        folder = tempfile.TemporaryDirectory(prefix="arriero-files-", ignore_cleanup_errors=True)
+        try:
+            folder = tempfile.TemporaryDirectory(
+                prefix="arriero-files-", ignore_cleanup_errors=True
+            )
+        except OSError as error:  # as in a container that can write nowhere
+            logger.warning("no files and batches without --files: %s", error)
+            return None
         return FilesPlace(Path(until_the_end.enter_context(folder)))
     return None
 

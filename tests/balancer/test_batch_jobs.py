@@ -35,6 +35,17 @@ async def test_in_memory_they_are_gone_at_the_end() -> None:
     assert not place.folder.exists()
 
 
+async def test_a_host_that_can_write_nowhere_still_has_a_balancer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(**_: object) -> None:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refused)
+    async with AsyncExitStack() as stack:
+        assert place_of(BalancerSettings(), stack) is None
+
+
 def key(name: str, created_at: float, expires_at: float | None = None) -> AccessKey:
     return AccessKey(
         name=name, digest=name * 64, role="inference", created_at=created_at, expires_at=expires_at

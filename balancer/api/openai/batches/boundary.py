@@ -24,7 +24,7 @@ def jobs_for(request: web.Request, jobs: Jobs | None) -> Iterator[Jobs]:
     with refusals_reported(request):
         if jobs is None:
             raise NotSupported(
-                "this balancer keeps no files: with --state postgresql:// it needs --files"
+                "this balancer has no place for files: it has to be given one (--files)"
             )
         try:
             yield jobs
