@@ -56,4 +56,5 @@ class GenerateOptions(TypedDict, total=False):
     prefill_only: bool
     cache_key: str
     save_cache: bool
-    priority: int | str
+    priority: int | Literal["interactive", "default", "batch"]
+    deadline_ms: int

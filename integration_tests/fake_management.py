@@ -91,6 +91,7 @@ def request(number: int, state: str, agent_id: str | None = None, **more: Any) -
         "age_seconds": 100.0 - number,
         "num_tokens": number,
         "priority": 0,
+        "priority_class": "default",
         "caller": "anonymous",
         "moves": 0,
         "position": None,

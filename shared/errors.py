@@ -24,6 +24,7 @@
 | `store_unavailable` | 503 | balancer | yes |
 | `shutting_down` | 503 | balancer | yes |
 | `queue_timeout` | 504 | balancer | yes |
+| `deadline_exceeded` | 504 | balancer | yes |
 | `first_token_timeout` | 504 | agent | yes |
 | `token_timeout` | 504 | agent | yes |
 | `request_timeout` | 504 | balancer | yes |
@@ -256,6 +257,13 @@ class QueueTimeout(RequestError):
     """No slot became free in time."""
 
     code = "queue_timeout"
+    status = 504
+
+
+class DeadlineExceeded(RequestError):
+    """The request's own deadline (`deadline_ms`) came before its end."""
+
+    code = "deadline_exceeded"
     status = 504
 
 

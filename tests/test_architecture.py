@@ -264,7 +264,7 @@ PURE = (
     "balancer.fleet.runtime.outgoing",
     "balancer.fleet.recorder",
     "balancer.fleet.requests.requests",
-    "balancer.fleet.requests.slot_times",
+    *(f"balancer.fleet.requests.{name}" for name in ("giving_way", "slot_times")),
     *(f"balancer.fleet.requests.fair_queue.{name}" for name in ("charge", "crowding")),
     *(f"balancer.fleet.requests.fair_queue.{name}" for name in ("fair_order", "fair_queue")),
     "balancer.fleet.requests.fair_queue.turns",

@@ -1,9 +1,10 @@
 """Views of the fleet for people and programs: plain values, computed when asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...shared.inference import AgentId, RequestId
+from ...shared.inference import AgentId, PriorityClass, RequestId
 from ...shared.messages import Issue
 from ...shared.models.assignments import HostFacts, Work
 from ...shared.reports.model_info import ModelInfo
@@ -131,6 +132,8 @@ class FleetTotals:
     parts_waiting: int = 0
     parts_asked: int = 0
     tokens_kept: int = 0
+    waiting_by_class: Mapping[PriorityClass, int] = field(default_factory=dict)
+    callers_waiting: int = 0
     num_models: int = 0
     num_models_unloaded: int = 0
     routing: RoutingView = RoutingView()

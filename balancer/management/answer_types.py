@@ -4,7 +4,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from ...shared.inference import AgentId, Count, RequestId, WaitsFor
+from ...shared.inference import AgentId, Count, PriorityClass, RequestId, WaitsFor
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports.log_lines import LogLine
@@ -133,6 +133,7 @@ class Request(TypedDict):
     age_seconds: float
     num_tokens: Count
     priority: int
+    priority_class: PriorityClass
     caller: str
     moves: Count
     position: Count | None
@@ -162,6 +163,7 @@ class RequestFields(TypedDict, total=False):
     age_seconds: float
     num_tokens: Count
     priority: int
+    priority_class: PriorityClass
     caller: str
     moves: Count
     position: Count | None

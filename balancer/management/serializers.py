@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ...shared.inference import RequestId, Waiting
+from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
 from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
@@ -94,6 +94,7 @@ def request_json(request: RequestView, position: int | None) -> Request:
         "age_seconds": round(request.age_seconds, 3),
         "num_tokens": request.num_tokens,
         "priority": request.priority,
+        "priority_class": priority_class_of(request.priority),
         "caller": request.caller,
         "moves": request.moves,
         "position": position,

@@ -74,7 +74,13 @@ def _live(requests: list[dict[str, Any]]) -> Any:
 
 def _state(request: dict[str, Any]) -> str:
     place = request["position"]
-    return str(request["state"]) if place is None else f"{request['state']}, number {place}"
+    words = [str(request["state"])]
+    if place is not None:
+        words.append(f"number {place}")
+    kind = str(request.get("priority_class", "default"))  # balancers before it have none
+    if kind != "default":
+        words.append(kind)
+    return ", ".join(words)
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:

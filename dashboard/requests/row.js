@@ -61,8 +61,12 @@ export function drawAgent(link, id, names) {
   else link.removeAttribute("href");
 }
 
-const stateWords = ({ state, position }) =>
-  position ? `${requestState(state)}, number ${count(position)}` : requestState(state);
+function stateWords({ state, position, priority_class: kind }) {
+  const words = [requestState(state)];
+  if (position) words.push(`number ${count(position)}`);
+  if (kind && kind !== "default") words.push(kind);
+  return words.join(", ");
+}
 
 function cancelButton(id) {
   const button = element("button", "quiet", "Cancel");

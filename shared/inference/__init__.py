@@ -50,7 +50,15 @@ from .grammars import (
     JsonSchemaGrammar,
     RegexGrammar,
 )
-from .priority import PRIORITY_CLASSES, PRIORITY_NUMBERS, PriorityClass, priority_class_of
+from .priority import (
+    PRIORITY_CLASSES,
+    PRIORITY_NUMBERS,
+    Priority,
+    PriorityClass,
+    ServiceTier,
+    priority_class_of,
+    priority_of_tier,
+)
 from .request import MAX_TOKEN_IDS, CacheKey, GenerateRequest, MaxTokens, PromptInput, TopLogprobs
 from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
 
@@ -84,6 +92,7 @@ __all__ = [
     "Messages",
     "NamedTool",
     "Notice",
+    "Priority",
     "PriorityClass",
     "PromptInput",
     "Rate",
@@ -91,6 +100,7 @@ __all__ = [
     "RegexGrammar",
     "RequestId",
     "Role",
+    "ServiceTier",
     "TextPart",
     "TextParts",
     "Timings",
@@ -109,4 +119,5 @@ __all__ = [
     "WaitsFor",
     "can_go_on",
     "priority_class_of",
+    "priority_of_tier",
 ]

@@ -10,6 +10,7 @@ from ..strict import STRICT, ListOf
 from ..template_variables import TemplateVariables
 from .conversation import TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
 from .grammars import Grammar
+from .priority import Priority
 from .values import MAX_TOP_LOGPROBS, TokenId
 
 MAX_TOKEN_IDS = 2**20
@@ -42,6 +43,10 @@ class GenerateRequest(SamplingChoices):
     - `chat_template_kwargs`: further variables for the model's chat template.
     - `continue_final_message`: the answer continues the last message.
     - `add_generation_prompt`: `false` leaves out the template's beginning of an answer.
+    - `priority`: `interactive`, `default` or `batch`; or a number, whose sign is the class, and
+      which orders the requests within an agent.
+    - `deadline_ms`: milliseconds within which the whole answer is of use. What cannot begin before
+      is refused, and what has not ended by then ends with `deadline_exceeded`.
     - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
       share is not computed again.
     - `save_cache`: stores prompt and answer under `cache_key` when the request ends well.
@@ -66,7 +71,8 @@ class GenerateRequest(SamplingChoices):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     grammar: Grammar | None = None
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Priority = 0
+    deadline_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     prefill_only: bool = False
     prompt_logprobs: bool = False

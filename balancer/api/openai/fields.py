@@ -19,7 +19,6 @@ HINTS: Mapping[str, Rule] = {
     "prompt_cache_options": Ignored("prefixes are shared without being asked"),
     "prompt_cache_retention": Ignored("the cache evicts what was not used for longest"),
     "safety_identifier": Ignored("no provider watches users here"),
-    "service_tier": Ignored("there are no tiers", nothing('"auto"', '"default"')),
     "store": Ignored("chats and completions are not stored", nothing("false")),
     "user": Ignored("requests are not told apart by users"),
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, islice
 
-from ....shared.inference import AgentId, RequestId, Waiting
+from ....shared.inference import PRIORITY_CLASSES, AgentId, RequestId, Waiting
 from ....shared.reports.model_info import Task
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
@@ -66,6 +66,8 @@ class FleetViews:
             is_ready=dispatch.is_ready or state.dispatcher.is_ready,
             is_draining=state.is_draining,
             queue_depth=dispatch.num_waiting,
+            waiting_by_class={kind: dispatch.num_waiting_of(kind) for kind in PRIORITY_CLASSES},
+            callers_waiting=dispatch.num_callers,
             queue_limit=state.limits.max_buffered_requests,
             slots_total=dispatch.num_slots,
             slots_busy=dispatch.num_running,

@@ -164,9 +164,9 @@ class Dispatch:
         """
         return self._waiting.models()
 
-    def has_free_slot(self, model: str | None) -> bool:
-        """Whether a newcomer for `model` would start at once."""
-        return self._free.first(model) is not None
+    def has_free_slot(self, wanted: Wanted) -> bool:
+        """Whether a newcomer that wants this would start at once."""
+        return self._free.first(wanted) is not None
 
     def num_slots_for(self, wanted: Wanted) -> int:
         """The slots of agents that take requests which want this; 0 if none does."""

@@ -15,7 +15,9 @@ from ..registry import Registry
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView, RoutingView
 from .dispatch import Dispatch
+from .giving_way import GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
+from .routing import Wanted
 from .waiting_room import WaitingRoom
 
 
@@ -25,6 +27,7 @@ class LiveRequests:
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
+        self._giving_way = GivingWay()
         self._limits = limits
         self._registry = registry
         self._changes = changes
@@ -49,7 +52,10 @@ class LiveRequests:
         """Not later than the first request's deadline, or the next news for those who wait."""
         first_held = self._held.first()
         until = None if first_held is None else first_held[0]
-        deadlines = (self._deadlines.next(), self.waiting_room.next_deadline(), until)
+        deadlines = (
+            *(self._deadlines.next(), self.waiting_room.next_deadline(), until),
+            self._giving_way.next_deadline(self.dispatch.has_free_slot),
+        )
         return min((each for each in deadlines if each is not None), default=None)
 
     @property
@@ -85,6 +91,7 @@ class LiveRequests:
         self._deadlines.disarm(lifecycle.id)
         self._not_held(lifecycle.id)
         self.waiting_room.forget(lifecycle.id)
+        self._giving_way.stops(lifecycle.id)
         self._changes.advance()
         self._touch_agent(lifecycle)
 
@@ -92,6 +99,20 @@ class LiveRequests:
         """It does not wait for one agent alone, if it did."""
         if id in self._held:
             self._held.remove(id)
+
+    def _waits(self, lifecycle: RequestLifecycle) -> None:
+        """It has no agent: `batch` requests give way to it, unless it is one."""
+        self._giving_way.stops(lifecycle.id)
+        if lifecycle.kind != "batch":
+            self._giving_way.waits(lifecycle.id, self.dispatch.wanted_by(lifecycle.id))
+
+    def _runs(self, lifecycle: RequestLifecycle, keys: tuple[Wanted, ...]) -> None:
+        """It has an agent that serves those who want what is in `keys`."""
+        if lifecycle.kind != "batch":
+            self._giving_way.stops(lifecycle.id)
+        else:
+            at = lifecycle.assigned_at + least_run(lifecycle.moves.num_given_way)
+            self._giving_way.runs(lifecycle.id, keys, at)
 
     def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
         if lifecycle.link is not None:
@@ -104,6 +125,7 @@ class LiveRequests:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
         self.waiting_room.check_integrity()
+        self._giving_way.check_integrity()
         self._deadlines.check_integrity()
         self._held.check_integrity()
         if any(self.dispatch.link_of(id) is not None for id in self._held):

@@ -20,11 +20,13 @@ MAX_LOST_ALONE = 2
 class Moves:
     """Of one request: how often it left an agent for another, and why it did the last time.
 
-    `num_lost_alone` agents in a row were lost with this request alone.
+    `num_given_way` of them were for the sake of others. `num_lost_alone` agents in a row were lost
+    with this request alone.
     """
 
     num: int = 0
     reason: MoveReason | None = None
+    num_given_way: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
 
@@ -36,6 +38,7 @@ class Moves:
     def moved(self, reason: MoveReason) -> None:
         """It leaves an agent for another."""
         self.num += 1
+        self.num_given_way += reason == "gave_way"
         self.reason = reason
 
     @property

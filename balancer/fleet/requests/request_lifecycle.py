@@ -3,16 +3,19 @@
 A request goes back from its agent to the queue when the agent would not start it, was lost, or has
 to let it go. Its life keeps what was delivered: the next agent goes on after that, and the client
 gets nothing twice. The time it spends with an agent does not count as waiting: when it comes back,
-it has what was left of its time in the queue. Each agent has the time for its first token anew.
+it has what was left of its time in the queue. One that gave up its slot to others waits as long as
+the whole request may take. Each agent has the time for its first token anew.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
 whole request never moves.
 """
 
 from dataclasses import replace
+from math import inf
 
 from ....shared.continuation import Continuation
 from ....shared.errors import (
+    DeadlineExceeded,
     FirstTokenTimeout,
     QueueTimeout,
     RequestError,
@@ -24,12 +27,14 @@ from ....shared.inference import (
     Done,
     Failed,
     GenerateRequest,
+    PriorityClass,
     Rates,
     RequestId,
     Timings,
     Token,
     ToolCall,
     ToolCallStarted,
+    priority_class_of,
 )
 from ....shared.messages import Ended
 from ..caller import ANONYMOUS, Caller
@@ -55,16 +60,16 @@ class RequestLifecycle(Lifecycle):
     """
 
     __slots__ = (
-        "_assigned_at",
         "_first_token_at",
         "_is_resumed",
         "_last_token_at",
+        "assigned_at",
         "delivered",
         "fingerprint",
         "is_cancelling",
         "is_ended",
-        "is_leaving",
         "is_streaming",
+        "leaving_for",
         "link",
         "moves",
         "num_tokens",
@@ -82,16 +87,18 @@ class RequestLifecycle(Lifecycle):
     ) -> None:
         super().__init__(id, limits, now, caller=caller, model=request.model)
         self.request = request
+        if request.deadline_ms is not None:
+            self.expires_at = min(self.expires_at, now + request.deadline_ms / 1000)
         self.link: LinkId | None = None
         self.fingerprint: str | None = None
         self.is_cancelling = False
-        self.is_leaving = False
+        self.leaving_for: MoveReason | None = None
         self.is_streaming = False
         self.is_ended = False
         self.num_tokens = 0
         self.delivered = Delivered()
         self.moves = Moves()
-        self._assigned_at = now
+        self.assigned_at = now
         self._first_token_at: float | None = None
         self._is_resumed = False
         self._last_token_at = now
@@ -102,6 +109,16 @@ class RequestLifecycle(Lifecycle):
         if self.link is None:
             return "queued"
         return "streaming" if self.is_streaming else "assigned"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this agent was told to stop, so that another goes on."""
+        return self.leaving_for is not None
+
+    @property
+    def kind(self) -> PriorityClass:
+        """Its priority class."""
+        return priority_class_of(self.request.priority)
 
     @property
     def has_streamed(self) -> bool:
@@ -143,7 +160,7 @@ class RequestLifecycle(Lifecycle):
 
     def slot_seconds(self, now: float) -> float:
         """How long the agent that it is with has had it."""
-        return now - self._assigned_at
+        return now - self.assigned_at
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
         """As others see it; `agent` is the id of the one it is with."""
@@ -189,7 +206,7 @@ class RequestLifecycle(Lifecycle):
         self.model = model or self.model
         self.fingerprint = fingerprint
         self._leave_queue(agent, now)
-        self._assigned_at = now
+        self.assigned_at = now
         self.link = link
 
     def fingerprint_known(self, fingerprint: str | None) -> None:
@@ -201,7 +218,8 @@ class RequestLifecycle(Lifecycle):
         """Its agent does not have it any more: it waits for the next."""
         self._require("assigned", "streaming")
         self.link = None
-        self.is_streaming = self.is_leaving = False
+        self.is_streaming = False
+        self.leaving_for = None
         self._join_queue(now)
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
@@ -279,6 +297,8 @@ class RequestLifecycle(Lifecycle):
             return None
         limits = self._limits
         if self.expires_at <= self._stage_deadline:
+            if self.expires_at < self.accepted_at + limits.request_timeout:
+                return DeadlineExceeded(f"not finished within {self.request.deadline_ms} ms")
             return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
         match self.state:
             case "queued":
@@ -295,9 +315,9 @@ class RequestLifecycle(Lifecycle):
         limits = self._limits
         match self.state:
             case "queued":
-                return self._queue_deadline
+                return inf if self.moves.num_given_way else self._queue_deadline
             case "assigned":
-                return self._assigned_at + limits.first_token_timeout
+                return self.assigned_at + limits.first_token_timeout
             case "streaming":
                 return self._last_token_at + limits.token_timeout
 

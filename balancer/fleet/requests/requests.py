@@ -17,6 +17,15 @@ from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
 from .routing import Offer, RoutingRequest, routing_of
 
+HOPELESS = 3.0
+"""A newcomer is refused that would wait so many times as long as it may, for all that is known."""
+
+ENOUGH = 10
+"""Requests of a model that have ended before newcomers are refused because of how long it took."""
+
+ENOUGH_FOR_DEADLINE = 3
+"""The same, of newcomers that say their own deadline."""
+
 Gain = tuple[RequestLifecycle, Token]
 """What a request gained in a step."""
 
@@ -50,6 +59,11 @@ class Requests(LiveRequests):
         self._deadlines.arm(id)
         self._changes.advance()
         self.waiting_room.admitted(id, tell_waiting, now)
+        self._waits(lifecycle)
+        if not assigned and (error := self._hopeless(lifecycle)) is not None:
+            self._forget(lifecycle)
+            self.dispatch.ended(id)
+            return [*decisions, *refuse(lifecycle, error, now)]
         return [*decisions, *self._start(assigned, now)]
 
     def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
@@ -63,10 +77,38 @@ class Requests(LiveRequests):
         self.tokens_kept += lifecycle.num_tokens
         self._deadlines.arm(id)
         self._changes.advance()
+        self._waits(lifecycle)
         if not lifecycle.can_move:
             return self.fail(lifecycle, _CANNOT_RESUME, now)
         moved = [Moved(id, "restarted", lifecycle.origin)] if lifecycle.has_streamed else []
         return [*moved, *self._start(assigned, now)]
+
+    def _hopeless(self, lifecycle: RequestLifecycle) -> QueueFull | None:
+        """Why a newcomer that has to wait would wait in vain, if it would for all that is known."""
+        deadline_ms = lifecycle.request.deadline_ms
+        least = ENOUGH_FOR_DEADLINE if deadline_ms is not None else ENOUGH
+        seconds = self.waiting_room.sure_wait(lifecycle.id, least)
+        wanted = self.dispatch.wanted_by(lifecycle.id)
+        is_batch = lifecycle.kind == "batch"
+        if seconds is None or (not is_batch and self._giving_way.may_help(wanted)):
+            return None
+        position = self.dispatch.place_of(lifecycle.id)
+        if deadline_ms is not None and seconds * 1000 > deadline_ms:
+            return QueueFull(
+                f"`deadline_ms`: a slot is free in about {seconds:.1f} s, at place {position}; "
+                f"{deadline_ms} ms are too few",
+                field="deadline_ms",
+                retry_after=seconds,
+                position=position,
+            )
+        if seconds > HOPELESS * self._limits.buffered_request_timeout:
+            return QueueFull(
+                f"a slot would be free in about {seconds:.0f} s, at place {position}; "
+                f"requests wait {self._limits.buffered_request_timeout:g} s at most",
+                retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+                position=position,
+            )
+        return None
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: those who wait for them follow."""
@@ -75,6 +117,7 @@ class Requests(LiveRequests):
             lifecycle = self._lifecycles[id]
             name = lifecycle.request.model or ""
             lifecycle.request = replace(lifecycle.request, model=names.get(name, name))
+            self._waits(lifecycle)
             self._changes.advance()
         return self._start(assigned, now)
 
@@ -168,7 +211,10 @@ class Requests(LiveRequests):
         """The agent was told to stop, and has: another gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:
             return self.fail(lifecycle, Cancelled("cancelled while it moved"), now)
-        return self._move(lifecycle, "drained", now)
+        if lifecycle.leaving_for != "gave_way":
+            return self._move(lifecycle, "drained", now)
+        left = self._leave(lifecycle, "gave_way", now)
+        return [left, *self._start(self.dispatch.gave_way(lifecycle.id), now)]
 
     # ---- agents join, change and leave
 
@@ -178,10 +224,13 @@ class Requests(LiveRequests):
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
+        offer = _offer(agent)
         for id in self.dispatch.running_on(agent.link):
-            if self._lifecycles[id].model == agent.generates:
-                self._lifecycles[id].fingerprint_known(agent.fingerprint)
-        return self._start(self.dispatch.agent_changed(agent.link, _offer(agent)), now)
+            lifecycle = self._lifecycles[id]
+            if lifecycle.model == agent.generates:
+                lifecycle.fingerprint_known(agent.fingerprint)
+            self._runs(lifecycle, offer.keys if offer.is_able else ())
+        return self._start(self.dispatch.agent_changed(agent.link, offer), now)
 
     def agent_suspended(self, agent: Agent) -> None:
         """An agent takes no more work, and will be gone in a moment. Starts nobody."""
@@ -226,7 +275,7 @@ class Requests(LiveRequests):
     def due(self, now: float) -> list[Decision]:
         """End those whose deadline has come; first those that wait, so that none of them starts.
 
-        Those that waited long enough for one agent take any.
+        Those that waited long enough for one agent take any, and `batch` gives way to who waits.
         """
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
@@ -235,7 +284,21 @@ class Requests(LiveRequests):
                 decisions += self._give_up(lifecycle, error, now)
         for id in self._held.pop_until(now):
             decisions += self._start(self.dispatch.release(id), now)
+        return [*decisions, *self._give_way(now)]
+
+    def _give_way(self, now: float) -> list[Decision]:
+        """Have agents stop `batch` requests whose slots others need; they go on later."""
+        decisions: list[Decision] = []
+        asked = self._giving_way.due(now, self.dispatch.has_free_slot, self._can_leave)
+        for lifecycle in (self._lifecycles[id] for id in asked):
+            decisions += self._stop(lifecycle, now)
+            lifecycle.leaving_for = "gave_way"
         return decisions
+
+    def _can_leave(self, id: RequestId) -> bool:
+        lifecycle = self._lifecycles[id]
+        is_going = lifecycle.is_cancelling or lifecycle.is_leaving
+        return lifecycle.can_move and not is_going
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
         """End all; first those that wait, so that none of them starts in a slot that frees."""
@@ -264,7 +327,7 @@ class Requests(LiveRequests):
                 continue
             if lifecycle.can_move:
                 decisions += self._stop(lifecycle, now)
-                lifecycle.is_leaving = True
+                lifecycle.leaving_for = lifecycle.leaving_for or "drained"
             else:
                 decisions += self._give_up(lifecycle, error, now)
         return decisions
@@ -306,13 +369,14 @@ class Requests(LiveRequests):
             )
             self._not_held(lifecycle.id)
             self.waiting_room.started(lifecycle.id)
+            self._runs(lifecycle, _offer(agent).keys)
             self._deadlines.arm(lifecycle.id)
             self._changes.advance()
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
             start = Start(
                 id=lifecycle.id,
-                request=lifecycle.request,
+                request=_for_agent(lifecycle.request),
                 continuation=continuation,
                 traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
             )
@@ -329,6 +393,7 @@ class Requests(LiveRequests):
     def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
         self._touch_agent(lifecycle)
         lifecycle.came_back(now)
+        self._waits(lifecycle)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
         self._changes.advance()
@@ -344,6 +409,7 @@ class Requests(LiveRequests):
         self._touch_agent(lifecycle)
         self.num_moves += 1
         moved = lifecycle.moved(reason, now)
+        self._waits(lifecycle)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
         self._changes.advance()
@@ -392,6 +458,11 @@ _CANNOT_RESUME = AgentLost(
 def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
     """Refuse a newcomer."""
     return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
+
+
+def _for_agent(request: GenerateRequest) -> GenerateRequest:
+    """Without what only the queue needs, and older agents do not know."""
+    return request if request.deadline_ms is None else replace(request, deadline_ms=None)
 
 
 def _offer(agent: Agent) -> Offer:

@@ -35,6 +35,10 @@ class SlotTimes:
         known = self._means.get(model)
         return None if known is None else known[0]
 
+    def num_ended(self, model: str | None) -> int:
+        """How many requests of `model` the average is made of."""
+        return self._means.get(model, (0.0, 0))[1]
+
     def _learn(self, key: str | None, seconds: float) -> None:
         mean, num = self._means.get(key, (0.0, 0))
         weight = max(WEIGHT, 1 / (num + 1))

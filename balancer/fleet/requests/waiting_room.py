@@ -81,6 +81,14 @@ class WaitingRoom:
             seconds = None if pause is None else place * pause
         return Waiting(place, what, None if seconds is None else float(ceil(seconds)))
 
+    def sure_wait(self, id: RequestId, num_ended: int) -> float | None:
+        """Seconds until a waiting request gets a slot, once so many have ended to tell by."""
+        wanted = self._dispatch.wanted_by(id)
+        pause = self._pause(wanted)
+        if pause is None or self._slot_times.num_ended(model_of(wanted)) < num_ended:
+            return None
+        return self._dispatch.place_of(id) * pause
+
     def retry_after(self, model: str | None) -> float:
         """Seconds after which the queue has probably moved on."""
         return min(max(self._pause(model) or RETRY_AFTER, RETRY_AFTER), MAX_RETRY_AFTER)

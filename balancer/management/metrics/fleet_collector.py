@@ -52,6 +52,12 @@ class FleetCollector(Collector):
         yield GaugeMetricFamily(
             "arriero_queue_depth", "Requests that wait for a slot.", value=view.queue_depth
         )
+        yield _by_class(view)
+        yield GaugeMetricFamily(
+            "arriero_queue_callers",
+            "Callers of which requests wait that no agent has had yet.",
+            value=view.callers_waiting,
+        )
         yield GaugeMetricFamily(
             "arriero_queue_limit", "How many requests may wait at most.", value=view.queue_limit
         )
@@ -84,6 +90,17 @@ class FleetCollector(Collector):
         yield _issues(view)
         yield from routing_metrics(view.routing)
         yield from engine_metrics(view)
+
+
+def _by_class(view: FleetView) -> Metric:
+    family = GaugeMetricFamily(
+        "arriero_queue_class_depth",
+        "Requests that wait for a slot, by priority class.",
+        labels=["priority_class"],
+    )
+    for kind, number in view.waiting_by_class.items():
+        family.add_metric([kind], number)
+    return family
 
 
 def _events(numbers: EventNumbers) -> Iterator[Metric]:

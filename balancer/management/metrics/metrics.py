@@ -106,7 +106,7 @@ class Metrics:
         self._moves = self._counter(
             "moves",
             "Requests that left an agent for another: it was lost, fell silent, was drained with a "
-            "deadline, or gave them back.",
+            "deadline, or gave them back; or, of batch requests, others needed the slot.",
             "reason",
         )
         self._query_inputs = Histogram(

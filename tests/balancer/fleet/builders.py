@@ -32,8 +32,10 @@ from arriero.shared.reports.model_info import ModelInfo
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 
 
-def request(model: str | None = None) -> GenerateRequest:
-    return GenerateRequest(prompt="Once", model=model)
+def request(
+    model: str | None = None, *, priority: int = 0, deadline_ms: int | None = None
+) -> GenerateRequest:
+    return GenerateRequest(prompt="Once", model=model, priority=priority, deadline_ms=deadline_ms)
 
 
 def model_info(name: str = "llama", fingerprint: str | None = None) -> ModelInfo:

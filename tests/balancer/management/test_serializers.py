@@ -131,6 +131,7 @@ def test_a_request() -> None:
         "age_seconds": 1.5,
         "num_tokens": 7,
         "priority": 0,
+        "priority_class": "default",
         "caller": "alice",
         "moves": 0,
         "position": 3,

@@ -49,6 +49,9 @@ def test_one_that_waits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&caller=alice"
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row[:5] == ["r1", "queued,", "number", "3", "alice"]
+    balancer.will(says({"requests": [LIVE | {"priority_class": "batch"}]}))
+    assert main([]) == 0
+    assert "streaming, batch" in capsys.readouterr().out
 
 
 def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

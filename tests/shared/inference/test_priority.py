@@ -1,6 +1,18 @@
-import pytest
+from typing import get_args
 
-from arriero.shared.inference import PRIORITY_CLASSES, PRIORITY_NUMBERS, priority_class_of
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from arriero.shared.inference import (
+    PRIORITY_CLASSES,
+    PRIORITY_NUMBERS,
+    Priority,
+    ServiceTier,
+    priority_class_of,
+    priority_of_tier,
+)
+
+PRIORITY: TypeAdapter[int] = TypeAdapter(Priority)
 
 
 @pytest.mark.parametrize(
@@ -16,3 +28,28 @@ def test_every_class_has_a_word_that_means_it() -> None:
     assert [priority_class_of(PRIORITY_NUMBERS[each]) for each in PRIORITY_CLASSES] == list(
         PRIORITY_CLASSES
     )
+
+
+def test_words_and_numbers_are_taken() -> None:
+    assert [PRIORITY.validate_python(word) for word in PRIORITY_CLASSES] == [-1, 0, 1]
+    assert PRIORITY.validate_python(-100) == -100
+    for wrong in ("urgent", "1", 101, None):
+        with pytest.raises(ValidationError):
+            PRIORITY.validate_python(wrong)
+    with pytest.raises(ValidationError, match="`interactive`, `default`, `batch`"):
+        PRIORITY.validate_python("urgent")
+
+
+def test_the_schema_tells_both() -> None:
+    assert "interactive" in str(PRIORITY.json_schema(mode="validation"))
+
+
+def test_tiers_are_classes() -> None:
+    kinds = {tier: priority_class_of(priority_of_tier(tier)) for tier in get_args(ServiceTier)}
+    assert {tier for tier, kind in kinds.items() if kind == "default"} == {
+        "auto",
+        "default",
+        "scale",
+    }
+    assert (kinds["priority"], kinds["flex"]) == ("interactive", "batch")
+    assert priority_of_tier(None) == 0

@@ -27,9 +27,11 @@ from .....shared.inference import (
     MaxTokens,
     Messages,
     PromptInput,
+    ServiceTier,
     ToolList,
     TopLogprobs,
     can_go_on,
+    priority_of_tier,
 )
 from .....shared.sampling import StopString, sampling_fields
 from .....shared.strict import ListOf
@@ -80,6 +82,7 @@ class _Body(ServerExtras):
     stream_options: _StreamOptions | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     grammar: Grammar | None = None
+    service_tier: ServiceTier | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,5 +348,6 @@ def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequ
         model=parsed.model,
         stream=parsed.stream,
         seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
+        priority=priority_of_tier(parsed.service_tier),
         **sampling,
     )

@@ -17,7 +17,7 @@ _GIVEN_TOOLS = Refused("`tools` are given for the whole response")
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention")
 
 RESPONSE: Mapping[str, Rule] = {
-    **{name: HINTS[name] for name in (*_HINTS, "safety_identifier", "service_tier")},
+    **{name: HINTS[name] for name in (*_HINTS, "safety_identifier")},
     "client_metadata": Ignored("it describes the client to its own service"),
     "context_management": Ignored("the input is not shortened here"),
     "max_tool_calls": Ignored("it counts calls of tools that only OpenAI runs"),

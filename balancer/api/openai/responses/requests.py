@@ -25,8 +25,10 @@ from .....shared.inference import (
     JsonSchemaGrammar,
     MaxTokens,
     NamedTool,
+    ServiceTier,
     ToolChoice,
     TopLogprobs,
+    priority_of_tier,
 )
 from .....shared.sampling import sampling_fields
 from .....shared.strict import STRICT, ListOf, at_most
@@ -174,6 +176,7 @@ class _Body(Guided):
     include: Annotated[ListOf[_Included], Field(max_length=MAX_INCLUDED)] = ()
     top_logprobs: TopLogprobs = 0
     metadata: Metadata | None = None
+    service_tier: ServiceTier | None = None
     user: str | None = None
     max_output_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
@@ -246,6 +249,7 @@ class Wanted:
             stream=body.stream,
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
+            priority=priority_of_tier(body.service_tier),
             tools=tools or None,
             tool_choice=_tool_choice(body) if tools else None,
             parallel_tool_calls=body.parallel_tool_calls,

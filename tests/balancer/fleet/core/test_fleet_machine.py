@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import EngineFailed, QueueFull, ShuttingDown, to_wire
 from arriero.shared.inference import (
@@ -72,15 +73,28 @@ class FleetMachine(WatchedFleet):
         model=WANTED,
         tell_waiting=st.sampled_from([None, 0.0, 0.5, 2.0]),
         prompt=st.sampled_from(PROMPTS),
+        priority=st.sampled_from([0, 0, -1, 1]),
+        caller=st.sampled_from([ANONYMOUS, Caller("key"), Caller(connection=1)]),
+        deadline_ms=st.sampled_from([None, None, None, 1500]),
     )
     def client_opens(
-        self, model: str | None, tell_waiting: float | None = None, prompt: str = PROMPTS[0]
+        self,
+        model: str | None,
+        tell_waiting: float | None = None,
+        prompt: str = PROMPTS[0],
+        priority: int = 0,
+        caller: Caller = ANONYMOUS,
+        deadline_ms: int | None = None,
     ) -> None:
         id = RequestId(f"r{len(self.clients)}")
         self.clients[id] = Client(model, self.now, tell_waiting=tell_waiting)
         depth = self.fleet.totals().queue_depth
         arrived = self.fleet.request_arrived(
-            id, replace(request(model), prompt=prompt), self.now, tell_waiting=tell_waiting
+            id,
+            replace(request(model, priority=priority, deadline_ms=deadline_ms), prompt=prompt),
+            self.now,
+            tell_waiting=tell_waiting,
+            caller=caller,
         )
         self.follow(arrived)
         self.judge_refusal(id)

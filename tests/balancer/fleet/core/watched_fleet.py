@@ -131,6 +131,7 @@ class Client:
     num_begun: int = 0
     num_starts: int = 0
     num_moves: int = 0
+    num_given_way: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
     engine: tuple[str | None, str | None] = (None, None)
@@ -233,8 +234,9 @@ class WatchedFleet(RuleBasedStateMachine):
                     self.codes[ending.request_id] = ending.code
                     self.fleet.settle(ending, self.now)
                     self.stop(ending.request_id)
-                case Moved(request=id):
+                case Moved(request=id, reason=reason):
                     self.clients[id].num_moves += 1
+                    self.clients[id].num_given_way += reason == "gave_way"
                 case DeliverTokens(tokens=tokens, num_tokens=num_tokens, gaps=gaps):
                     for id, token in tokens:
                         self.receive(id, token)
@@ -540,7 +542,8 @@ class WatchedFleet(RuleBasedStateMachine):
         for each in self.fleet.view(self.now).requests:
             assert each.age_seconds < self.limits.request_timeout
             if each.state == "queued":
-                assert each.waited_seconds < self.limits.buffered_request_timeout
+                is_late = each.waited_seconds >= self.limits.buffered_request_timeout
+                assert not is_late or self.clients[each.id].num_given_way
         if self.drain_deadline is not None and self.now >= self.drain_deadline:
             assert self.fleet.is_idle
 

@@ -15,7 +15,8 @@ AGENTS = ("a", "b", "c")
 AGENT_IDS = st.sampled_from(AGENTS)
 FINGERPRINTS = st.sampled_from(["f", "f", "f", "f", "g", None])
 OF_ANSWERS = ("piece", "silent", "noticed", "prompt_read", "call_started", "called")
-MAX_LIVE = 6
+PRIORITIES = st.sampled_from([0, 0, -1, 1])
+MAX_LIVE = 8
 
 
 class MovesMachine(WatchedFleet):
@@ -36,12 +37,13 @@ class MovesMachine(WatchedFleet):
     # ---- clients
 
     @precondition(lambda self: len(self.live()) < MAX_LIVE)
-    @rule(number=st.integers(1, 3))
-    def client_opens(self, number: int) -> None:
+    @rule(number=st.integers(1, 3), priority=PRIORITIES)
+    def client_opens(self, number: int, priority: int = 0) -> None:
         for _ in range(number):
             id = RequestId(f"r{len(self.clients)}")
             self.clients[id] = Client("m", self.now)
-            self.follow(self.fleet.request_arrived(id, request("m"), self.now))
+            wanted = request("m", priority=priority)
+            self.follow(self.fleet.request_arrived(id, wanted, self.now))
             self.judge_refusal(id)
 
     @precondition(lambda self: self.live())

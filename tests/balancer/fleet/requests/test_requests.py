@@ -1,16 +1,21 @@
 """What the end of one request means for the others."""
 
-from arriero.balancer.fleet.caller import ANONYMOUS
+from dataclasses import replace
+
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.change_log import ChangeLog
-from arriero.balancer.fleet.decisions import LinkId, Send
+from arriero.balancer.fleet.decisions import Decision, Finish, LinkId, Moved, Refuse, Send
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
+from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
 from arriero.balancer.fleet.requests.requests import Requests
-from arriero.shared.errors import EngineFailed, ShuttingDown
+from arriero.shared.continuation import Continuation
+from arriero.shared.errors import EngineFailed, RequestError, ShuttingDown
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Cancel, Start
 from arriero.shared.reports.statistics import Cells, Statistics
-from tests.balancer.fleet.builders import codes, ended, hello, request, sent
+from tests.balancer.fleet.builders import codes, ended, hello, piece, request, sent
+from tests.balancer.fleet.core.scene import NO_HEARTBEATS, A, Scene, cancel, with_agent
 
 LINK = LinkId(1)
 
@@ -123,3 +128,188 @@ def test_by_load_nobody_waits_for_one_agent() -> None:
     for id in ("1", "2"):
         assert sent(requests.admit(RequestId(id), LONG, ANONYMOUS, 0.0))
     assert requests.dispatch.running_on(OTHER) == ["2"]
+
+
+# ---- classes, shares, deadlines and giving way, in the composed core
+
+ALICE, BOB = Caller("alice"), Caller("bob")
+
+
+def opens(
+    scene: Scene,
+    id: str,
+    *,
+    caller: Caller = ALICE,
+    priority: int = 0,
+    deadline_ms: int | None = None,
+) -> list[Decision]:
+    wanted = request(priority=priority, deadline_ms=deadline_ms)
+    decisions = scene.fleet.request_arrived(RequestId(id), wanted, scene.now, caller=caller)
+    return scene._checked(decisions)
+
+
+def started(decisions: list[Decision]) -> list[str]:
+    return [message.id for message in sent(decisions) if isinstance(message, Start)]
+
+
+def refusal(decisions: list[Decision]) -> RequestError | None:
+    return next((each.error for each in decisions if isinstance(each, Refuse)), None)
+
+
+def with_batch() -> Scene:
+    """One slot, in which a batch request streams that could move; it began just now."""
+    scene = with_agent(slots=1, fingerprint="f")
+    opens(scene, "batch", priority=-1)
+    scene.say(A, piece("batch"))
+    return scene
+
+
+def test_batch_gives_way_and_goes_on_where_it_stopped() -> None:
+    scene = with_batch()
+    assert sent(opens(scene, "chat", priority=1)) == []
+    assert sent(scene.after(FIRST_RUN / 2)) == [], "it may run for a while"
+    assert sent(scene.after(FIRST_RUN / 2)) == [cancel("batch")]
+    assert scene.fleet.next_deadline() != scene.now
+    decisions = scene.say(A, ended("batch", "cancelled"))
+    assert started(decisions) == ["chat"]
+    assert [each.reason for each in decisions if isinstance(each, Moved)] == ["gave_way"]
+    [start] = sent(scene.say(A, ended("chat")))
+    assert isinstance(start, Start)
+    assert start.continuation == Continuation.after([0], num_characters=4)
+    assert codes(scene.say(A, ended("batch"))) == {"batch": "stop"}
+
+
+def test_default_requests_are_given_way_as_well_and_batch_is_not() -> None:
+    scene = with_batch()
+    opens(scene, "more", priority=-1)
+    assert sent(scene.after(2 * FIRST_RUN)) == []
+    assert sent(opens(scene, "chat")) + sent(scene.after(0)) == [cancel("batch")]
+
+
+def test_who_gave_way_runs_longer_before_it_does_so_again() -> None:
+    scene = with_batch()
+    scene.after(FIRST_RUN)
+    opens(scene, "chat", priority=1)
+    scene.after(0)
+    scene.say(A, ended("batch", "cancelled"))
+    assert started(scene.say(A, ended("chat"))) == ["batch"]
+    opens(scene, "again", priority=1)
+    assert sent(scene.after(FIRST_RUN * 1.5)) == []
+    assert sent(scene.after(FIRST_RUN * 0.5)) == [cancel("batch")]
+
+
+def test_who_gave_way_waits_as_long_as_it_takes() -> None:
+    scene = with_batch()
+    scene.after(FIRST_RUN)
+    opens(scene, "chat", priority=1)
+    scene.after(0)
+    scene.say(A, ended("batch", "cancelled"))
+    for _ in range(8):
+        scene.say(A, piece("chat"))
+        scene.after(5.0)
+    assert scene.fleet.waiting(RequestId("batch"), scene.now) is not None
+    assert started(scene.say(A, ended("chat"))) == ["batch"]
+
+
+def test_what_cannot_go_on_elsewhere_keeps_its_slot() -> None:
+    scene = with_agent(slots=1)
+    opens(scene, "batch", priority=-1)
+    scene.say(A, piece("batch"))
+    opens(scene, "chat", priority=1)
+    assert sent(scene.after(2 * FIRST_RUN)) == []
+    assert started(scene.say(A, ended("batch"))) == ["chat"]
+
+
+def test_if_nobody_needs_the_slot_any_more_the_batch_request_gets_it_back() -> None:
+    scene = with_batch()
+    opens(scene, "chat", priority=1)
+    scene.after(FIRST_RUN)
+    scene.close("chat")
+    assert started(scene.say(A, ended("batch", "cancelled"))) == ["batch"]
+
+
+def test_callers_take_turns() -> None:
+    scene = with_agent(slots=1)
+    for id in ("1", "2", "3", "4"):
+        opens(scene, id)
+    opens(scene, "b", caller=BOB)
+    assert [started(scene.say(A, ended(id))) for id in ("1", "b")] == [["b"], ["2"]]
+
+
+def test_of_a_full_queue_the_newest_of_who_has_most_goes() -> None:
+    scene = with_agent(slots=1, limits=replace(NO_HEARTBEATS, max_buffered_requests=3))
+    for id in ("runs", "1", "2", "3"):
+        assert refusal(opens(scene, id)) is None
+    assert codes(opens(scene, "b", caller=BOB)) == {"3": "queue_full"}
+    assert refusal(opens(scene, "4")) is not None
+    assert scene.fleet.request(RequestId("b"), scene.now) is not None
+
+
+def test_a_deadline_ends_a_request_wherever_it_is() -> None:
+    scene = with_agent(slots=1)
+    opens(scene, "runs", deadline_ms=5000)
+    opens(scene, "waits", deadline_ms=2000)
+    assert codes(scene.after(2.0)) == {"waits": "deadline_exceeded"}
+    decisions = scene.after(3.0)
+    assert codes(decisions) == {"runs": "deadline_exceeded"}
+    assert sent(decisions) == [cancel("runs")]
+
+
+def test_agents_are_not_told_of_deadlines() -> None:
+    [start] = sent(opens(with_agent(), "a", deadline_ms=5000))
+    assert start == Start(id=RequestId("a"), request=request())
+
+
+def after_endings(scene: Scene, num: int, seconds: float) -> None:
+    for number in range(num):
+        opens(scene, f"before{number}")
+        scene.after(seconds)
+        scene.say(A, ended(f"before{number}"))
+
+
+def test_what_cannot_begin_before_its_deadline_is_refused_at_once() -> None:
+    scene = with_agent(slots=1)
+    after_endings(scene, 3, 4.0)
+    opens(scene, "runs")
+    error = refusal(opens(scene, "late", deadline_ms=3000))
+    assert error is not None
+    assert (error.code, error.field, error.retry_after) == ("queue_full", "deadline_ms", 4.0)
+    assert refusal(opens(scene, "soon enough", deadline_ms=5000)) is None
+
+
+def test_without_experience_nobody_is_refused_for_a_deadline() -> None:
+    scene = with_agent(slots=1)
+    opens(scene, "runs")
+    assert refusal(opens(scene, "late", deadline_ms=1)) is None
+
+
+def test_what_would_wait_in_vain_is_refused_at_once() -> None:
+    limits = replace(NO_HEARTBEATS, buffered_request_timeout=5.0)
+    scene = with_agent(slots=1, limits=limits)
+    after_endings(scene, 10, 8.0)
+    opens(scene, "runs")
+    assert refusal(opens(scene, "first")) is None
+    error = refusal(opens(scene, "second"))
+    assert error is not None
+    assert (error.code, error.message) == (
+        "queue_full",
+        "a slot would be free in about 16 s, at place 2; requests wait 5 s at most",
+    )
+    assert refusal(opens(scene, "another", caller=BOB)) is None, "its place is the first"
+
+
+def test_a_slot_that_batch_gives_up_is_soon_enough() -> None:
+    scene = with_agent(slots=1, fingerprint="f")
+    after_endings(scene, 3, 4.0)
+    opens(scene, "batch", priority=-1)
+    assert refusal(opens(scene, "chat", priority=1, deadline_ms=3000)) is None
+
+
+def test_totals_tell_classes_and_callers() -> None:
+    scene = with_agent(slots=1)
+    for number, priority in enumerate((0, 0, 1, -1)):
+        opens(scene, str(number), priority=priority)
+    totals = scene.fleet.totals()
+    assert totals.waiting_by_class == {"batch": 1, "default": 1, "interactive": 1}
+    assert totals.callers_waiting == 1
+    assert not any(isinstance(each, Finish) for each in scene.after(0))

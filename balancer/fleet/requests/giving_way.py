@@ -1,0 +1,122 @@
+"""Which `batch` requests give up their slots when others wait: one for each that waits.
+
+A batch request runs for a while before it may be asked: `FIRST_RUN` seconds, and twice as long each
+time it has given way. So it moves a few times at most, and comes to its end. Of those that may be
+asked, the one that might have been for longest is.
+
+Invariants: nobody is asked twice in one run; no more are asked for a model than wait for it.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ....shared.inference import RequestId
+from ..priority_queue import Groups
+from ..tally import Tally
+from .routing import Wanted
+
+FIRST_RUN = 1.0
+"""Seconds that a batch request runs at least before it gives way for the first time."""
+
+LONGEST_RUN = 60.0
+"""Seconds that it runs at least, however often it has given way."""
+
+
+def least_run(num_given_way: int) -> float:
+    """Seconds that a request runs at least that has given way so often."""
+    return float(min(FIRST_RUN * 2 ** min(num_given_way, 16), LONGEST_RUN))
+
+
+class GivingWay:
+    """Say who `waits`, who `runs` and when either `stops`; then `due` says who is to be asked."""
+
+    __slots__ = ("_asked", "_num_asked", "_num_waiting", "_running", "_times", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[RequestId, Wanted] = {}
+        self._num_waiting: Tally[Wanted] = Tally()
+        self._running: dict[RequestId, tuple[Wanted, ...]] = {}
+        self._times: Groups[Wanted, RequestId, float] = Groups()
+        """When each that runs may be asked, by what its agent serves."""
+        self._asked: dict[RequestId, Wanted] = {}
+        """On whose behalf: for those that want this."""
+        self._num_asked: Tally[Wanted] = Tally()
+
+    @property
+    def num_asked(self) -> int:
+        """Batch requests that have been asked and still run."""
+        return len(self._asked)
+
+    def may_help(self, wanted: Wanted) -> bool:
+        """Whether a batch request runs that may give way to one that wants this."""
+        return self._times.size(wanted) > 0
+
+    def waits(self, id: RequestId, wanted: Wanted) -> None:
+        """A request of a higher class waits, or waits for something else now."""
+        self._waits_no_more(id)
+        self._waiting[id] = wanted
+        self._num_waiting.add(wanted, 1)
+
+    def runs(self, id: RequestId, keys: tuple[Wanted, ...], may_be_asked_at: float) -> None:
+        """A batch request runs on an agent that starts those who want what is in `keys`."""
+        if id in self._asked:
+            return
+        self._runs_no_more(id)
+        self._running[id] = keys
+        for key in keys:
+            self._times.set(key, id, may_be_asked_at)
+
+    def stops(self, id: RequestId) -> None:
+        """A request has ended, or does no longer wait or run, if it did."""
+        self._waits_no_more(id)
+        self._runs_no_more(id)
+        if id in self._asked:
+            self._num_asked.add(self._asked.pop(id), -1)
+
+    def next_deadline(self, is_free: Callable[[Wanted], bool]) -> float | None:
+        """When to call `due`."""
+        firsts = (self._times.first(wanted) for wanted in self._unmet(is_free))
+        return min((first[0] for first in firsts if first is not None), default=None)
+
+    def due(
+        self,
+        now: float,
+        is_free: Callable[[Wanted], bool],
+        can_leave: Callable[[RequestId], bool],
+    ) -> list[RequestId]:
+        """Those to be asked now. `is_free`: whether a slot is free for those who want this."""
+        asked: list[RequestId] = []
+        for wanted in list(self._unmet(is_free)):
+            while self._num_waiting[wanted] > self._num_asked[wanted]:
+                first = self._times.first(wanted)
+                if first is None or first[0] > now:
+                    break
+                self._runs_no_more(first[1])
+                if can_leave(first[1]):
+                    self._asked[first[1]] = wanted
+                    self._num_asked.add(wanted, 1)
+                    asked.append(first[1])
+        return asked
+
+    def _unmet(self, is_free: Callable[[Wanted], bool]) -> Iterator[Wanted]:
+        if not self._running:
+            return
+        for wanted in self._num_waiting:
+            if self._num_waiting[wanted] > self._num_asked[wanted] and not is_free(wanted):
+                yield wanted
+
+    def _waits_no_more(self, id: RequestId) -> None:
+        if id in self._waiting:
+            self._num_waiting.add(self._waiting.pop(id), -1)
+
+    def _runs_no_more(self, id: RequestId) -> None:
+        for key in self._running.pop(id, ()):
+            self._times.remove(key, id)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._times.check_integrity()
+        if self._asked.keys() & self._running.keys():
+            raise RuntimeError("somebody was asked, and may be again")
+        for counted, of in ((self._num_waiting, self._waiting), (self._num_asked, self._asked)):
+            if any(counted[wanted] != list(of.values()).count(wanted) for wanted in counted):
+                raise RuntimeError("those who wait or were asked are miscounted")

@@ -1,0 +1,125 @@
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arriero.balancer.fleet.requests.giving_way import (
+    FIRST_RUN,
+    LONGEST_RUN,
+    GivingWay,
+    least_run,
+)
+from arriero.balancer.fleet.requests.routing import Wanted
+from arriero.shared.inference import RequestId
+
+A, B, C, W, X = (RequestId(name) for name in "abcwx")
+KEYS: tuple[Wanted, ...] = (None, "m")
+
+
+def nothing_free(_wanted: Wanted) -> bool:
+    return False
+
+
+def anybody(_id: RequestId) -> bool:
+    return True
+
+
+def due(
+    giving: GivingWay, now: float, can_leave: Callable[[RequestId], bool] = anybody
+) -> list[RequestId]:
+    ids = giving.due(now, nothing_free, can_leave)
+    giving.check_integrity()
+    deadline = giving.next_deadline(nothing_free)
+    assert deadline is None or deadline > now, "it would be called for ever"
+    return ids
+
+
+def with_two() -> GivingWay:
+    giving = GivingWay()
+    giving.runs(A, KEYS, 5.0)
+    giving.runs(B, KEYS, 3.0)
+    return giving
+
+
+def test_one_gives_way_for_each_that_waits_and_whose_time_came_first() -> None:
+    giving = with_two()
+    assert giving.next_deadline(nothing_free) is None
+    giving.waits(W, "m")
+    assert giving.next_deadline(nothing_free) == 3.0
+    assert due(giving, 2.9) == []
+    assert due(giving, 9.0) == [B]
+    assert due(giving, 9.0) == []
+    assert giving.num_asked == 1
+    giving.waits(X, None)
+    assert due(giving, 9.0) == [A]
+
+
+def test_while_a_slot_is_free_nobody_has_to_go() -> None:
+    giving = with_two()
+    giving.waits(W, "m")
+    assert giving.due(9.0, lambda _: True, anybody) == []
+    assert giving.next_deadline(lambda _: True) is None
+
+
+def test_who_starts_meanwhile_needs_no_slot() -> None:
+    giving = with_two()
+    giving.waits(W, "m")
+    giving.stops(W)
+    assert due(giving, 9.0) == []
+
+
+def test_who_left_and_was_of_no_use_is_followed_by_another() -> None:
+    giving = with_two()
+    giving.waits(W, "m")
+    assert due(giving, 9.0) == [B]
+    giving.stops(B)
+    assert due(giving, 9.0) == [A]
+
+
+def test_what_runs_for_other_models_stays() -> None:
+    giving = with_two()
+    giving.waits(W, "n")
+    assert due(giving, 9.0) == []
+    giving.waits(W, "m")
+    assert due(giving, 9.0) == [B]
+
+
+def test_what_cannot_leave_is_passed_over() -> None:
+    giving = with_two()
+    giving.waits(W, "m")
+    assert due(giving, 9.0, lambda id: id != B) == [A]
+
+
+def test_an_agent_that_serves_something_else_now() -> None:
+    giving = with_two()
+    giving.runs(B, (), 3.0)
+    giving.waits(W, "m")
+    assert due(giving, 4.0) == []
+    assert due(giving, 5.0) == [A]
+    giving.runs(A, KEYS, 0.0)
+    assert due(giving, 5.0) == [], "it has been asked"
+
+
+def test_each_run_lasts_longer_than_the_one_before() -> None:
+    runs = [least_run(number) for number in range(40)]
+    assert runs[:3] == [FIRST_RUN, 2 * FIRST_RUN, 4 * FIRST_RUN]
+    assert runs == sorted(runs)
+    assert runs[-1] == LONGEST_RUN
+
+
+WANTED = st.sampled_from([None, "m", "n"])
+
+
+@settings(max_examples=50)
+@given(st.lists(WANTED, max_size=6), st.lists(WANTED, max_size=6))
+def test_no_more_are_asked_than_wait(waiting: list[Wanted], running: list[Wanted]) -> None:
+    giving = GivingWay()
+    for number, wanted in enumerate(waiting):
+        giving.waits(RequestId(f"w{number}"), wanted)
+    for number, wanted in enumerate(running):
+        giving.runs(RequestId(f"r{number}"), (None, wanted) if wanted else (None,), 1.0)
+    asked = due(giving, 1.0)
+    assert len(asked) == len(set(asked)) <= len(waiting)
+    left = set(range(len(running))) - {int(id[1:]) for id in asked}
+    if None in waiting and len(asked) < len(waiting):
+        assert not left or waiting.count(None) <= len(asked)
