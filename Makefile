@@ -36,7 +36,7 @@ lint: style types
 check: lint
 	$(python) -m pytest -q tests
 
-# mypy takes a minute of one core; the tests, which wait a lot, begin meanwhile.
+# mypy keeps one core busy for a while; the tests, which wait a lot, begin meanwhile.
 test: style
 	@$(MAKE) --no-print-directory -j2 types all-tests
 
