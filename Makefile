@@ -41,7 +41,7 @@ test: style
 	@$(MAKE) --no-print-directory -j2 types all-tests
 
 all-tests: install
-	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder
+	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-clients: install
 	@scripts/install-client >/dev/null

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import signal
 import subprocess
 import sys
@@ -63,12 +62,13 @@ def test_what_is_returned_is_the_exit_code() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_for_an_orderly_stop(number: signal.Signals) -> None:
-    async def main(shutdown: Shutdown) -> None:
-        assert not shutdown.requested.is_set()
-        os.kill(os.getpid(), number)
-        await shutdown.requested.wait()
-
-    assert run("test", main) == 0
+    program = STUBBORN.format(block="", stuck="return")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready stubborn\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == b"stopping\n"
+        assert process.wait(timeout=10) == 0
 
 
 @pytest.mark.parametrize("stuck", [IDLE, BLOCKED], ids=["idle", "blocked"])
