@@ -78,7 +78,9 @@ async def test_the_playground_streams(shared_fleet: Fleet, dashboard: Dashboard)
     await dashboard.part("max-tokens").fill("600")
     question = {"role": "user", "content": "How do I send a request?"}
     body = {"messages": [question], "temperature": 0, "max_tokens": 600, "ignore_eos": True}
-    expected = (await generate(shared_fleet.http, shared_fleet.inference, body)).text
+    # Twice: once the whole prompt is cached, its answers are rounded alike.
+    for _ in range(2):
+        expected = (await generate(shared_fleet.http, shared_fleet.inference, body)).text
     await dashboard.page.evaluate(RECORD_GROWTH)
     await dashboard.ask(question["content"])
 

@@ -122,19 +122,27 @@ async def test_answers_are_as_documented(
     url = getattr(asked_fleet, port)
     operation = schemathesis.openapi.from_dict(DOCUMENTS[port])[path][method]
     statuses = await asyncio.to_thread(ask_anything, url, operation, mode)
+    if mode is GenerationMode.POSITIVE and path not in NEVER_WELL and 200 not in statuses:
+        statuses |= await asyncio.to_thread(ask_anything, url, operation, mode, is_anew=True)
     if path not in NEVER_WELL and not (path == DESIRED_STATE and mode is GenerationMode.NEGATIVE):
         assert (200 in statuses) == (mode is GenerationMode.POSITIVE)
     await asked_fleet.until_idle()
 
 
-def ask_anything(url: str, operation: APIOperation, mode: GenerationMode) -> set[int]:
-    """Blocks until all cases were asked; the statuses that came. Raises what a check found."""
+def ask_anything(
+    url: str, operation: APIOperation, mode: GenerationMode, *, is_anew: bool = False
+) -> set[int]:
+    """Blocks until all cases were asked; the statuses that came. Raises what a check found.
+
+    Many fields make it likely that each case breaks a rule that no schema tells: where all did,
+    four times as many are drawn anew.
+    """
     statuses: set[int] = set()
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=NUM_CASES,
-        derandomize=True,
+        max_examples=4 * NUM_CASES if is_anew else NUM_CASES,
+        derandomize=not is_anew,
         database=None,
         deadline=None,
         phases=[Phase.generate],

@@ -5,11 +5,16 @@ ones after every change of a test; `make search` looks among all for what fails.
 """
 
 import inspect
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from arriero.shared.log import LineHandler
+from arriero.shared.reports.log_tail import LogTail
 
 searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("searching", searching)
@@ -31,6 +36,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and item.get_closest_marker("timeout") is None
         ):
             item.add_marker(pytest.mark.timeout(ASYNCHRONOUS_TIMEOUT))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """What a test sets up ends with it: it would write to whatever file gets its number next."""
+    root, ours = logging.getLogger(), logging.getLogger("arriero")
+    level, own_level = root.level, ours.level
+    yield
+    left = [each for each in root.handlers if isinstance(each, LineHandler | LogTail)]
+    for handler in left:
+        root.removeHandler(handler)
+        handler.close()
+    if left:
+        root.setLevel(level)
+        ours.setLevel(own_level)
+        logging.captureWarnings(False)
 
 
 @pytest.hookimpl(trylast=True)
