@@ -27,12 +27,16 @@ async def test_turns_of_a_conversation_find_their_prefix_beside_other_load(fleet
 
     talks = await asyncio.gather(*(talk(who) for who in ("Ana", "Bo", "Cy", "Di")))
     agents = [{agent for agent, _, _ in talk} for talk in talks]
-    assert all(len(each) == 1 for each in agents), "a conversation stays where it is"
+    # One may go where a slot is free, if that is cheaper than to wait for the agent that knows it.
+    assert sum(len(each) == 1 for each in agents) >= 3, "conversations stay where they are"
     assert len(set.union(*agents)) == 2, "and both agents have some"
-    for (_, num_before, _), (_, _, num_cached) in (p for t in talks for p in pairwise(t)):
-        assert num_cached >= num_before - 1
+    turns = (pair for talk in talks for pair in pairwise(talk))
+    for (agent, num_before, _), (next_agent, _, num_cached) in turns:
+        assert agent != next_agent or num_cached >= num_before - 1
 
     async with fleet.http.get(f"{fleet.management}/metrics") as response:
         metrics = await response.text()
-    assert 'arriero_routed_requests_total{prefix="warm"} 8.0' in metrics
-    assert 'arriero_routed_requests_total{prefix="cold"} 4.0' in metrics
+    lines = dict(line.rsplit(" ", 1) for line in metrics.splitlines())
+    num_warm = float(lines['arriero_routed_requests_total{prefix="warm"}'])
+    assert 6 <= num_warm <= 8
+    assert float(lines['arriero_routed_requests_total{prefix="cold"}']) == 12 - num_warm
