@@ -56,7 +56,9 @@ class ChunkSpool:
         """The result of a line, which ends with a line break. Raises `BlobsAway`."""
         record = b"%b %d %b" % (b"E" if is_error else b"O", number, result)
         with told(self._path), self._path.open("ab", buffering=0) as file:
+            end = file.tell()
             if file.write(record) != len(record):
+                file.truncate(end)  # or the next record would be taken for its rest
                 raise OSError("the disk is full")
         self.is_error[number] = is_error
 

@@ -1,10 +1,12 @@
 """Results while a chunk runs: there after a kill, each once."""
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from arriero.balancer.jobs.blobs.local import LocalBlobs
+from arriero.balancer.jobs.blobs.port import BlobsAway
 from arriero.balancer.jobs.spool import Spool, blob_name
 from tests.balancer.jobs.blobs.contract import read
 
@@ -38,6 +40,21 @@ def test_a_torn_record_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     last = Spool(tmp_path).open("b", 0)
     last.store(blobs, "k")
     assert read(blobs, blob_name("k", is_error=False)) == b"one\nthree\n"
+
+
+def test_a_record_that_did_not_fit_is_not_the_beginning_of_the_next(tmp_path: Path) -> None:
+    chunk = Spool(tmp_path).open("b", 0)
+    chunk.add(1, b"one\n", is_error=False)
+    [path] = (tmp_path / "chunks" / "b").iterdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, hard))
+    try:
+        with pytest.raises(BlobsAway):
+            chunk.add(2, b"two\n", is_error=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    chunk.add(3, b"three\n", is_error=False)
+    assert chunk.is_error == Spool(tmp_path).open("b", 0).is_error == {1: False, 3: False}
 
 
 def test_nothing_is_stored_where_there_is_nothing(tmp_path: Path) -> None:
