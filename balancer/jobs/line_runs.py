@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from ...shared.errors import InternalError
 from .core.batch import Batch
-from .core.lines import Answered, Line, answer_line, error_line
+from .core.lines import Line, answer_line, error_line
 from .core.outcome import Again, judge
 from .core.schedule import LineKey
 from .tools import Tools
 
 logger = logging.getLogger(__name__)
+
+OUR_FAULT = InternalError("internal error; the balancer's log has the details")
 
 GONE = Again(1.0, is_attempt=False, for_all=True)
 """Whoever made the batch has no key any more; the batch's task ends it."""
@@ -79,16 +81,20 @@ class LineRuns:
         self._tools.pump()
 
     async def _outcome(self, line: Line) -> Again | LineResult:
+        """Whatever goes wrong with a line ends that line; the others do not notice."""
+        try:
+            return await self._run(line)
+        except Exception:
+            logger.exception("%s: line %d failed", self._batch.id, line.number)
+            return LineResult(line, error_line(self._batch.id, line, OUR_FAULT))
+
+    async def _run(self, line: Line) -> Again | LineResult:
         if line.problem is not None:
             return LineResult(line, error_line(self._batch.id, line, line.problem))
         caller = self._tools.caller_of(self._batch.caller)
         if caller is None:
             return GONE
-        try:
-            answered = await self._tools.answer(line, caller)
-        except Exception:
-            logger.exception("%s: line %d failed", self._batch.id, line.number)
-            answered = _unexpected()
+        answered = await self._tools.answer(line, caller)
         attempts, refusals = self._tries.get(line.number, (0, 0))
         outcome = judge(
             answered.error,
@@ -102,12 +108,3 @@ class LineRuns:
             return outcome
         text = answer_line(self._batch.id, line, answered)
         return LineResult(line, text, is_error=outcome.is_error)
-
-
-def _unexpected() -> Answered:
-    error = InternalError("internal error; the balancer's log has the details")
-    body = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"%b"}}' % (
-        error.message.encode(),
-        error.code.encode(),
-    )
-    return Answered(status=error.status, body=body, error=error)

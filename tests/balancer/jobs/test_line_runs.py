@@ -1,9 +1,13 @@
 """Lines that are asked: each settles once, whatever becomes of it."""
 
 import asyncio
+import json
 from pathlib import Path
 
-from arriero.balancer.fleet.caller import Caller
+import pytest
+
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.jobs.core.batch import BatchCaller
 from arriero.balancer.jobs.core.lines import Answered, Line, parse_line
 from arriero.balancer.jobs.core.schedule import LineKey
 from arriero.balancer.jobs.line_runs import LineRuns
@@ -64,3 +68,39 @@ async def test_a_line_that_is_cancelled_before_it_began_settles_too(tmp_path: Pa
         runs.stop()
         await runs.stopped()
         assert [result.text for result in runs.take()] == [None]
+
+
+@pytest.mark.parametrize("place", ["caller", "answer", "result"])
+async def test_a_fault_of_ours_is_the_lines_error_wherever_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    class Faulty(House):
+        def caller_of(self, maker: BatchCaller) -> Caller:
+            if place == "caller":
+                raise RuntimeError("a mistake of ours")
+            return ANONYMOUS
+
+    async def answer(each: Line, caller: Caller) -> Answered:
+        if place == "answer":
+            raise RuntimeError("a mistake of ours")
+        return Answered(status=200, body=b"{}" if place == "caller" else "{}")  # type: ignore
+
+    house = Faulty(tmp_path)
+    house.answer = answer
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = house.jobs(work)
+        batch = await created(jobs, request_line(1))
+        tools = jobs._runner._tools
+        news = asyncio.Event()
+        runs = LineRuns(batch, tools, news.set)
+        tools.schedule.add(batch.id)
+        tools.schedule.loaded(batch.id, 0, [line(1)])
+        for _, each in tools.schedule.next(0.0, lambda _: 1):
+            runs.start(each)
+        async with asyncio.timeout(5):
+            await news.wait()
+        [result] = runs.take()
+    assert result.text is not None
+    told = json.loads(result.text)
+    assert (told["custom_id"], told["error"]["code"]) == ("r1", "internal_error")
+    assert "Traceback" in caplog.text
