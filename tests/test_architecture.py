@@ -239,7 +239,8 @@ PURE = (
     "balancer.fleet.decisions",
     "balancer.fleet.queries.query_dispatcher",
     "balancer.fleet.requests.delivered",
-    "balancer.fleet.requests.dispatch",
+    *(f"balancer.fleet.requests.dispatch.{name}" for name in ("assignments", "dispatch")),
+    *(f"balancer.fleet.requests.dispatch.{name}" for name in ("holds", "ranks", "slots")),
     "balancer.fleet.requests.live_requests",
     "balancer.fleet.requests.moves",
     "balancer.fleet.requests.notices",
@@ -401,8 +402,9 @@ VOCABULARY = {
 ENGINE = ("agent.engine", *VOCABULARY["agent.engine"])
 LIMITS = ("balancer.access.identity", "balancer.access.limits")
 FAIR_QUEUE = "balancer.fleet.requests.fair_queue"
+DISPATCH = "balancer.fleet.requests.dispatch"
 REQUEST_WORDS = ("balancer.fleet.requests.matching", "balancer.fleet.requests.routing")
-REQUESTS = ("balancer.fleet.requests", *REQUEST_WORDS)
+REQUESTS = ("balancer.fleet.requests", DISPATCH, *REQUEST_WORDS)
 FLEET = ("balancer.fleet", *REQUESTS, "balancer.fleet.queries")
 FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
 API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
@@ -533,9 +535,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.fleet.requests.matching": ("balancer.fleet", "balancer.fleet.requests.routing"),
     "balancer.fleet.requests.fair_queue": ("balancer.fleet", *REQUEST_WORDS),
+    "balancer.fleet.requests.dispatch": (
+        *("balancer.fleet", "balancer.fleet.routing", *REQUEST_WORDS, FAIR_QUEUE),
+    ),
     "balancer.fleet.requests": (
         *("balancer.fleet", "balancer.fleet.routing", *REQUEST_WORDS),
-        *("balancer.fleet.requests.fair_queue", "balancer.fleet.requests.fair_queue.charge"),
+        *(DISPATCH, FAIR_QUEUE, f"{FAIR_QUEUE}.charge"),
     ),
     "balancer.fleet.queries": ("balancer.fleet", *REQUESTS),
     "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.access.identity", "balancer.control"),
@@ -797,7 +802,7 @@ def test_an_import_against_an_arrow_is_named_with_its_rule() -> None:
     [finding] = strangers("agent.chat.calls.tools", ["agent.engine.step", "shared.errors"])
     assert finding.startswith("agent.chat.calls.tools imports agent.engine.step, which is in")
     assert finding.endswith("; agent.chat.calls may import shared")
-    assert strangers("balancer.fleet.requests.dispatch", ["balancer.api.native.rpc"])
+    assert strangers("balancer.fleet.requests.matching", ["balancer.api.native.rpc"])
 
 
 def test_every_module_is_in_a_room() -> None:

@@ -7,7 +7,7 @@ from statistics import median
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.limits import Routing
-from arriero.balancer.fleet.requests.dispatch import Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
 from arriero.balancer.fleet.routing.prefix_chain import chain_of
 from arriero.balancer.fleet.routing.rates import Measurement

@@ -28,7 +28,7 @@ from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
 from ..limits import Limits
 from ..registry import Agent, Registry
-from ..requests.dispatch import RETRY_AFTER
+from ..requests.dispatch.dispatch import RETRY_AFTER
 from ..view import RequestView
 from .query import Kind, QueryLifecycle, QueryRequest, fits
 from .query_queue import Hand, Part, QueryQueue

@@ -14,7 +14,7 @@ from ..priority_queue import PriorityQueue
 from ..registry import Registry
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView, RoutingView
-from .dispatch import Dispatch
+from .dispatch.dispatch import Dispatch
 from .giving_way import GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
 from .routing import Wanted

@@ -12,7 +12,7 @@ from ..recorder import MoveReason
 from ..registry import Agent
 from ..routing.rates import Measurement
 from .delivered import Told
-from .dispatch import Assign
+from .dispatch.assignments import Assign
 from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
 from .routing import Offer, RoutingRequest, routing_of

@@ -10,7 +10,7 @@ from math import ceil
 
 from ....shared.inference import RequestId, Waiting, WaitsFor
 from ..decisions import Deliver
-from .dispatch import RETRY_AFTER, Dispatch
+from .dispatch.dispatch import RETRY_AFTER, Dispatch
 from .routing import Wanted, model_of
 from .slot_times import SlotTimes
 from .waiting_news import WaitingNews

@@ -1,5 +1,5 @@
 from arriero.balancer.fleet.decisions import Deliver, LinkId
-from arriero.balancer.fleet.requests.dispatch import RETRY_AFTER, Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import RETRY_AFTER, Dispatch
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.requests.waiting_room import MAX_RETRY_AFTER, WaitingRoom
 from arriero.shared.inference import RequestId, Waiting
