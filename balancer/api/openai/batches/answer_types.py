@@ -1,10 +1,22 @@
 """What `/v1/files` and `/v1/batches` answer, as types; the OpenAPI document is made of them."""
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from typing_extensions import TypedDict
 
 from ....jobs.core.batch import Status
+
+T = TypeVar("T")
+
+
+class ListOf(TypedDict, Generic[T]):
+    """One page of a list."""
+
+    object: Literal["list"]
+    data: list[T]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class FileObject(TypedDict):
@@ -20,14 +32,8 @@ class FileObject(TypedDict):
     status: Literal["processed"]
 
 
-class FileList(TypedDict):
+class FileList(ListOf[FileObject]):
     """One page of files."""
-
-    object: Literal["list"]
-    data: list[FileObject]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class DeletedFile(TypedDict):
@@ -87,11 +93,5 @@ class BatchObject(TypedDict):
     metadata: dict[str, str] | None
 
 
-class BatchList(TypedDict):
+class BatchList(ListOf[BatchObject]):
     """One page of batches."""
-
-    object: Literal["list"]
-    data: list[BatchObject]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool

@@ -4,59 +4,49 @@ from aiohttp import web
 
 from ....jobs.core.batch import Batch
 from ....jobs.jobs import Jobs
-from ...common.answering import json_response
-from ...transport.bodies import parsed
+from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
-from .answer_types import BatchObject
+from .answer_types import BatchObject, ListOf
 from .batch_object import batch_object
-from .boundary import jobs_for
-from .pages import batch_list, parse_batch_page, unknown_after
+from .boundary import answering, check_after
+from .pages import BatchPage, page_of, parse_page
 from .requests import parse_batch
 
 
 def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
     """The routes. Without `jobs` they say how to get them."""
-    handlers = _Handlers(jobs)
     return [
-        web.post("/v1/batches", handlers.create),
-        web.get("/v1/batches", handlers.list),
-        web.get("/v1/batches/{id}", handlers.retrieve),
-        web.post("/v1/batches/{id}/cancel", handlers.cancel),
+        web.post("/v1/batches", answering(jobs, _create)),
+        web.get("/v1/batches", answering(jobs, _list)),
+        web.get("/v1/batches/{id}", answering(jobs, _retrieve)),
+        web.post("/v1/batches/{id}/cancel", answering(jobs, _cancel)),
     ]
 
 
-class _Handlers:
-    def __init__(self, jobs: Jobs | None) -> None:
-        self._jobs = jobs
+async def _create(request: web.Request, jobs: Jobs) -> BatchObject:
+    wanted = await request.app[BODIES].parsed(request, parse_batch)
+    return await shown(jobs, await jobs.batches.create(wanted, caller_of(request)))
 
-    async def create(self, request: web.Request) -> web.Response:
-        wanted = await parsed(request, parse_batch)
-        with jobs_for(request, self._jobs) as jobs:
-            batch = await jobs.batches.create(wanted, caller_of(request))
-            return json_response(await shown(jobs, batch))
 
-    async def list(self, request: web.Request) -> web.Response:
-        with jobs_for(request, self._jobs) as jobs:
-            page = parse_batch_page(request.query)
-            owner = caller_of(request).owner
-            if page.after is not None and not await jobs.batches.has(page.after, owner):
-                raise unknown_after(page.after)
-            found = await jobs.batches.page(owner, after=page.after, limit=page.limit + 1)
-            return json_response(
-                batch_list([await shown(jobs, batch) for batch in found], page.limit)
-            )
+async def _list(request: web.Request, jobs: Jobs) -> ListOf[BatchObject]:
+    page = parse_page(BatchPage, request.query)
+    owner = caller_of(request).owner
+    await check_after(page.after, owner, jobs.batches)
+    found = await jobs.batches.page(owner, after=page.after, limit=page.limit + 1)
+    return page_of([await shown(jobs, batch) for batch in found], page.limit)
 
-    async def retrieve(self, request: web.Request) -> web.Response:
-        with jobs_for(request, self._jobs) as jobs:
-            id = request.match_info["id"]
-            batch = await jobs.batches.find(id, caller_of(request).owner)
-            return json_response(await shown(jobs, batch))
 
-    async def cancel(self, request: web.Request) -> web.Response:
-        with jobs_for(request, self._jobs) as jobs:
-            id = request.match_info["id"]
-            await jobs.batches.find(id, caller_of(request).owner)
-            return json_response(await shown(jobs, await jobs.batches.cancel(id)))
+async def _retrieve(request: web.Request, jobs: Jobs) -> BatchObject:
+    return await shown(jobs, await _batch(request, jobs))
+
+
+async def _cancel(request: web.Request, jobs: Jobs) -> BatchObject:
+    batch = await _batch(request, jobs)
+    return await shown(jobs, await jobs.batches.cancel(batch.id))
+
+
+async def _batch(request: web.Request, jobs: Jobs) -> Batch:
+    return await jobs.batches.find(request.match_info["id"], caller_of(request).owner)
 
 
 async def shown(jobs: Jobs, batch: Batch) -> BatchObject:

@@ -1,17 +1,18 @@
 """One page of a list: what a query string asks for, and the list around what was found."""
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from .....shared.errors import InvalidRequest
 from .....shared.validation import invalid
 from ....store.jobs.records import SavedFile
-from .answer_types import BatchList, BatchObject, FileList, FileObject
+from .answer_types import BatchObject, FileObject, ListOf
 
 Text = Annotated[str, Field(max_length=256)]
+T = TypeVar("T", FileObject, BatchObject)
+P = TypeVar("P", bound=BaseModel)
 
 
 class BatchPage(BaseModel):
@@ -34,25 +35,12 @@ class FilePage(BaseModel):
     purpose: Text | None = None
 
 
-def parse_file_page(query: Mapping[str, str]) -> FilePage:
+def parse_page(kind: type[P], query: Mapping[str, str]) -> P:
     """Raises `InvalidRequest`."""
     try:
-        return FilePage.model_validate(dict(query))
+        return kind.model_validate(dict(query))
     except ValidationError as error:
         raise invalid(error, to_json(dict(query))) from error
-
-
-def parse_batch_page(query: Mapping[str, str]) -> BatchPage:
-    """Raises `InvalidRequest`."""
-    try:
-        return BatchPage.model_validate(dict(query))
-    except ValidationError as error:
-        raise invalid(error, to_json(dict(query))) from error
-
-
-def unknown_after(id: str) -> InvalidRequest:
-    """The page begins behind something that is not there."""
-    return InvalidRequest(f"`after`: there is nothing with the id {id[:100]!r}", field="after")
 
 
 def file_object(file: SavedFile) -> FileObject:
@@ -69,25 +57,13 @@ def file_object(file: SavedFile) -> FileObject:
     }
 
 
-def file_list(files: list[SavedFile], limit: int) -> FileList:
-    """`files` may have one more than the page."""
-    data = [file_object(file) for file in files[:limit]]
+def page_of(objects: Sequence[T], limit: int) -> ListOf[T]:
+    """`objects` may have one more than the page."""
+    data = list(objects[:limit])
     return {
         "object": "list",
         "data": data,
         "first_id": data[0]["id"] if data else None,
         "last_id": data[-1]["id"] if data else None,
-        "has_more": len(files) > limit,
-    }
-
-
-def batch_list(batches: list[BatchObject], limit: int) -> BatchList:
-    """`batches` may have one more than the page."""
-    data = batches[:limit]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": len(batches) > limit,
+        "has_more": len(objects) > limit,
     }

@@ -4,11 +4,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from arriero.balancer.api.openai.batches.boundary import jobs_for
+from arriero.balancer.api.openai.batches.boundary import answering, check_after, jobs_for
 from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
 from arriero.balancer.jobs.blobs.port import BlobsAway
 from arriero.balancer.store.port import StoreAway
-from arriero.shared.errors import NotSupported, StoreUnavailable
+from arriero.shared.errors import InvalidRequest, NotSupported, StoreUnavailable
 
 
 def request() -> web.Request:
@@ -27,3 +27,25 @@ def test_where_things_lie_is_not_told(error: Exception) -> None:
 def test_without_jobs() -> None:
     with pytest.raises(NotSupported, match="--files"), jobs_for(request(), None):
         pass
+
+
+async def test_what_is_made_is_the_answer() -> None:
+    async def make(_request: web.Request, _jobs: object) -> dict[str, int]:
+        return {"n": 1}
+
+    response = await answering(object(), make)(request())  # type: ignore[arg-type]
+    assert isinstance(response, web.Response)
+    assert response.body == b'{"n":1}'
+    with pytest.raises(NotSupported):
+        await answering(None, make)(request())
+
+
+async def test_a_page_begins_behind_something_of_its_caller() -> None:
+    class Things:
+        async def has(self, id: str, owner: str | None) -> bool:
+            return (id, owner) == ("f", "ann")
+
+    await check_after(None, "bob", Things())
+    await check_after("f", "ann", Things())
+    with pytest.raises(InvalidRequest, match="`after`"):
+        await check_after("f", "bob", Things())

@@ -2,12 +2,13 @@
 
 import pytest
 
+from arriero.balancer.api.openai.batches.answer_types import BatchObject
 from arriero.balancer.api.openai.batches.pages import (
-    batch_list,
-    file_list,
+    BatchPage,
+    FilePage,
     file_object,
-    parse_batch_page,
-    parse_file_page,
+    page_of,
+    parse_page,
 )
 from arriero.balancer.store.jobs.records import SavedFile
 from arriero.shared.errors import InvalidRequest
@@ -24,15 +25,17 @@ def test_a_file_is_shown_without_its_owner() -> None:
 
 
 def test_one_more_than_the_page_says_that_there_is_more() -> None:
-    assert file_list([FILE, FILE], 1)["has_more"]
-    assert not file_list([FILE], 1)["has_more"]
-    assert batch_list([], 1)["first_id"] is None
+    files = [file_object(FILE)]
+    assert page_of(2 * files, 1)["has_more"]
+    assert not page_of(files, 1)["has_more"]
+    empty: list[BatchObject] = []
+    assert page_of(empty, 1)["first_id"] is None
 
 
 def test_queries() -> None:
-    assert parse_file_page({"limit": "5", "order": "asc"}).limit == 5
-    assert parse_batch_page({}).limit == 20
+    assert parse_page(FilePage, {"limit": "5", "order": "asc"}).limit == 5
+    assert parse_page(BatchPage, {}).limit == 20
     with pytest.raises(InvalidRequest, match="`limit`"):
-        parse_batch_page({"limit": "101"})
+        parse_page(BatchPage, {"limit": "101"})
     with pytest.raises(InvalidRequest, match="`order`"):
-        parse_file_page({"order": "x"})
+        parse_page(FilePage, {"order": "x"})
