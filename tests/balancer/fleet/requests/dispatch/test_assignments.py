@@ -4,8 +4,9 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.assignments import MOST_PASSED, Assign
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
-from arriero.balancer.fleet.routing.prefix_chain import chain_of
+from arriero.balancer.fleet.routing.prefix_chain import PrefixChain, chain_of
 from arriero.balancer.fleet.routing.rates import Measurement
+from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
@@ -137,15 +138,29 @@ def test_a_fast_agent_gets_more_than_slow_ones() -> None:
     assert taken.count(A) >= 6
 
 
+class WaitsForA(Router):
+    """Whoever could start at `B` rather waits for `A`, if it may."""
+
+    def choose(
+        self,
+        chain: PrefixChain,
+        *,
+        load_of: LoadOf,
+        free: LinkId | None,
+        most_answer: int | None = None,
+        may_wait: bool = True,
+    ) -> Choice | None:
+        if free != B or not may_wait:
+            return None if free is None else Choice(free)
+        return Choice(A, patience=1.0)
+
+
 def test_a_slot_passes_over_a_few_at_most() -> None:
-    dispatch = with_warm_and_cold(max_buffered=100)
-    assert arrive(dispatch, "2", "m") == [assign("2", B)]
-    ids = [str(number) for number in range(3, 5 + MOST_PASSED)]
-    for id in ids:
-        assert arrive_with_prefix(dispatch, id) == []
-    [started] = dispatch.ended(RequestId("2"))
-    assert started.link == B
-    passed = [hold.request for hold in dispatch.take_holds()]
-    assert len(passed) <= MOST_PASSED
-    assert started.request not in passed
+    dispatch = Dispatch(100, WaitsForA())
+    join(dispatch, A)
+    assert arrive(dispatch, "first") == [assign("first", A)]
+    for number in range(MOST_PASSED + 2):
+        assert arrive(dispatch, str(number)) == []
+    assert join(dispatch, B) == [assign(str(MOST_PASSED), B)]
+    assert [hold.request for hold in dispatch.take_holds()] == [*map(str, range(MOST_PASSED))]
     dispatch.check_integrity()

@@ -53,13 +53,14 @@ def test_of_equals_the_one_that_waited_longest_is_first() -> None:
 
 def test_outdated_ranks_are_mended_some_at_a_time() -> None:
     links = [LinkId(number) for number in range(MENDED_TOGETHER + 1)]
-    agents, _, ranks, router = scene(dict.fromkeys(links, 1.0))
     first = links[0]
+    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), first: 2.0})
     router.ranks[first] = 0.5
     ranks.outdate()
+    agents.remove(links[-1])
+    ranks.remove(links[-1])
     ranks.mend()
-    agents.remove(links[1])
-    ranks.remove(links[1])
+    assert ranks.first("m") != first
     ranks.mend()
     assert ranks.first("m") == first
     ranks.check_integrity()
