@@ -28,22 +28,19 @@ on it; with draining, nobody waits whom no agent can serve.
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import NotFound, NotSupported, RequestError, ShuttingDown
-from ....shared.inference import AgentId, Event, GenerateRequest, RequestId
+from ....shared.errors import RequestError
+from ....shared.inference import Event, GenerateRequest, RequestId
 from ....shared.messages import (
     FromAgent,
     Heartbeat,
     Hello,
     LogRead,
     Output,
-    ReadLog,
     Reply,
     Status,
-    Withdraw,
 )
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
-from ...control.desired_state import DesiredState
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, LinkId, ShowLog
 from ..limits import Limits
@@ -52,33 +49,23 @@ from ..recorder import Ending
 from ..registry import Agent
 from ..requests.delivered import Delivered
 from ..requests.request_lifecycle import RequestLifecycle
-from ..requests.requests import refuse
 from ..requests.routing import Engine
-from ..view import Cordon
+from ..requests.transitions import refuse
 from .admission import UNCOUNTED
 from .agent_output import AgentOutput
-from .fleet_views import FleetViews
-from .membership import Membership
-from .state import empty_state
-
-LOGS_SINCE = 8
-"""The first version of the protocol in which agents are asked for their logs."""
+from .operations import Operations
 
 
-class Fleet(FleetViews):
-    """One method per event; the module's docstring has the invariants."""
+class Fleet(Operations):
+    """What clients and agents do: one method per event.
+
+    The module's docstring has the invariants. What operators do is in `operations`, and what time
+    does in `fleet_clock`.
+    """
 
     def __init__(self, limits: Limits, *, version: str = "") -> None:
-        super().__init__(empty_state(limits, version))
-        self._membership = Membership(self._state, self._steering)
+        super().__init__(limits, version=version)
         self._output = AgentOutput(self._state)
-
-    def next_deadline(self) -> float | None:
-        """When to call `tick`. Nothing may be due then: deadlines move later."""
-        if self._state.is_closed:
-            return None
-        deadlines = (self._state.next_deadline(), self._steering.next_deadline())
-        return min((each for each in deadlines if each is not None), default=None)
 
     # ---- clients
 
@@ -255,148 +242,3 @@ class Fleet(FleetViews):
             return decisions
         left = self._membership.lost(agent, now, hung_up=hung_up)
         return [*decisions, *left, *self._end_stranded(now)]
-
-    # ---- operators
-
-    def wished(self, wish: DesiredState, now: float) -> list[Decision]:
-        """The fleet should serve this from now on."""
-        decisions = self._due(now)
-        self._steering.wished(wish, now)
-        return [*decisions, *self._renamed(now)]
-
-    def restored(self, wish: DesiredState, now: float) -> list[Decision]:
-        """The fleet should serve this, and did so before the balancer started."""
-        decisions = self._due(now)
-        self._steering.restored(wish, now)
-        return [*decisions, *self._renamed(now)]
-
-    def _renamed(self, now: float) -> list[Decision]:
-        """What came before its alias follows it."""
-        aliases = self._state.models.aliases
-        requests = self._state.requests.renamed(aliases, now)
-        return [*requests, *self._state.dispatcher.renamed(aliases, now)]
-
-    def recall_models(self, names: Iterable[str], now: float) -> None:
-        """These were served before the balancer started; no agent is here yet."""
-        self._state.models.recalled(names, now)
-
-    def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
-        """These were there before the balancer started, oldest first; no agent is here yet."""
-        self._steering.cordons.restored(cordons)
-
-    def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
-        """Give an agent no new work; what it still runs moves after `within` seconds, if given.
-
-        Raises `NotFound`, as the others do.
-        """
-        agent = self._connected(id)
-        deadline = None if within is None else now + within
-        return [*self._due(now), *self._steering.cordon(agent, deadline, now)]
-
-    def resume(self, id: AgentId, now: float) -> list[Decision]:
-        """Give an agent work again."""
-        agent = self._connected(id)
-        return [*self._due(now), *self._steering.resume(agent, now)]
-
-    def reload(self, id: AgentId, drain_timeout: float, now: float) -> list[Decision]:
-        """Have an agent load its model anew; its requests may go on for `drain_timeout`."""
-        agent = self._connected(id)
-        return [*self._due(now), *self._steering.reload(agent, drain_timeout, now)]
-
-    def read_log(
-        self, id: RequestId, agent_id: AgentId, after: int, now: float, *, wait: bool = False
-    ) -> list[Decision]:
-        """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
-
-        With `wait` it follows as soon as there are some. If the agent goes, a `LogLost` follows.
-        Raises `NotFound`, and `NotSupported` for an agent of an older version.
-        """
-        decisions = self._due(now)
-        agent = self._connected(agent_id)
-        if agent.hello.protocol < LOGS_SINCE:
-            raise NotSupported(f"agent {agent.name} is too old to show its log; upgrade it")
-        self._state.log_readers.asked(id, agent.link)
-        read = ReadLog(id=id, after=after, wait=wait)
-        return [*decisions, self._state.registry.send(agent.link, read, now)]
-
-    def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
-        """Nobody waits for these lines any more, if somebody did."""
-        if (link := self._state.log_readers.ended(id)) is None:
-            return []
-        withdrawn = self._state.registry.send(link, Withdraw(id=id), now)
-        return [*self._due(now), withdrawn]
-
-    def _connected(self, id: AgentId) -> Agent:
-        link = self._state.registry.link_of(id)
-        if link is None:
-            raise NotFound(f"no agent `{id[:100]}` is connected")
-        return self._state.registry[link]
-
-    # ---- time, and the end of it
-
-    def tick(self, now: float) -> list[Decision]:
-        """Whatever is due at `now`.
-
-        Agents are given up here only: when the timer fires, what they sent has been read, however
-        long that took.
-        """
-        return self._due(now, is_timer=True)
-
-    def drain(self, now: float, deadline: float) -> list[Decision]:
-        """Accept nothing more; what has not ended by `deadline` ends then."""
-        self._state.changes.advance()
-        self._state.drained_at = deadline
-        return [*self._due(now), *self._end_stranded(now)]
-
-    def goodbye(self, now: float) -> list[Decision]:
-        """End what has not ended, let every agent go and none in."""
-        decisions = self.drain(now, now)
-        self._state.is_closed = True
-        return [*decisions, *self._membership.say_goodbye(now)]
-
-    def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
-        """What has come due, in the order that starts nothing in vain. Every event begins so."""
-        self._state.requests.dispatch.now = now
-        deadline = self.next_deadline()
-        if deadline is None or now < deadline:
-            return []
-        state = self._state
-        if state.models.due(now):
-            state.changes.advance()
-        decisions = self._end_drained(now)
-        agents = state.registry.due(now)
-        silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
-        heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]
-        self._membership.suspend(silent, now)
-        decisions += state.requests.due(now)
-        decisions += state.dispatcher.due(now)
-        decisions += self._membership.dismiss_silent(silent, now)
-        if decisions:
-            state.changes.advance()
-        for agent in heard:
-            decisions += self._membership.attend(agent, now)
-        decisions += self._steering.due(now)
-        decisions += self._end_stranded(now)
-        return [*decisions, *state.requests.waiting_room.tell(now, self._seconds_to_load(now))]
-
-    def _end_drained(self, now: float) -> list[Decision]:
-        """When the time for draining is over, everything ends."""
-        if self._state.drained_at is None or now < self._state.drained_at:
-            return []
-        error = ShuttingDown("the balancer shut down before the request had ended")
-        ended = self._state.requests.end_all(error, now)
-        return [*ended, *self._state.dispatcher.end_all(error, now)]
-
-    def _end_stranded(self, now: float) -> list[Decision]:
-        """With draining, nobody waits whom no agent can serve."""
-        if not self._state.is_draining:
-            return []
-        error = ShuttingDown("the balancer is shutting down and no agent can serve this")
-        stranded = self._state.requests.end_stranded(error, now)
-        return [*stranded, *self._state.dispatcher.end_stranded(error, now)]
-
-    def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
-        self._state.check_integrity()
-        self._admission.check_integrity()
-        self._steering.cordons.check_integrity()
