@@ -10,7 +10,7 @@ from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import EngineFailed, RequestError, ShuttingDown
+from arriero.shared.errors import EngineFailed, RequestError
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Cancel, Start
 from arriero.shared.reports.statistics import Cells, Statistics
@@ -41,17 +41,6 @@ def test_the_next_starts_right_after_the_end_is_told() -> None:
     decisions = requests.fail(first, EngineFailed("broken"), 1.0)
     assert codes(decisions) == {"1": "engine_failed"}
     assert sent(decisions) == [start("2")]
-    requests.check_integrity()
-
-
-def test_ending_all_starts_nobody() -> None:
-    requests, _ = requests_with_agent()
-    for id in ("1", "2", "3"):
-        requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
-    decisions = requests.end_all(ShuttingDown("closing time"), 1.0)
-    assert sent(decisions) == [Cancel(id=RequestId("1"))]
-    assert codes(decisions) == dict.fromkeys(("1", "2", "3"), "shutting_down")
-    assert len(requests) == 0
     requests.check_integrity()
 
 
@@ -253,11 +242,6 @@ def test_a_deadline_ends_a_request_wherever_it_is() -> None:
     decisions = scene.after(3.0)
     assert codes(decisions) == {"runs": "deadline_exceeded"}
     assert sent(decisions) == [cancel("runs")]
-
-
-def test_agents_are_not_told_of_deadlines() -> None:
-    [start] = sent(opens(with_agent(), "a", deadline_ms=5000))
-    assert start == Start(id=RequestId("a"), request=request())
 
 
 def after_endings(scene: Scene, num: int, seconds: float) -> None:

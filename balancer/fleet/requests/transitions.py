@@ -1,0 +1,191 @@
+"""The steps of which a request's way consists: it starts, leaves its agent, is stopped, ends."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ....shared.errors import AgentLost, Cancelled, RequestError
+from ....shared.inference import GenerateRequest
+from ....shared.messages import Cancel, Start
+from ..decisions import Decision, LinkId, Moved, Refuse
+from ..recorder import MoveReason
+from ..registry import Agent
+from ..routing.rates import Measurement
+from .dispatch.assignments import Assign
+from .live_requests import LiveRequests
+from .request_lifecycle import RequestLifecycle
+from .routing import Offer
+
+
+class Transitions(LiveRequests):
+    """Every method returns decisions, to be carried out in their order."""
+
+    def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+        """It ends with an error; the agent knows, or never had it."""
+        return self._end(lifecycle, lifecycle.failed(error, now), now)
+
+    def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        for assign in assigned:
+            lifecycle = self._lifecycles[assign.request]
+            agent = self._registry[assign.link]
+            continuation = lifecycle.continuation
+            lifecycle.assigned(
+                assign.link,
+                agent.name,
+                now,
+                model=agent.generates,
+                fingerprint=agent.fingerprint,
+            )
+            self._not_held(lifecycle.id)
+            self.waiting_room.started(lifecycle.id)
+            self._runs(lifecycle, offer_of(agent).keys)
+            self._deadlines.arm(lifecycle.id)
+            self._changes.advance()
+            self._registry.touch(assign.link)
+            self._registry[assign.link].used_at = now
+            start = Start(
+                id=lifecycle.id,
+                request=_for_agent(lifecycle.request),
+                continuation=continuation,
+                traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
+            )
+            decisions.append(self._registry.send(assign.link, start, now))
+        self._hold(now)
+        return decisions
+
+    def _hold(self, now: float) -> None:
+        """Some wait for one agent from now on."""
+        for hold in self.dispatch.take_holds():
+            if hold.request in self._lifecycles and self.dispatch.is_held(hold.request):
+                self._held.set(hold.request, now + hold.seconds)
+
+    def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
+        self._touch_agent(lifecycle)
+        lifecycle.came_back(now)
+        self._waits(lifecycle)
+        self.waiting_room.came_back(lifecycle.id, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+
+    def _move(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> list[Decision]:
+        """Its agent has stopped: it returns to the head of the queue."""
+        left = self._leave(lifecycle, reason, now)
+        return [left, *self._start(self.dispatch.came_back(lifecycle.id), now)]
+
+    def _leave(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> Moved:
+        if lifecycle.has_streamed and (engine := lifecycle.engine) is not None:
+            self.dispatch.bind(lifecycle.id, engine)
+        self._touch_agent(lifecycle)
+        self.num_moves += 1
+        moved = lifecycle.moved(reason, now)
+        self._waits(lifecycle)
+        self.waiting_room.came_back(lifecycle.id, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+        return moved
+
+    def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Its client does not want it any more."""
+        decisions = self._stop(lifecycle, now)
+        lifecycle.is_cancelling = lifecycle.link is not None
+        return decisions
+
+    def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Tell the agent, if there is one, and only once."""
+        is_told = lifecycle.is_cancelling or lifecycle.is_leaving
+        if lifecycle.link is None or is_told:
+            return []
+        return [self._registry.send(lifecycle.link, Cancel(id=lifecycle.id), now)]
+
+    def _give_up(
+        self, lifecycle: RequestLifecycle, error: RequestError, now: float
+    ) -> list[Decision]:
+        return [*self._stop(lifecycle, now), *self.fail(lifecycle, error, now)]
+
+    def _end(
+        self,
+        lifecycle: RequestLifecycle,
+        last: list[Decision],
+        now: float,
+        measured: Measurement | None = None,
+    ) -> list[Decision]:
+        """It has ended with `last`; its slot serves the next."""
+        self._forget(lifecycle)
+        if lifecycle.link is not None:
+            self._registry[lifecycle.link].used_at = now
+            self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
+        ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
+        return [*last, *self._start(ended, now)]
+
+    # ---- many at once
+
+    def end_all(self, error: RequestError, now: float) -> list[Decision]:
+        """End all; first those that wait, so that none of them starts in a slot that frees."""
+        decisions: list[Decision] = []
+        for lifecycle in sorted(self._lifecycles.values(), key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
+        """End those that a caller made; first those that wait, as above."""
+        made = [each for each in self._lifecycles.values() if each.caller.owner == owner]
+        decisions: list[Decision] = []
+        for lifecycle in sorted(made, key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
+        """Have an agent stop what it has, so that others go on; what cannot move ends.
+
+        They move when the agent has answered, so that none is on two agents.
+        """
+        decisions: list[Decision] = []
+        for id in self.dispatch.running_on(link):
+            lifecycle = self._lifecycles[id]
+            if lifecycle.is_cancelling:
+                continue
+            if lifecycle.can_move:
+                decisions += self._stop(lifecycle, now)
+                lifecycle.leaving_for = lifecycle.leaving_for or "drained"
+            else:
+                decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
+        """End those that wait and that no connected agent can serve."""
+        decisions: list[Decision] = []
+        for id in self.dispatch.stranded():
+            decisions += self.fail(self._lifecycles[id], error, now)
+        return decisions
+
+
+def _for_agent(request: GenerateRequest) -> GenerateRequest:
+    """Without what only the queue needs, and older agents do not know."""
+    return request if request.deadline_ms is None else replace(request, deadline_ms=None)
+
+
+def offer_of(agent: Agent) -> Offer:
+    """What dispatch may give the agent."""
+    return Offer(
+        model=agent.generates,
+        slots=agent.slots,
+        is_accepting=agent.takes_work,
+        fingerprint=agent.fingerprint,
+        cache_tokens=agent.slots * agent.model.context_size if agent.model else 0,
+    )
+
+
+def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+    """Refuse a newcomer."""
+    return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
+
+
+def loss_of(lifecycle: RequestLifecycle) -> RequestError | None:
+    """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
+    if lifecycle.is_cancelling:
+        return Cancelled("cancelled; the agent was lost before it answered")
+    if (suspicion := lifecycle.moves.suspicion) is not None:
+        return suspicion
+    if not lifecycle.can_move:
+        return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
+    return None
