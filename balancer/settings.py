@@ -164,8 +164,8 @@ class BalancerSettings(DaemonSettings):
 
     strict_fields: bool = Field(
         default=False,
-        description="refuse, at OpenAI's and Anthropic's paths, the fields that are otherwise "
-        "ignored, with an error that names the field",
+        description="refuse, at OpenAI's, Anthropic's and Ollama's paths, the fields that are "
+        "otherwise ignored, with an error that names the field",
     )
     model_memory: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
         default=_LIMITS.model_memory,

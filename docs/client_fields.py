@@ -1,9 +1,12 @@
-"""The page of what the balancer does with each field of OpenAI's and Anthropic's requests."""
+"""The page of what the balancer does with each field of other APIs' requests."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from arriero.balancer.api.anthropic.requests import MESSAGES_FIELDS
 from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, Rule
+from arriero.balancer.api.ollama.embeddings import EMBED_FIELDS as OLLAMA_EMBED_FIELDS
+from arriero.balancer.api.ollama.requests import CHAT_FIELDS as OLLAMA_CHAT_FIELDS
+from arriero.balancer.api.ollama.requests import GENERATE_FIELDS as OLLAMA_GENERATE_FIELDS
 from arriero.balancer.api.openai.completions.requests import CHAT_FIELDS, COMPLETION_FIELDS
 from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_FIELDS
 from arriero.balancer.api.openai.queries.rerank import RERANK_FIELDS
@@ -17,6 +20,9 @@ TABLES: Mapping[str, FieldTable] = {
     "/v1/embeddings": EMBEDDINGS_FIELDS,
     "/v1/rerank": RERANK_FIELDS,
     "/v1/messages": MESSAGES_FIELDS,
+    "/api/chat": OLLAMA_CHAT_FIELDS,
+    "/api/generate": OLLAMA_GENERATE_FIELDS,
+    "/api/embed": OLLAMA_EMBED_FIELDS,
 }
 
 ABOUT = """\

@@ -205,6 +205,10 @@ PURE = (
     "balancer.jobs.core.schedule",
     "balancer.jobs.file_limits",
     "balancer.store.jobs.records",
+    *(f"balancer.api.ollama.{name}" for name in ("answer_types", "answers", "conversation")),
+    *(f"balancer.api.ollama.{name}" for name in ("embeddings", "errors", "fields", "models")),
+    *(f"balancer.api.ollama.{name}" for name in ("operations", "options", "requests")),
+    "balancer.api.absent",
     "balancer.api.vllm.operations",
     "balancer.api.vllm.tokens",
     "balancer.api.openapi.answers",
@@ -415,6 +419,7 @@ APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
     *("balancer.api.openai", *OPENAI, "balancer.api.openai.operations"),
     *("balancer.api.openai.responses", "balancer.api.openai.batches", "balancer.api.vllm"),
+    "balancer.api.ollama",
 )
 JOBS = (
     *("balancer.jobs", "balancer.jobs.core", "balancer.jobs.blobs", "balancer.jobs.file_limits"),
@@ -578,9 +583,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.api.openai.operations", "balancer.api.conversation_store", *JOBS),
     ),
     "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.operations"),
+    "balancer.api.ollama": (
+        *(*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.completions"),
+    ),
+    "balancer.api.absent": (),
     "balancer.api.app": (
         *(*API, *APIS, *RUNTIME, *FOR_CLIENTS),
-        *("balancer.api.document", "balancer.api.limit_headers"),
+        *("balancer.api.document", "balancer.api.limit_headers", "balancer.api.absent"),
         *("balancer.access", "balancer.api.access", "balancer.jobs"),
     ),
     "balancer.api.limit_headers": (*RUNTIME, *LIMITS, "balancer.api.transport"),

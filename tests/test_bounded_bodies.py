@@ -8,6 +8,9 @@ from pydantic import TypeAdapter
 from arriero.balancer.api.anthropic.requests import COUNT_BODY, MESSAGES_BODY
 from arriero.balancer.api.native.queries import BODIES
 from arriero.balancer.api.native.requests import BATCH_BODY, GENERATE_BODY
+from arriero.balancer.api.ollama import embeddings as ollama_embeddings
+from arriero.balancer.api.ollama import requests as ollama_requests
+from arriero.balancer.api.ollama.models import SHOW_BODY
 from arriero.balancer.api.openai.completions.requests import CHAT_BODY, COMPLETION_BODY
 from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_BODY
 from arriero.balancer.api.openai.queries.rerank import RERANK_BODY
@@ -21,7 +24,9 @@ FROM_OUTSIDE = {
         for body in (
             *(COUNT_BODY, MESSAGES_BODY, *BODIES.values(), BATCH_BODY, GENERATE_BODY),
             *(EMBEDDINGS_BODY, CHAT_BODY, COMPLETION_BODY, RERANK_BODY, RESPONSE_BODY),
-            *(TOKENIZE_BODY, DETOKENIZE_BODY),
+            *(TOKENIZE_BODY, DETOKENIZE_BODY, SHOW_BODY),
+            *(ollama_requests.CHAT_BODY, ollama_requests.GENERATE_BODY),
+            *(ollama_embeddings.EMBED_BODY, ollama_embeddings.EMBEDDINGS_BODY),
         )
     },
     "FromAgent": TypeAdapter(FromAgent),

@@ -11,6 +11,7 @@ from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.kept_requests import KeptRequests
 from ..jobs.jobs import Jobs
+from .absent import absent
 from .access.admission import Admission
 from .access.guard import ACCESS, guard
 from .access.permissions import INFERENCE
@@ -25,6 +26,8 @@ from .limit_headers import limit_headers
 from .native import routes
 from .native.answer_types import Health, Readiness, SlotCounts
 from .native.web_socket import NativeSocket
+from .ollama import model_routes as ollama_model_routes
+from .ollama import routes as ollama_routes
 from .openai.batches import batch_routes, file_routes
 from .openai.completions import routes as completion_routes
 from .openai.errors import openai_error
@@ -68,7 +71,7 @@ def inference_app(
         await socket.close()
 
     app = web.Application(
-        middlewares=[*middlewares(_error_answer, hosts), guard(access, INFERENCE)]
+        middlewares=[*middlewares(_error_answer, hosts, absent), guard(access, INFERENCE)]
     )
     app[ACCESS] = access
     kept = KeptRequests(runtime) if kept is None else kept
@@ -89,6 +92,8 @@ def inference_app(
     conversations = ConversationStore() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, conversations, kept, recall))
     app.add_routes(anthropic_routes.routes(runtime, conversations))
+    app.add_routes(ollama_routes.routes(runtime))
+    app.add_routes(ollama_model_routes.routes(runtime))
     app.add_routes(file_routes.routes(jobs))
     app.add_routes(batch_routes.routes(jobs))
     app.add_routes(more_routes)
@@ -101,6 +106,8 @@ def _error_answer(request: web.Request) -> ErrorAnswer:
     is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
     if is_anthropics or _is_under(path, "/v1/messages"):
         return anthropic_routes.error_answer
+    if _is_under(path, "/api") and not _is_under(path, "/api/v1"):
+        return ollama_routes.error_answer
     has_openais = _is_under(path, "/v1") or path in vllm_routes.PATHS
     return _openai_error_answer if has_openais else error_response
 

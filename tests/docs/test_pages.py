@@ -41,7 +41,7 @@ def test_each_client_is_in_the_table_with_the_version_that_is_tested(name: str) 
     assert is_in_the_table(name, re.split("@|==", first)[-1])
 
 
-@pytest.mark.parametrize("name", ["openai", "langchain-openai"])
+@pytest.mark.parametrize("name", ["openai", "ollama", "langchain-openai"])
 def test_so_is_each_library_that_make_test_runs(name: str) -> None:
     [version] = re.findall(rf"^{name}==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert is_in_the_table(name, version)

@@ -81,6 +81,15 @@ INFERENCE: Table = {
     ("POST", "/v1/batches/{id}/cancel"): Needs.CALL,
     ("POST", "/v1/messages"): Needs.CALL,
     ("POST", "/v1/messages/count_tokens"): Needs.CALL,
+    ("GET", "/"): Needs.ANY,
+    ("GET", "/api/version"): Needs.ANY,
+    ("GET", "/api/tags"): Needs.LIST,
+    ("GET", "/api/ps"): Needs.LIST,
+    ("POST", "/api/show"): Needs.LIST,
+    ("POST", "/api/chat"): Needs.CALL,
+    ("POST", "/api/generate"): Needs.CALL,
+    ("POST", "/api/embed"): Needs.CALL,
+    ("POST", "/api/embeddings"): Needs.CALL,
 }
 
 MANAGEMENT: Table = {

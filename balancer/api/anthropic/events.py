@@ -10,10 +10,9 @@ Thinking blocks are not signed: their `signature` is a placeholder that says so.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from pydantic_core import from_json
-
 from ....shared.errors import RequestError
 from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
+from ..common.accumulator import arguments_of
 from ..common.event_stream import HOLE, Deltas, EventRenderer
 from .answer_types import (
     Block,
@@ -293,19 +292,10 @@ class _ToolUse(_Block):
         return {"type": "input_json_delta", "partial_json": text}
 
     def whole(self) -> ToolUseBlock:
-        return self._with(_input(self.text))
+        return self._with(arguments_of(self.text))
 
     def _with(self, input: Json) -> ToolUseBlock:
         return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": input}
-
-
-def _input(arguments: str) -> Json:
-    """The parsed `arguments`. If the answer was cut off, only the complete ones."""
-    try:
-        value = from_json(arguments, allow_partial=True)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _usage(usage: Usage) -> MessageUsage:

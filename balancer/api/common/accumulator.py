@@ -1,7 +1,9 @@
 """Collects one request's events, for answers without streaming."""
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Any, assert_never
+
+from pydantic_core import from_json
 
 from ....shared.inference import (
     Begun,
@@ -69,3 +71,12 @@ class Accumulator:
         if isinstance(self.end, Failed):
             raise self.end.error
         return self.end
+
+
+def arguments_of(call: str) -> dict[str, Any]:
+    """The arguments of a call, which a model wrote. If they are cut off, only the complete ones."""
+    try:
+        value = from_json(call, allow_partial=True)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,8 +1,8 @@
-"""How each field that an OpenAI or Anthropic client sends is handled.
+"""How each field that a client of OpenAI's, Anthropic's or Ollama's sends is handled.
 
 A field is obeyed, ignored and reported, or refused by name, since users often cannot make these
 clients leave a field out. Lives here: the tables' type, and the pass over a body that applies one.
 The tables themselves are next to each API's requests.
 
-May import: `transport`, `common`. Comes in: `openai`, `anthropic`.
+May import: `transport`, `common`. Comes in: `openai`, `anthropic`, `ollama`, `vllm`.
 """

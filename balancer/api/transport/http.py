@@ -65,18 +65,27 @@ def error_response(
     return response
 
 
+def nothing_at(path: str) -> RequestError:
+    """The error for a path where nothing is."""
+    return NotFound(f"there is nothing at {path[:200]}")
+
+
 def middlewares(
     answer_for: Callable[[web.Request], ErrorAnswer] = lambda _request: error_response,
     hosts: AllowedHosts | None = None,
+    absent: Callable[[str], RequestError] = nothing_at,
 ) -> list[Middleware]:
     """The middlewares of a port.
 
-    `answer_for` gives the error format for a request, and `hosts` the allowed hosts.
+    `answer_for` gives the error format for a request, `hosts` the allowed hosts, and `absent` the
+    error for a path where nothing is.
     """
-    return [_answer_errors(answer_for), _refuse_other_hosts(hosts or AllowedHosts())]
+    return [_answer_errors(answer_for, absent), _refuse_other_hosts(hosts or AllowedHosts())]
 
 
-def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middleware:
+def _answer_errors(
+    answer_for: Callable[[web.Request], ErrorAnswer], absent: Callable[[str], RequestError]
+) -> Middleware:
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = answer_for(request)
@@ -96,7 +105,7 @@ def _answer_errors(answer_for: Callable[[web.Request], ErrorAnswer]) -> Middlewa
             response.headers[hdrs.ALLOW] = allowed
             return response
         except web.HTTPNotFound:
-            missing = NotFound(f"there is nothing at {request.path[:200]}")
+            missing = absent(request.path)
             report_refusal(request, missing)
             return answer(missing)
         except web.HTTPException:

@@ -375,3 +375,23 @@ def _can_be_read(request: GenerateRequest) -> bool:
     except ValidationError:
         return False
     return True
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime", "/v1/audio/speech", "/v1/images/generations"])
+async def test_what_openai_has_besides_is_not_found_with_a_reason(
+    client: TestClient, path: str
+) -> None:
+    for method in ("GET", "POST"):
+        async with client.request(method, path) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"]) == (404, "not_found")
+            assert path in error["message"]
+            assert "here" in error["message"]
+
+
+async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> None:
+    calls = [("POST", "pull"), ("POST", "push"), ("POST", "create"), ("DELETE", "delete")]
+    for method, name in calls:
+        async with client.request(method, f"/api/{name}", json={"model": "m"}) as response:
+            assert response.status == 501
+            assert "desired state" in (await response.json())["error"]

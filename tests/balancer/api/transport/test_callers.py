@@ -37,6 +37,11 @@ DOORS: dict[str, dict[str, Any]] = {
     "/v1/responses/input_tokens": {"input": "x"},
     "/v1/messages": CHAT | {"model": "demo", "max_tokens": 5},
     "/v1/messages/count_tokens": CHAT | {"model": "demo"},
+    "/api/chat": CHAT | {"model": "demo"},
+    "/api/generate": PROMPT | {"model": "demo"},
+    "/api/embed": {"model": "demo", "input": "x"},
+    "/api/embeddings": {"model": "demo", "prompt": "x"},
+    "/api/show": {"model": "demo"},
 }
 METHODS = [path.removeprefix("/api/v1/") for path in DOORS if path.startswith("/api/v1/")]
 

@@ -1,0 +1,98 @@
+"""Ollama's messages as neutral ones.
+
+A result names the tool, and in older clients nothing at all. Templates of models want the call's
+id. So calls without an id get one, and results are matched to calls in their order.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from ....shared.inference import MAX_MESSAGES, MAX_PARTS, ChatMessage, Role
+from ....shared.strict import STRICT, ListOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Function:
+    __pydantic_config__ = STRICT
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    __pydantic_config__ = STRICT
+
+    function: _Function
+    id: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of `/api/chat`."""
+
+    __pydantic_config__ = STRICT
+
+    role: Role
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: Annotated[ListOf[_Call], Field(max_length=MAX_PARTS)] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+Messages = Annotated[ListOf[Message], Field(max_length=MAX_MESSAGES)]
+
+
+def to_neutral(messages: Iterable[Message]) -> tuple[ChatMessage, ...]:
+    """The same conversation."""
+    open_calls = _OpenCalls()
+    return tuple(_neutral(message, open_calls) for message in messages)
+
+
+def _neutral(message: Message, open_calls: "_OpenCalls") -> ChatMessage:
+    id, name = message.tool_call_id, message.tool_name
+    if message.role == "tool":
+        id = open_calls.answered(id, name)
+    return ChatMessage(
+        role=message.role,
+        content=message.content or ("" if not message.tool_calls else None),
+        reasoning_content=message.thinking or None,
+        tool_calls=open_calls.made(message.tool_calls) if message.tool_calls else None,
+        tool_call_id=id,
+        name=name,
+    )
+
+
+class _OpenCalls:
+    """The calls so far that have no result."""
+
+    def __init__(self) -> None:
+        self._num_calls = 0
+        self._open: dict[str, str] = {}  # the names of functions by id
+
+    def made(self, calls: Sequence[_Call]) -> tuple[dict[str, Any], ...]:
+        """The neutral calls."""
+        return tuple(self._made(call) for call in calls)
+
+    def _made(self, call: _Call) -> dict[str, Any]:
+        self._num_calls += 1
+        id = call.id or f"call{self._num_calls:05}"  # nine characters, as some templates ask for
+        self._open[id] = call.function.name
+        arguments = to_json(call.function.arguments).decode()
+        function = {"name": call.function.name, "arguments": arguments}
+        return {"id": id, "type": "function", "function": function}
+
+    def answered(self, id: str | None, name: str | None) -> str | None:
+        """The id of the call that a result belongs to: the first one that fits, if there is one."""
+        if id is None:
+            fitting = (each for each, called in self._open.items() if name in (None, called))
+            id = next(fitting, None)
+        self._open.pop(id or "", None)
+        return id

@@ -1,0 +1,128 @@
+"""Converts the bodies of `/api/embed` and `/api/embeddings` to queries, and results to answers.
+
+All inputs or none: an error in one input fails the call and names its index.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result
+from ....shared.strict import STRICT, ListOf
+from ....shared.validation import parse_json
+from ...fleet.queries.query import QueryRequest
+from ..common.body_fields import listed
+from ..common.embeddings import EmbedFields, embed_body, encoded, named
+from ..common.parts import first_fault, vectors_of
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
+from ..openapi.bodies import Body
+from . import fields
+from .answer_types import OllamaVector, OllamaVectors
+from .options import Options, plain_options
+from .requests import ModelName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EmbedBody:
+    __pydantic_config__ = STRICT
+
+    model: ModelName
+    input: Annotated[ListOf[EmbedInput], Field(max_length=MAX_INPUTS)] = ()
+    dimensions: Dimensions | None = None
+    options: Options | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EmbeddingsBody:
+    __pydantic_config__ = STRICT
+
+    model: ModelName
+    prompt: str = ""
+    options: Options | None = None
+
+
+_embed = TypeAdapter(_EmbedBody)
+_embeddings = TypeAdapter(_EmbeddingsBody)
+EMBED_FIELDS = FieldTable(_embed, fields.EMBED)
+EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBED)
+
+EMBED_BODY = embed_body("OllamaEmbedBody", _embed, ignored=EMBED_FIELDS.ignored, takes_unknown=True)
+EMBEDDINGS_BODY = Body(
+    name="OllamaEmbeddingsBody",
+    adapter=_embeddings,
+    ignored=EMBEDDINGS_FIELDS.ignored,
+    takes_unknown=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedCall:
+    """What is to be embedded. `place` is the body's field for the input, in errors."""
+
+    model: str
+    inputs: tuple[EmbedInput, ...]
+    place: str
+    dimensions: int | None = None
+    normalize: Norm = "l2"
+
+    def query_request(self, model: str) -> QueryRequest:
+        """The query for the model of that name; there has to be an input."""
+        fields = EmbedFields(
+            input=self.inputs, model=model, normalize=self.normalize, dimensions=self.dimensions
+        )
+        return fields.query()
+
+    def vectors(self, results: Sequence[Result]) -> tuple[Iterator[list[float]], int]:
+        """The vectors, and how many tokens the inputs have. Raises the first faulty one's error."""
+        vectors = vectors_of(results)
+        if (fault := first_fault(vectors)) is not None:
+            raise named(fault, self.place.replace("[]", f"[{fault.index}]"))
+        numbers = (_numbers(encoded(vector, "float")) for vector in vectors)
+        return numbers, sum(vector.num_tokens for vector in vectors)
+
+
+def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
+    """The body of `/api/embed`. Raises `InvalidRequest`, as `parse_embeddings` does."""
+    given = EMBED_FIELDS.given(body, notes, prepare=plain_options)
+    asked = given.pop("input", None)
+    if asked not in (None, ""):
+        given["input"] = listed(asked)
+    parsed = parse_json(_embed, to_json(given))
+    place = "input[]" if isinstance(asked, list) else "input"
+    return EmbedCall(parsed.model, parsed.input, place, parsed.dimensions)
+
+
+def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
+    """The body of `/api/embeddings`, whose vector has the length that the model gives it."""
+    given = EMBEDDINGS_FIELDS.given(body, notes, prepare=plain_options)
+    parsed = parse_json(_embeddings, to_json(given))
+    inputs = (parsed.prompt,) if parsed.prompt else ()
+    return EmbedCall(parsed.model, inputs, "prompt", normalize="none")
+
+
+def vectors_answer(call: EmbedCall, results: Sequence[Result], nanoseconds: int) -> OllamaVectors:
+    """The answer of `/api/embed`, for `written`; it took `nanoseconds`."""
+    numbers, num_tokens = call.vectors(results)
+    return {
+        "model": call.model,
+        "embeddings": numbers,
+        "total_duration": nanoseconds,
+        "load_duration": 0,
+        "prompt_eval_count": num_tokens,
+    }
+
+
+def vector_answer(call: EmbedCall, results: Sequence[Result]) -> OllamaVector:
+    """The answer of `/api/embeddings`."""
+    numbers, _ = call.vectors(results)
+    return {"embedding": next(numbers, [])}
+
+
+def _numbers(vector: str | list[float]) -> list[float]:
+    if isinstance(vector, str):
+        raise TypeError("a vector was not decoded")
+    return vector

@@ -1,0 +1,56 @@
+"""Fields of Ollama's requests without effect: ignored and reported, or refused by name.
+
+The supported fields are those of the types in `requests` and `embeddings`.
+"""
+
+from collections.abc import Mapping
+
+from ..fields.field_table import Ignored, Refused, Rule, nothing
+
+_NO_IMAGES = Refused("models get only text here")
+_DRAWS_NOTHING = Refused("no model here draws images", nothing("0"))
+_LOADED_BEFORE = Ignored("the desired state says how models are loaded")
+
+_LOADING = (
+    *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "numa", "low_vram", "f16_kv"),
+    *("use_mmap", "use_mlock", "logits_all", "vocab_only", "embedding_only"),
+)
+
+COMMON: Mapping[str, Rule] = {
+    "keep_alive": Ignored("the desired state says how long models stay loaded"),
+    **{f"options.{name}": _LOADED_BEFORE for name in _LOADING},
+}
+"""Of all calls of a model."""
+
+_ANSWERS: Mapping[str, Rule] = {
+    **COMMON,
+    "options.num_keep": Ignored("no context is shifted", nothing("0", "4")),
+    "options.penalize_newline": Ignored("newlines are tokens like others", nothing("true")),
+    "options.tfs_z": Ignored("there is no tail free sampling", nothing("1", "1.0")),
+    "shift": Ignored("an answer ends where the context is full", nothing("false")),
+    "truncate": Ignored("prompts that are too long are refused", nothing("false")),
+}
+
+CHAT: Mapping[str, Rule] = {**_ANSWERS, "messages[].images": _NO_IMAGES}
+
+GENERATE: Mapping[str, Rule] = {
+    **_ANSWERS,
+    "context": Refused("`/api/chat` takes a conversation"),
+    "height": _DRAWS_NOTHING,
+    "images": _NO_IMAGES,
+    "steps": _DRAWS_NOTHING,
+    "template": Refused("the model's own template is used", nothing('""')),
+    "width": _DRAWS_NOTHING,
+}
+
+EMBED: Mapping[str, Rule] = {
+    **COMMON,
+    "truncate": Ignored("inputs that are too long are refused", nothing("false")),
+}
+
+SHOW: Mapping[str, Rule] = {
+    "options": Ignored("nothing is generated"),
+    "system": Ignored("nothing is generated", nothing('""')),
+    "template": Ignored("nothing is generated", nothing('""')),
+    "verbose": Ignored("all that is known is told"),
+}

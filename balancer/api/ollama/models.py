@@ -1,0 +1,151 @@
+"""The fleet's models in Ollama's format, and which of them a name stands for."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.queries import TokenizerDescription
+from ....shared.reports.model_info import ModelInfo
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ...fleet.view import ModelView
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
+from ..openapi.bodies import Body
+from . import fields
+from .answer_types import OllamaDescription, OllamaDetails, OllamaModel, OllamaRunning
+
+API_VERSION = "0.12.11"
+"""The version of Ollama whose API this is; clients ask for it to know what they may send."""
+
+LATEST = ":latest"
+FOR_EVER = "9999-12-31T23:59:59Z"
+
+_UNITS = ((10**9, "B", 1), (10**6, "M", 2), (10**3, "K", 2))
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShowBody:
+    __pydantic_config__ = STRICT
+
+    model: Name | None = None
+    name: Annotated[Name | None, Field(deprecated=True)] = None
+
+
+_show = TypeAdapter(_ShowBody)
+SHOW_FIELDS = FieldTable(_show, fields.SHOW)
+SHOW_BODY = Body(
+    name="OllamaShowBody", adapter=_show, ignored=SHOW_FIELDS.ignored, takes_unknown=True
+)
+
+
+def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:
+    """The name in the body of `/api/show`; `name` is what `model` was called."""
+    parsed = parse_json(_show, to_json(SHOW_FIELDS.given(body, notes)))
+    if (name := parsed.model or parsed.name) is None:
+        raise InvalidRequest("`model` is missing", field="model")
+    return name
+
+
+def served_name(asked: str, is_known: Callable[[str], bool]) -> str:
+    """The name of the fleet's model that `asked` stands for: clients add `:latest`."""
+    bare = asked.removesuffix(LATEST)
+    return bare if bare and not is_known(asked) else asked
+
+
+def digest_of(info: ModelInfo) -> str:
+    """64 hexadecimal digits, another for each name and each fingerprint."""
+    return hashlib.sha256(f"{info.name}\n{info.fingerprint or ''}".encode()).hexdigest()
+
+
+def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
+    """The models as `/api/tags` tells them."""
+    return [
+        {
+            "name": model.info.name,
+            "model": model.info.name,
+            "modified_at": modified_at,
+            "size": model.info.size_bytes,
+            "digest": digest_of(model.info),
+            "details": details_of(model.info),
+        }
+        for model in models
+    ]
+
+
+def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
+    """Those that an agent has loaded, as `/api/ps` tells them."""
+    return [
+        {
+            "name": model.info.name,
+            "model": model.info.name,
+            "size": model.info.size_bytes,
+            "digest": digest_of(model.info),
+            "details": details_of(model.info),
+            "expires_at": FOR_EVER,
+            "context_length": model.info.context_size,
+        }
+        for model in models
+        if model.status == "loaded"
+    ]
+
+
+def described(
+    info: ModelInfo, tokenizer: TokenizerDescription | None, modified_at: str
+) -> OllamaDescription:
+    """The model as `/api/show` tells it; `tokenizer` where an agent could be asked."""
+    template = (tokenizer.chat_template if tokenizer else None) or ""
+    family = info.architecture
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": template,
+        "details": details_of(info),
+        "model_info": {
+            "general.architecture": family,
+            "general.parameter_count": info.parameters,
+            f"{family}.context_length": info.context_size,
+        },
+        "capabilities": capabilities(info, template),
+        "modified_at": modified_at,
+    }
+
+
+def capabilities(info: ModelInfo, template: str) -> list[str]:
+    """What the model can do. Its template tells, as in Ollama, of tools and of thinking."""
+    if "generate" not in info.tasks:
+        return ["embedding"] if "embed" in info.tasks else []
+    found = ["completion"]
+    if "tools" in template:
+        found.append("tools")
+    if "think" in template or "reasoning" in template:
+        found.append("thinking")
+    return found
+
+
+def details_of(info: ModelInfo) -> OllamaDetails:
+    """What agents tell of a model."""
+    families = [info.architecture] if info.architecture else []
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": info.architecture,
+        "families": families,
+        "parameter_size": _short(info.parameters),
+        "quantization_level": "",
+    }
+
+
+def _short(count: int) -> str:
+    """A number of parameters as people say it: `7.6B`."""
+    for unit, letter, places in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.{places}f}{letter}"
+    return str(count) if count else ""

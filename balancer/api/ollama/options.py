@@ -1,0 +1,94 @@
+"""Ollama's `options` as neutral fields."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ....shared.sampling import (
+    MinP,
+    RepeatPenalty,
+    StopStrings,
+    Temperature,
+    TokenPenalty,
+    TopP,
+)
+from ....shared.strict import STRICT
+from ..common.field_names import FieldNames
+
+ALL_TOKENS = 2**31 - 1
+"""A `repeat_last_n` that no context exceeds."""
+
+Json = dict[str, Any]
+
+_Int = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What they mean is in `neutral`. A `num_predict` below 1 has no bound."""
+
+    __pydantic_config__ = STRICT
+
+    num_predict: _Int | None = None
+    temperature: Temperature | None = None
+    top_k: _Int | None = None
+    top_p: TopP | None = None
+    min_p: MinP | None = None
+    typical_p: TopP | None = None
+    repeat_last_n: _Int | None = None
+    repeat_penalty: RepeatPenalty | None = None
+    presence_penalty: TokenPenalty | None = None
+    frequency_penalty: TokenPenalty | None = None
+    mirostat: Annotated[int, Field(ge=0, le=2)] | None = None
+    mirostat_tau: Annotated[float, Field(ge=0, le=100)] | None = None
+    mirostat_eta: Annotated[float, Field(ge=0, le=10)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: StopStrings | None = None
+
+    def neutral(self) -> Json:
+        """The neutral request's fields.
+
+        As in Ollama, a `top_k` below 1 turns the filter off, and a negative `repeat_last_n` stands
+        for the whole context. A negative seed stands for a drawn one.
+        """
+        return {
+            **{name: getattr(self, name) for name in _SAME},
+            "max_tokens": self.num_predict if (self.num_predict or 0) > 0 else None,
+            "top_k": None if self.top_k is None else max(0, self.top_k),
+            "repeat_last_n": ALL_TOKENS if (self.repeat_last_n or 0) < 0 else self.repeat_last_n,
+            "seed": None if (self.seed or 0) < 0 or self.seed is None else self.seed % 2**32,
+            "stop": self.stop or (),
+        }
+
+
+_SAME = (
+    *("temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty"),
+    *("frequency_penalty", "mirostat", "mirostat_tau", "mirostat_eta"),
+)
+
+NAMES = FieldNames(
+    {
+        "max_tokens": "options.num_predict",
+        **{name: f"options.{name}" for name in (*_SAME, "top_k", "repeat_last_n", "seed", "stop")},
+        "grammar.schema": "format",
+        "grammar": "format",
+        "thinking": "think",
+    }
+)
+"""What the neutral fields are called in Ollama's bodies."""
+
+
+def plain_options(body: Json) -> Json:
+    """`body` with a single stop string in a list, and with `4.0` as `4`, which clients may send."""
+    options = body.get("options")
+    if not isinstance(options, dict):
+        return body
+    plain = {name: _plain(name, value) for name, value in options.items()}
+    return {**body, "options": plain}
+
+
+def _plain(name: str, value: object) -> object:
+    if name == "stop" and isinstance(value, str):
+        return [value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

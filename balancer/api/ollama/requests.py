@@ -1,0 +1,165 @@
+"""Converts the bodies of `/api/chat` and `/api/generate` to neutral requests.
+
+The types here define the supported fields; `fields` lists those that are ignored and reported, or
+refused by name. `null` is the same as an absent field. Defaults of options are llama.cpp's.
+
+A conversation that ends with an assistant's message is an answer to be continued. As in Ollama, a
+request with nothing to answer asks only whether the model is there.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    ToolList,
+    TopLogprobs,
+    can_go_on,
+)
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ..common.readable import check_readable
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable
+from ..openai.completions.formats import ANY_OBJECT
+from ..openai.completions.reasoning import reasoning_fields
+from ..openapi.bodies import Body
+from . import fields
+from .conversation import Messages, to_neutral
+from .options import Json, Options, plain_options
+
+ModelName = Annotated[str, StringConstraints(min_length=1)]
+Format = Literal["", "json"] | dict[str, Any]
+Think = bool | Literal["low", "medium", "high", "max"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    """What both take."""
+
+    __pydantic_config__ = STRICT
+
+    model: ModelName
+    stream: bool = True
+    options: Options | None = None
+    format: Format | None = None
+    think: Think | None = None
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChatBody(_Body):
+    messages: Messages = ()
+    tools: ToolList | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GenerateBody(_Body):
+    prompt: str = ""
+    suffix: str | None = None
+    system: str | None = None
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A parsed body. Without a `request` nothing is to be answered."""
+
+    model: str
+    stream: bool
+    request: GenerateRequest | None
+
+    def request_for(self, model: str) -> GenerateRequest | None:
+        """The request, for the model of that name."""
+        return None if self.request is None else replace(self.request, model=model)
+
+
+_chat = TypeAdapter(_ChatBody)
+_generate = TypeAdapter(_GenerateBody)
+
+CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
+GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
+
+CHAT_BODY = Body(
+    name="OllamaChatBody",
+    adapter=_chat,
+    ignored=CHAT_FIELDS.ignored,
+    refused=CHAT_FIELDS.refused,
+    takes_unknown=True,
+)
+GENERATE_BODY = Body(
+    name="OllamaGenerateBody",
+    adapter=_generate,
+    ignored=GENERATE_FIELDS.ignored,
+    refused=GENERATE_FIELDS.refused,
+    takes_unknown=True,
+)
+
+
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+    """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    given = CHAT_FIELDS.given(body, notes, prepare=plain_options)
+    parsed = parse_json(_chat, to_json(given))
+    messages = to_neutral(parsed.messages)
+    if not messages:
+        return _wanted(parsed, None)
+    goes_on = can_go_on(messages)
+    tools = parsed.tools or None
+    return _wanted(
+        parsed, {"messages": messages, "tools": tools, "continue_final_message": goes_on}
+    )
+
+
+def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+    """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    given = GENERATE_FIELDS.given(body, notes, prepare=plain_options)
+    parsed = parse_json(_generate, to_json(given))
+    if parsed.raw and parsed.system:
+        raise InvalidRequest("`system` cannot be combined with `raw`", field="system")
+    if not (parsed.prompt or parsed.suffix):
+        return _wanted(parsed, None)
+    if parsed.raw or parsed.suffix:
+        return _wanted(parsed, {"prompt": parsed.prompt, "suffix": parsed.suffix or None})
+    system = [ChatMessage(role="system", content=parsed.system)] if parsed.system else []
+    user = ChatMessage(role="user", content=parsed.prompt)
+    return _wanted(parsed, {"messages": (*system, user)})
+
+
+def _wanted(parsed: _Body, asked: Json | None) -> Wanted:
+    """`asked` are the neutral fields of what is to be answered."""
+    if parsed.top_logprobs and not parsed.logprobs:
+        raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
+    if asked is None:
+        return Wanted(parsed.model, parsed.stream, None)
+    request = GenerateRequest(
+        **asked,
+        **(parsed.options or Options()).neutral(),
+        **_thinking(parsed.think),
+        stream=parsed.stream,
+        grammar=_grammar(parsed.format),
+        logprobs=parsed.logprobs,
+        top_logprobs=parsed.top_logprobs or None,
+    )
+    check_readable(request)
+    return Wanted(parsed.model, parsed.stream, request)
+
+
+def _thinking(think: Think | None) -> Json:
+    """A word says how much; templates that know levels get it."""
+    if isinstance(think, str):
+        return reasoning_fields(think)
+    return {"thinking": think}
+
+
+def _grammar(format: Format | None) -> JsonSchemaGrammar | None:
+    if not format and not isinstance(format, dict):
+        return None
+    schema = ANY_OBJECT if format == "json" else format
+    return JsonSchemaGrammar(type="json_schema", schema=dict(schema))
