@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..store.records import STEPS_KEPT
 from .sums import Sums, add
 
-MAX_NAMES = 32
+MAX_NAMES = 64
 OTHERS = ""
 MINUTE = 60
 
