@@ -107,6 +107,14 @@ class RoutingView:
     num_beliefs: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ForegroundView:
+    """Requests above the class `batch`: how many are here, seconds since the last one came."""
+
+    num_here: int = 0
+    seconds_since: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.

@@ -15,7 +15,16 @@ from ..limits import Limits
 from ..registry import Agent
 from ..requests.routing import Engine
 from ..requests.waiting_room import SecondsToLoad
-from ..view import AgentView, Cordon, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from ..view import (
+    AgentView,
+    Cordon,
+    FleetDelta,
+    FleetTotals,
+    FleetView,
+    ForegroundView,
+    ModelView,
+    RequestView,
+)
 from .admission import Admission
 from .state import FleetState
 from .steering import Steering
@@ -113,6 +122,11 @@ class FleetViews:
         """The slots of agents that take requests for a model, or any; 0 if none does."""
         name = None if model is None else self._state.models.resolve(model) or model
         return self._state.requests.dispatch.num_slots_for(name)
+
+    def foreground(self, model: str | None, now: float) -> ForegroundView:
+        """The requests above the class `batch` that may go where those of a model go."""
+        name = None if model is None else self._state.models.resolve(model) or model
+        return self._state.requests.foreground.view(name, now)
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""

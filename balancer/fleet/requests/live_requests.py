@@ -15,6 +15,7 @@ from ..registry import Registry
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView, RoutingView
 from .dispatch.dispatch import Dispatch
+from .fair_queue.foreground import Foreground
 from .giving_way import GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
 from .routing import Wanted
@@ -27,6 +28,7 @@ class LiveRequests:
     def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
         self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
+        self.foreground = Foreground()
         self._giving_way = GivingWay()
         self._limits = limits
         self._registry = registry
@@ -92,6 +94,7 @@ class LiveRequests:
         self._not_held(lifecycle.id)
         self.waiting_room.forget(lifecycle.id)
         self._giving_way.stops(lifecycle.id)
+        self.foreground.left(lifecycle.id)
         self._changes.advance()
         self._touch_agent(lifecycle)
 
@@ -114,6 +117,14 @@ class LiveRequests:
             at = lifecycle.assigned_at + least_run(lifecycle.moves.num_given_way)
             self._giving_way.runs(lifecycle.id, keys, at)
 
+    def _came(self, lifecycle: RequestLifecycle, now: float) -> None:
+        """It is here from now on."""
+        self._lifecycles[lifecycle.id] = lifecycle
+        if lifecycle.kind != "batch":
+            self.foreground.came(lifecycle.id, lifecycle.request.model, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+
     def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
         if lifecycle.link is not None:
             self._registry.touch(lifecycle.link)
@@ -124,6 +135,8 @@ class LiveRequests:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
+        if len(self.foreground) != sum(e.kind != "batch" for e in self._lifecycles.values()):
+            raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()
         self._giving_way.check_integrity()
         self._deadlines.check_integrity()

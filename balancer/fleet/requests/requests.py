@@ -51,9 +51,7 @@ class Requests(Transitions):
         if isinstance(assigned, Refuse):
             assigned.error.retry_after = self.waiting_room.retry_after(request.model)
             return [*decisions, *refuse(lifecycle, assigned.error, now)]
-        self._lifecycles[id] = lifecycle
-        self._deadlines.arm(id)
-        self._changes.advance()
+        self._came(lifecycle, now)
         self.waiting_room.admitted(id, tell_waiting, now)
         self._waits(lifecycle)
         if not assigned and (error := self._hopeless(lifecycle)) is not None:
@@ -69,10 +67,8 @@ class Requests(Transitions):
         if lifecycle.has_streamed:
             routing = replace(routing, engine=lifecycle.engine)
         assigned = self.dispatch.resume(id, routing)
-        self._lifecycles[id] = lifecycle
         self.tokens_kept += lifecycle.num_tokens
-        self._deadlines.arm(id)
-        self._changes.advance()
+        self._came(lifecycle, now)
         self._waits(lifecycle)
         if not lifecycle.can_move:
             return self.fail(lifecycle, _CANNOT_RESUME, now)

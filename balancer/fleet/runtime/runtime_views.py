@@ -12,7 +12,16 @@ from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..core.fleet import Fleet
 from ..limits import Limits
-from ..view import AgentView, Cordon, FleetDelta, FleetTotals, FleetView, ModelView, RequestView
+from ..view import (
+    AgentView,
+    Cordon,
+    FleetDelta,
+    FleetTotals,
+    FleetView,
+    ForegroundView,
+    ModelView,
+    RequestView,
+)
 
 WATCH_INTERVAL = 0.2
 """Shortest time between two looks at the fleet of one watcher, in seconds."""
@@ -96,6 +105,10 @@ class RuntimeViews:
     def num_slots_for(self, model: str | None) -> int:
         """The slots of agents that take requests for a model, or any; 0 if none does."""
         return self._fleet.num_slots_for(model)
+
+    def foreground(self, model: str | None) -> ForegroundView:
+        """The requests above the class `batch` that may go where those of a model go."""
+        return self._fleet.foreground(model, self._clock())
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
-from arriero.balancer.fleet.view import FleetTotals, ModelView
+from arriero.balancer.fleet.view import FleetTotals, ForegroundView, ModelView
 from arriero.balancer.jobs.batches import Batches
 from arriero.balancer.jobs.blobs.local import LocalBlobs
 from arriero.balancer.jobs.core.batch import Batch, BatchCaller, NewBatch
@@ -50,6 +50,7 @@ class FakeFleet:
         self.slots = dict({"m": 4, None: 4} if slots is None else slots)
         self.known = dict(known or {})
         self.queue_limit = queue_limit
+        self.others = ForegroundView()
         self._changed = asyncio.Event()
 
     def num_slots_for(self, model: str | None) -> int:
@@ -67,6 +68,9 @@ class FakeFleet:
             tasks=self.known[name],
         )
         return ModelView(info=info, status="loaded")
+
+    def foreground(self, model: str | None) -> ForegroundView:
+        return self.others
 
     def totals(self) -> FleetTotals:
         return FleetTotals(

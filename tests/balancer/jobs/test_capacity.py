@@ -1,5 +1,6 @@
 """How many lines of a model may run at once."""
 
+from arriero.balancer.fleet.view import ForegroundView
 from arriero.balancer.jobs.capacity import QUERIES_AT_ONCE, Capacity
 from tests.balancer.jobs.builders import Clock, FakeFleet
 
@@ -18,6 +19,19 @@ def test_the_queue_is_never_filled() -> None:
     room = capacity(FakeFleet(slots={"m": 80}, queue_limit=8), Clock()).room
     assert room("m") == 82
     assert capacity(FakeFleet(slots={"m": 4}, queue_limit=0), Clock()).room("m") == 4
+
+
+def test_a_slot_is_left_free_while_others_come() -> None:
+    fleet = FakeFleet(slots={"m": 4, "large": 80, "one": 1})
+    room = capacity(fleet, Clock()).room
+    fleet.others = ForegroundView(0, 59.0)
+    assert (room("m"), room("large"), room("one")) == (3, 70, 3)
+    fleet.others = ForegroundView(2, 90.0)
+    assert (room("m"), room("large")) == (1, 68)
+    fleet.others = ForegroundView(9, 1.0)
+    assert room("m") == 1
+    fleet.others = ForegroundView(0, 61.0)
+    assert room("m") == 6
 
 
 def test_one_line_waits_for_a_model_that_is_loading() -> None:
