@@ -6,7 +6,7 @@ loaded only if its chunk's spool has no result of it, and then settles once.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...shared.errors import RequestTimeout
@@ -177,7 +177,7 @@ class BatchRun:
         results = [self._told(result) for result in self._lines.take()]
         if not results:
             return
-        await asyncio.to_thread(self._write, results)
+        await _to_its_end(self._write, results)
         now = self._tools.clock()
         for result in results:
             number = result.line.number
@@ -279,6 +279,16 @@ class BatchRun:
         await tools.store.forget_chunks(id)
         await tools.batches.change(id, lambda batch: batch, is_open=False)
         logger.info("%s is %s", id, self.batch.status)
+
+
+async def _to_its_end(write: Callable[[list[LineResult]], None], results: list[LineResult]) -> None:
+    """On a thread. Who is cancelled waits for it, so that the next run finds all of it."""
+    writing = asyncio.ensure_future(asyncio.to_thread(write, results))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
 
 
 def _checked(batch: Batch, found: Index, now: float) -> Batch:
