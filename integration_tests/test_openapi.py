@@ -85,6 +85,7 @@ RESPONSES = {"/v1/responses", "/v1/responses/input_tokens"}
 DESIRED_STATE = "/api/v1/desired-state"
 """Takes more than its schema says: durations and sizes as people write them."""
 OPENAI = {"/v1/chat/completions", "/v1/completions"}
+OLLAMA = {"/api/chat", "/api/generate"}
 QUESTION = "What is a slot?"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -180,7 +181,7 @@ def make_answerable(body: Any) -> None:
     """
     if not isinstance(body, dict):
         return
-    if isinstance(body.get("model"), str):
+    if isinstance(body.get("model"), str) and body["model"]:
         body["model"] = MODEL
     for name, most in SHORT.items():
         if type(body.get(name)) is int and body[name] > most:
@@ -201,6 +202,8 @@ def give_query(path: str, body: Any) -> None:
             request["max_tokens"] = SHORT["max_tokens"]
             if request.get("messages") is None:
                 request["prompt"] = request.get("prompt") or QUESTION
+    if path in OLLAMA:
+        body["options"] = (body.get("options") or {}) | {"num_predict": SHORT["max_tokens"]}
     if path in OPENAI and body.get("max_completion_tokens") is None:
         body["max_tokens"] = SHORT["max_tokens"]
 
