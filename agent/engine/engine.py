@@ -47,7 +47,8 @@ class LoadEngine(Protocol):
     They have `kv_cells` cells together; `None` gives them as many as they can hold. `kv_layout`
     says whether they share them. Up to
     `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
-    tokens be drafted for each sequence in a step, where the model is one that allows it.
+    tokens be drafted for each sequence in a step, where the model is one that allows it. With a
+    `projector`, a file, prompts may have media.
     """
 
     def __call__(
@@ -63,4 +64,5 @@ class LoadEngine(Protocol):
         gpu_layers: int,
         kernels: Literal["auto"] | Kernels,
         speculate: int,
+        projector: Path | None,
     ) -> Engine: ...

@@ -7,6 +7,7 @@ from llguidance import LLTokenizer
 
 from ...shared.reports.model_info import ModelInfo
 from .embedding.embedding import EmbeddingModel
+from .media.reader import MediaReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class LoadedModel:
     `tool_template` is the one for requests with tools, where it has one of its own for them.
 
     `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
-    `embedding` makes vectors with the same weights.
+    `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
+    projector for them.
     """
 
     info: ModelInfo
@@ -74,3 +76,4 @@ class LoadedModel:
     grammar_tokens: LLTokenizer | None = None
     tool_template: str | None = None
     embedding: EmbeddingModel | None = None
+    media: MediaReader | None = None

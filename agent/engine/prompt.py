@@ -10,10 +10,12 @@ so the cache, the prefix tree and stored prompts compare keys and need to know n
 - the keys of media are negative, from the digest of the media and the place within them;
 - under an adapter, the adapter is a part of every key.
 
-Text prompts cost nothing more than their tokens: their keys are the token ids. Nothing makes media
-or adapters yet, and no engine computes them: `scheduling.refusal` refuses them. What will: a run of
-media at the engine's edge (`step`, `llama.batch`), and chunks and shared prefixes that end at the
-borders of spans.
+Text prompts cost nothing more than their tokens: their keys are the token ids.
+
+Media are computed in parts like text, but a prefix that is shared or kept ends at the `border` of a
+span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
+
+Nothing makes adapters yet, and no engine computes them: `scheduling.refusal` refuses them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +38,15 @@ class Media:
     def __post_init__(self) -> None:
         if self.num_positions < 1:
             raise ValueError(f"media of {self.num_positions} positions")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPart:
+    """`count` positions of `media`, from its position `first` on."""
+
+    media: Media
+    first: int
+    count: int
 
 
 Span = tuple[int, ...] | Media
@@ -94,6 +105,27 @@ class Positions:
         if media and any(at < stop and start < at + one.num_positions for at, one in media):
             raise ValueError(f"positions {start} to {stop} are not all tokens")
         return self._ids(start, stop)
+
+    def span_left(self, start: int) -> int:
+        """How many positions from `start` on are of the same span: what one run can compute."""
+        for place, media in self._media:
+            if start < place:
+                return place - start
+            if start < place + media.num_positions:
+                return place + media.num_positions - start
+        return len(self.keys) - start
+
+    def media_part(self, start: int, count: int) -> MediaPart | None:
+        """The positions from `start` on, where they are media; `count` is within the span."""
+        for place, media in self._media:
+            if place <= start < place + media.num_positions:
+                return MediaPart(media, start - place, count)
+        return None
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """All media, in order."""
+        return tuple(one for _, one in self._media)
 
     def part(self, start: int, stop: int) -> "Prompt":
         """The positions from `start` to before `stop`. Raises `ValueError` if that cuts media."""
@@ -187,6 +219,16 @@ def _between(media: Iterable[_Placed], start: int, stop: int) -> Iterator[_Place
             raise ValueError(f"positions {start} to {stop} cut media at {place} to {end}")
         if start <= place and end <= stop:
             yield place, one
+
+
+def border(keys: Sequence[int], length: int) -> int:
+    """The most positions, `length` at most, with which `keys` can be cut: not within media.
+
+    The keys of media are negative, and each is one less than that before it.
+    """
+    while 0 < length < len(keys) and keys[length - 1] < 0 and keys[length] == keys[length - 1] - 1:
+        length -= 1
+    return length
 
 
 def _salt(adapter: str | None) -> int:

@@ -8,6 +8,7 @@ stream of its own, or is parked.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .prompt import MediaPart
 from .prompt_store.stored_prompt import State, StoredPrompt
 from .sampling.log_probs import LogProbs
 from .sequence import SequenceId
@@ -145,7 +146,9 @@ Move = Load | Park | Restore | Save | Duplicate | Swap
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive tokens of one sequence: `tokens[0]` lies at position `start` of its slot.
+    """Consecutive positions of one sequence: `tokens[0]` lies at position `start` of its slot.
+
+    A part of `media` is a run of its own, without tokens; nothing is sampled after it.
 
     `samples` asks for the logits of the last one, from which the sequence's next token is chosen.
     The last `num_drafted` tokens are a guess of what will be chosen, and the logits before each
@@ -161,6 +164,12 @@ class Run:
     num_drafted: int = 0
     scored: tuple[int, ...] = ()
     first_scored: int = 0
+    media: MediaPart | None = None
+
+    @property
+    def num_positions(self) -> int:
+        """How many it computes."""
+        return len(self.tokens) if self.media is None else self.media.count
 
     @property
     def draft(self) -> tuple[int, ...]:
@@ -198,7 +207,7 @@ class Step:
     def depth(self) -> int:
         """From which position on the longest part of a prompt is read; 0 where none is."""
         chunks = self.runs[self.num_generating :]
-        return max(chunks, key=lambda run: len(run.tokens)).start if chunks else 0
+        return max(chunks, key=lambda run: run.num_positions).start if chunks else 0
 
 
 Explained = Mapping[SequenceId, tuple[LogProbs, ...]]

@@ -88,6 +88,7 @@ class Worker:
         kv_layout: Literal["auto"] | KvLayout = "auto",
         host_cache: int = 0,
         speculate: int = 0,
+        projector: Path | None = None,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
@@ -106,6 +107,7 @@ class Worker:
             speculate=speculate,
             gpu_layers=gpu_layers,
             kernels=kernels,
+            projector=projector,
         )
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall

@@ -6,6 +6,7 @@ own, and last as long as there is room.
 
 from collections.abc import Iterable, Sequence
 
+from ..prompt import border
 from ..step import Clear, Copy, Edit
 from .cells import Cells
 from .prefix_tree import Found, PrefixTree
@@ -98,16 +99,20 @@ class KeptPrefixes:
             self.shorten(holder, self._cells.length(holder))
 
     def shorten(self, holder: int, length: int) -> None:
-        """A kept prefix has only its first `length` tokens, which are in the cells."""
+        """A kept prefix has only its first `length` tokens, which are in the cells, or fewer.
+
+        It does not end within media.
+        """
+        keys = self._tree.keys(holder)
+        length = border(keys, length)
         if not length:
             self.drop(holder)
             return
         self._residency.forget_parked(holder)
         self._cells.truncate(holder, length)
         self._edits.append(Clear(holder, length))
-        keys = self._tree.keys(holder)[:length]
         self._tree.remove(holder)
-        self._tree.insert(holder, keys)
+        self._tree.insert(holder, keys[:length])
 
     def drop(self, holder: int) -> None:
         """A kept prefix goes, and its number is free."""

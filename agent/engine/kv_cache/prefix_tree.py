@@ -14,6 +14,8 @@ Invariants, checked by `check_integrity`:
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..prompt import border
+
 
 class _Node:
     __slots__ = ("children", "edge", "holders", "parent")
@@ -104,17 +106,17 @@ class PrefixTree:
         """The longest prefix of `keys`, of at most `most`, that somebody has computed.
 
         `computed` has the number of computed tokens of each holder. Where several hold it, the one
-        that was used last is the source, by `used_at`.
+        that was used last is the source, by `used_at`. It does not end within media.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
         seen: set[int] = set()
         for node, depth in reversed(list(self._walk(keys))):
-            reach = min(depth, most)
+            reach = border(keys, min(depth, most))
             if reach < best[0]:
                 break
             for holder in node.holders - seen:
                 done = computed[holder]
-                best = max(best, (min(reach, done), used_at[holder], holder))
+                best = max(best, (border(keys, min(reach, done)), used_at[holder], holder))
                 if done < reach:
                     promise = max(promise, (reach, done, holder))
             seen |= node.holders

@@ -13,6 +13,7 @@ is computed again.
 
 from collections.abc import Sequence
 
+from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Adopt, Clear, Discard, Duplicate, Edit, Place, Swap
 from .allowance import Allowance
@@ -176,9 +177,10 @@ class StreamMemory:
         """The sequence of `slot` is gone; what it computed is kept, in its stream."""
         if self._holders.make_number():
             self._catch_up(slot)
-            num_computed = min(self._holders.lengths[slot], self._holders.tree.length(slot))
+            keys = self._holders.tree.keys(slot)
+            num_computed = border(keys, min(self._holders.lengths[slot], len(keys)))
             if num_computed:
-                self._holders.keep(slot, self._holders.tree.keys(slot)[:num_computed])
+                self._holders.keep(slot, keys[:num_computed])
         self.clear(slot)
 
     def clear(self, slot: int) -> None:

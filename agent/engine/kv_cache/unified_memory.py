@@ -16,6 +16,7 @@ that were read from disk are prefixes, too, that begin parked.
 
 from collections.abc import Sequence
 
+from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Restore
 from .allowance import MOST_IN_PIECE, Allowance
@@ -211,9 +212,10 @@ class UnifiedMemory:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
         if self.can_share and self._prefixes.make_number():
             self._catch_up(slot)
-            num_computed = min(self._cells.length(slot), self._prefixes.length(slot))
+            keys = self._prefixes.keys(slot)
+            num_computed = border(keys, min(self._cells.length(slot), len(keys)))
             if num_computed:
-                self._prefixes.keep(slot, self._prefixes.keys(slot)[:num_computed])
+                self._prefixes.keep(slot, keys[:num_computed])
         self.clear(slot)
 
     def clear(self, slot: int) -> None:

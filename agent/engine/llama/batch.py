@@ -35,8 +35,13 @@ class Batch:
             logits=_pointer(self._outputs, ctypes.c_int8),
         )
 
-    def fill(self, runs: Sequence[Run], number: Callable[[int], int] = int) -> None:
-        """Write `runs`; `number` gives the `seq_id` of a slot."""
+    def fill(
+        self,
+        runs: Sequence[Run],
+        number: Callable[[int], int] = int,
+        position: Callable[[int, int], int] | None = None,
+    ) -> None:
+        """Write `runs`; `number` gives the `seq_id` of a slot, `position` that of its cell."""
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -46,7 +51,8 @@ class Batch:
             first = len(tokens) + run.first_scored
             outputs += range(first, first + len(run.scored))
             tokens += run.tokens
-            positions += range(run.start, run.start + count)
+            start = run.start if position is None else position(run.slot, run.start)
+            positions += range(start, start + count)
             slots += [number(run.slot)] * count
             if run.samples:
                 outputs += range(len(tokens) - 1 - run.num_drafted, len(tokens))

@@ -66,14 +66,22 @@ class Context:
         return llama_cpp.llama_get_logits(self.handle)
 
     def decode(
-        self, runs: Sequence[Run], number: Callable[[int], int] = int
+        self,
+        runs: Sequence[Run],
+        number: Callable[[int], int] = int,
+        position: Callable[[int, int], int] | None = None,
     ) -> NoRoom | Aborted | Failed | None:
         """Compute `runs` as one batch; what went wrong, if something did.
 
-        `number` gives the `seq_id` of a slot, which is the same number without it.
+        `number` gives the `seq_id` of a slot, `position` llama.cpp's of one of its cells: both are
+        the same number without it.
         """
-        self._batch.fill(runs, number)
-        code = llama_cpp.llama_decode(self.handle, self._batch.raw)
+        self._batch.fill(runs, number, position)
+        return self.decode_raw(self._batch.raw)
+
+    def decode_raw(self, batch: Any) -> NoRoom | Aborted | Failed | None:
+        """Compute one of llama.cpp's batches."""
+        code = llama_cpp.llama_decode(self.handle, batch)
         return None if code == 0 else _failure(code)
 
     def clear(self) -> None:

@@ -21,6 +21,7 @@ from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step
 from .cells.edits import Edits
 from .cells.layout import Layout, LayoutChoice, choose_layout
+from .cells.places import Places
 from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
@@ -29,6 +30,9 @@ from .embedding import LlamaEmbedding
 from .encoder import EncoderEngine
 from .grammar_tokens import grammar_tokens
 from .kernels.kernels import choose
+from .media.encoded import EncodedMedia
+from .media.media_batch import MediaBatch, Rows
+from .media.projector import Projector
 from .model import Model
 from .rows import RowReader
 
@@ -58,6 +62,7 @@ class LlamaEngine:
         host_cache: int,
         threads: int,
         max_draft: int,
+        projector: Projector | None = None,
     ) -> None:
         most_scored = max(MOST_SCORED, slots)
         num_rows = slots * (1 + max_draft) + most_scored
@@ -70,7 +75,11 @@ class LlamaEngine:
             num_rows=num_rows,
             num_streams=layout.num_streams,
         )
-        self._edits = _edits(self._context, slots, layout)
+        self._projector = projector
+        # Cells of pictures with places in two dimensions have positions of their own.
+        self._places = Places() if projector is not None and projector.has_grid else None
+        self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
+        self._edits = _edits(self._context, slots, layout, self._places)
         fixed_bytes, cell_bytes = self._state_bytes()
         self.capacity = Capacity(
             batch_size=self._context.batch_size,
@@ -80,7 +89,7 @@ class LlamaEngine:
             num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
-            most_parked=host_cache // cell_bytes if model.can_share else 0,
+            most_parked=host_cache // cell_bytes if self._can_park else 0,
             cell_bytes=cell_bytes,
             fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
@@ -109,8 +118,14 @@ class LlamaEngine:
             grammar_tokens(model.vocab),
             model.tool_template,
             LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
+            projector,
         )
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
+
+    @property
+    def _can_park(self) -> bool:
+        """Whether cells can leave for host memory and come back: not with pictures' own places."""
+        return self._model.can_share and self._places is None
 
     def _state_bytes(self) -> tuple[int, int]:
         """Of a sequence's state: the part that is always there, and that of each cell.
@@ -126,7 +141,9 @@ class LlamaEngine:
         return first - cell_bytes, cell_bytes
 
     def open(self, sequence: NewSequence) -> None:
-        """Make the sampler of `sequence`."""
+        """Make the sampler of `sequence`, and encode its media."""
+        if sequence.prompt.has_media:
+            self._media[sequence.id] = self._encoded(sequence)
         constraint = sequence.constraint
         course = constraint.begin(self._mask_threads.submit) if constraint else None
         self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, course)
@@ -136,8 +153,9 @@ class LlamaEngine:
         return self._samplers[sequence_id].failure
 
     def close(self, sequence_id: SequenceId) -> None:
-        """Forget its sampler, if there still is one."""
+        """Forget its sampler and its media, if there still are any."""
         self._samplers.pop(sequence_id, None)
+        self._media.pop(sequence_id, None)
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
@@ -152,19 +170,44 @@ class LlamaEngine:
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
     def _decode(self, step: Step) -> NoRoom | Aborted | Failed | None:
-        return self._context.decode(step.runs, self._edits.number)
+        if step.runs[0].media is not None:
+            batch = MediaBatch([*map(self._rows_of, step.runs)])
+            return self._context.decode_raw(batch.raw)
+        position = None if self._places is None else self._places.position
+        return self._context.decode(step.runs, self._edits.number, position)
+
+    def _encoded(self, sequence: NewSequence) -> dict[bytes, EncodedMedia]:
+        if self._projector is None:
+            raise ValueError("media without a projector")
+        encode = self._projector.encode
+        return {media.digest: encode(media) for media in sequence.prompt.media}
+
+    def _rows_of(self, run: Run) -> Rows:
+        """A step reads media of some sequences, and then nothing else."""
+        if run.media is None:
+            raise ValueError("a step with media has tokens as well")
+        part = run.media
+        media = self._media[run.id][part.media.digest]
+        start = run.start - part.first
+        position = start
+        if self._places is not None:
+            position = self._places.position(run.slot, start)
+            self._places.add(run.slot, start, part.media.num_positions, media.num_advanced)
+        return Rows(media, part.first, part.count, self._edits.number(run.slot), position)
 
     def free(self) -> None:
         """Free context and model."""
         self._mask_threads.shutdown()
         self._context.free()
+        if self._projector is not None:
+            self._projector.free()
         self._model.free()
 
 
-def _edits(context: Context, slots: int, layout: Layout) -> Edits:
+def _edits(context: Context, slots: int, layout: Layout, places: Places | None) -> Edits:
     if layout.num_streams:
         return StreamEdits(context, layout.num_streams)
-    return UnifiedEdits(context, slots)
+    return UnifiedEdits(context, slots, places)
 
 
 def _num_holders(slots: int, layout: Layout) -> int:
@@ -185,6 +228,7 @@ def load_engine(
     gpu_layers: int,
     kernels: Literal["auto"] | Kernels = "auto",
     speculate: int = 0,
+    projector: Path | None = None,
 ) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     most = llama_cpp.llama_max_parallel_sequences() - 1
@@ -197,7 +241,12 @@ def load_engine(
             speculate,
             path,
         )
+    reader: Projector | None = None
     try:
+        if projector is not None:
+            reader = Projector(
+                projector, model.handle, threads=threads, is_offloaded=model.is_offloaded
+            )
         layout = choose_layout(
             kv_layout,
             slots=slots,
@@ -205,6 +254,7 @@ def load_engine(
             kv_cells=kv_cells,
             can_share=model.can_share,
             is_offloaded=model.is_offloaded,
+            has_grid=reader is not None and reader.has_grid,
         )
         engine = LlamaEngine(
             model,
@@ -214,10 +264,15 @@ def load_engine(
             host_cache=host_cache,
             threads=threads,
             max_draft=speculate if model.can_share else 0,
+            projector=reader,
         )
     except CannotGenerateError:
+        if reader is not None:
+            reader.free()
         return EncoderEngine(model, context_size=context_size, threads=threads)
     except ModelError:
+        if reader is not None:
+            reader.free()
         model.free()
         raise
     _warn_of_long_context(model, context_size)

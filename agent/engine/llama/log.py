@@ -27,6 +27,10 @@ class LineLog:
     """Joins texts into lines and logs them, or holds them back on request."""
 
     def __init__(self) -> None:
+        # llama.cpp keeps only the pointer: the callback must live as long as the process does.
+        self.callback = llama_cpp.llama_log_callback(
+            lambda level, text, _: self.receive(level, text)
+        )
         self._level: int | None = None
         self._text = ""
         self._held: list[str] | None = None
@@ -61,11 +65,8 @@ class LineLog:
 
 _log = LineLog()
 
-# llama.cpp keeps only the pointer: the callback must live as long as the process does.
-_callback = llama_cpp.llama_log_callback(lambda level, text, _: _log.receive(level, text))
-
 
 def route_log() -> LineLog:
     """Send llama.cpp's log to Python's, from now on. May be called again."""
-    llama_cpp.llama_log_set(_callback, None)
+    llama_cpp.llama_log_set(_log.callback, None)
     return _log

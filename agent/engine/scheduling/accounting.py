@@ -60,7 +60,7 @@ class Accounting:
             if index < step.num_generating:
                 self._decoded(step, one, elapsed, last)
             else:
-                one.read(len(run.tokens), None if step.num_generating else elapsed)
+                one.read(run.num_positions, None if step.num_generating else elapsed)
                 one.scored(len(run.scored))
             output = self._gain(run, one, chosen)
             if output is not None:
@@ -121,7 +121,7 @@ class Accounting:
         if one.is_finishing:
             chosen = chosen[:1]
         num_accepted = max(0, len(chosen) - 1)
-        self._memory.grow(run.slot, len(run.tokens) - run.num_drafted + num_accepted)
+        self._memory.grow(run.slot, run.num_positions - run.num_drafted + num_accepted)
         if num_accepted < run.num_drafted:
             self._memory.sweep(run.slot)
         if run.num_drafted:

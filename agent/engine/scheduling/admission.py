@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from ..kv_cache.memory import Memory
 from ..kv_cache.prefix_tree import Found
+from ..prompt import border
 from .progress import Progress
 
 HEADROOM = 16
@@ -112,6 +113,7 @@ def _num_loadable(one: Progress, memory: Memory, may_load: Callable[[int], bool]
     stored, own = one.stored.prompt.keys, one.history.keys
     most = min(len(stored), one.most_reused)
     common = next((i for i in range(most) if stored[i] != own[i]), most)
+    common = border(own, common)
     return common if memory.can_share or common == len(stored) else 0
 
 

@@ -174,7 +174,10 @@ class Planner:
         num_wanted = sum(wants.values())
         num_streaming = len(generating)
         budget = self._readable(num_streaming, reading, wants, num_wanted)
-        match self._step_mode.next(len(generating), min(budget, num_wanted)):
+        is_media = any(one.id in wants and one.reads_media for one in reading.values())
+        match self._step_mode.next(
+            len(generating), min(budget, num_wanted), must_be_alone=is_media
+        ):
             case "generate":
                 num_wanted = budget = 0
             case "read":
@@ -244,6 +247,7 @@ class Planner:
     ) -> dict[SequenceId, int]:
         """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
 
+        Tokens and media go in batches of their own: it is one or the other, whichever is first.
         Prompts that are explained share the logits that a step can give.
         """
         num_scoring = sum(one.is_scoring for one in reading.values())
@@ -251,8 +255,13 @@ class Planner:
         wants = {}
         for slot, one in reading.items():
             wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            wanted = min(wanted, one.num_in_span)
             wants[one.id] = min(wanted, one.num_readable(most)) if one.is_scoring else wanted
-        return wants
+        media = {one.id for one in reading.values() if one.reads_media}
+        if not media:
+            return wants
+        are_media = self._order.first(wants) in media
+        return {id: wanted for id, wanted in wants.items() if (id in media) == are_media}
 
     def _draft(
         self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, budget: int
@@ -284,6 +293,8 @@ def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
 
 
 def _chunk(slot: int, one: Progress, count: int) -> Run:
+    if (media := one.history.media_part(one.num_computed, count)) is not None:
+        return Run(one.id, slot, one.num_computed, (), False, media=media)
     samples = count == one.num_pending and not one.prefill_only
     run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
     if not one.is_scoring or not (scored := one.to_score(count)):

@@ -88,6 +88,16 @@ class Progress:
         return len(self.history.keys) - self.num_computed
 
     @property
+    def num_in_span(self) -> int:
+        """How many of them, from the next one on, are tokens, or are of the same media."""
+        return self.history.span_left(self.num_computed)
+
+    @property
+    def reads_media(self) -> bool:
+        """Whether the next position is one of media."""
+        return self.history.media_part(self.num_computed, 1) is not None
+
+    @property
     def num_left(self) -> int:
         """Most tokens that it may still gain."""
         return self._most_generated - self.num_generated

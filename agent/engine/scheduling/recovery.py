@@ -43,7 +43,7 @@ class Recovery:
     def take_back(self, step: Step) -> None:
         """Which cells were written is unknown: their sequences compute them again."""
         for run in step.runs:
-            if self._memory.can_share:
+            if self._memory.can_share and run.media is None:
                 self._memory.sweep(run.slot)
             else:
                 self._planner.retreat(run.slot)

@@ -28,9 +28,12 @@ class StepMode:
         self._can_mix = can_mix
         self._has_read = False
 
-    def next(self, num_generating: int, num_prompt_tokens: int) -> Part:
+    def next(
+        self, num_generating: int, num_prompt_tokens: int, *, must_be_alone: bool = False
+    ) -> Part:
         """What to do with so many that could generate, and so many tokens to be read.
 
+        `must_be_alone` says that they are media, which llama.cpp takes in batches of their own.
         Who waited while prompts were read is next, and waits for nothing else.
         """
         has_read, self._has_read = self._has_read, False
@@ -39,7 +42,7 @@ class StepMode:
         if has_read:
             return "generate"
         is_dear = num_generating + num_prompt_tokens > self._most_mixed
-        self._has_read = is_dear or not self._can_mix
+        self._has_read = is_dear or must_be_alone or not self._can_mix
         return "read" if self._has_read else "both"
 
     def chunk(self, most: int, num_wanted: int) -> int:

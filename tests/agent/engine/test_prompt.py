@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.prompt import History, Media, Prompt, Span
+from arriero.agent.engine.prompt import History, Media, MediaPart, Prompt, Span, border
 
 IMAGE, OTHER = Media(b"image", 3), Media(b"other", 3)
 
@@ -152,3 +152,33 @@ def test_parts_are_cut_at_the_borders_of_media(
     history.discard(start, stop - start)
     assert history.part(0, len(history)) == left
     assert history.spans == left.spans
+
+
+@given(spans, adapters)
+def test_a_prompt_is_cut_at_borders_only(spans: list[Span], adapter: str | None) -> None:
+    prompt = Prompt(*spans, adapter=adapter)
+    allowed = borders(spans)
+    for length in range(len(prompt) + 1):
+        found = border(prompt.keys, length)
+        assert found == max(each for each in allowed if each <= length)
+
+
+@given(spans)
+def test_a_run_is_of_tokens_or_of_one_media(spans: list[Span]) -> None:
+    prompt = Prompt(*spans)
+    held = positions(spans)
+    start = 0
+    while start < len(prompt):
+        count = prompt.span_left(start)
+        part = prompt.media_part(start, count)
+        if part is None:
+            assert list(prompt.token_ids(start, start + count)) == held[start : start + count]
+        else:
+            assert (part.first, part.count) == (0, part.media.num_positions)
+            assert prompt.media_part(start + 1, 1) in (
+                (MediaPart(part.media, 1, 1),)
+                if count > 1
+                else (None, prompt.media_part(start + 1, 1))
+            )
+        start += count
+    assert prompt.media == tuple(span for span in spans if isinstance(span, Media))

@@ -37,11 +37,13 @@ def choose_layout(
     kv_cells: int | None,
     can_share: bool,
     is_offloaded: bool,
+    has_grid: bool = False,
 ) -> Layout:
     """The layout for `slots` sequences of `context_size` tokens in `kv_cells`, if that is given.
 
     Models that cannot share prefixes have states of their own form, with which streams are not
-    used. Raises `ModelError` where streams are wanted and cannot be had.
+    used; nor are they where pictures have places in two dimensions (`has_grid`), whose states
+    cannot be put together. Raises `ModelError` where streams are wanted and cannot be had.
     """
     least = slots * context_size
     num_cells = kv_cells or least
@@ -50,12 +52,17 @@ def choose_layout(
             "--kv-layout streams does not fit this model: its sequences cannot give up their last "
             "tokens (recurrent, hybrid or sliding window); leave it at auto"
         )
+    if wanted == "streams" and has_grid:
+        raise ModelError(
+            "--kv-layout streams does not fit this projector: its pictures have places in two "
+            "dimensions; leave it at auto"
+        )
     if wanted == "streams" and num_cells < least:
         raise ModelError(
             f"--kv-layout streams needs {slots} slots times {context_size} tokens of context: "
             f"raise --kv-cells {num_cells} to {least}, or take --kv-layout unified"
         )
-    pays = slots > 1 and can_share and not is_offloaded and num_cells >= least
+    pays = slots > 1 and can_share and not has_grid and not is_offloaded and num_cells >= least
     if wanted == "streams" or (wanted == "auto" and AUTO == "streams" and pays):
         size = -(-context_size // _ROUNDING) * _ROUNDING
         count = max(slots, num_cells // size)

@@ -30,6 +30,7 @@ from ...step import (
     Swap,
 )
 from .edits import Edited, carry_out
+from .places import Places
 from .states import Cache, States
 
 logger = logging.getLogger(__name__)
@@ -39,9 +40,13 @@ _END = -1
 
 
 class UnifiedEdits:
-    """Edits the cells of `cache`, which has `slots` slots."""
+    """Edits the cells of `cache`, which has `slots` slots.
 
-    def __init__(self, cache: Cache, slots: int) -> None:
+    With `places`, pictures take fewer positions than cells; then no holder's pictures are parked.
+    """
+
+    def __init__(self, cache: Cache, slots: int, places: Places | None = None) -> None:
+        self._places = places
         self._memory = cache.memory
         self._states = States(cache)
         self._spare = slots
@@ -61,10 +66,16 @@ class UnifiedEdits:
                 self._parked[holder] = [piece.state for piece in reversed(stored.pieces)]
             case Clear(holder, start):
                 self._parked.pop(holder, None)
+                start = self._position(holder, start)
                 llama_cpp.llama_memory_seq_rm(memory, self._number(holder), start, _END)
+                if self._places is not None:
+                    self._places.cut(holder, edit.start)
             case Copy(source, holder, length):
                 numbers = self._number(source), self._number(holder)
-                llama_cpp.llama_memory_seq_cp(memory, *numbers, 0, length)
+                end = self._position(source, length)
+                llama_cpp.llama_memory_seq_cp(memory, *numbers, 0, end)
+                if self._places is not None:
+                    self._places.copy(source, holder, length)
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
                 llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
@@ -100,6 +111,10 @@ class UnifiedEdits:
     def _number(self, holder: int) -> int:
         """llama.cpp's `seq_id` of a holder."""
         return holder if holder < self._spare else holder + 1
+
+    def _position(self, holder: int, cell: int) -> int:
+        """llama.cpp's position of a cell at a border."""
+        return cell if self._places is None else self._places.position(holder, cell)
 
     def _length(self, holder: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1

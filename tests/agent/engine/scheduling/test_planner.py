@@ -1,6 +1,9 @@
 """What the next step computes. More of it is in the scheduler's tests."""
 
-from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.prompt import Media, MediaPart, Prompt, Span
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.progress import Progress
+from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Proposal
 from arriero.agent.engine.step import Clear, Decoded, Run, Step
 from tests.agent.engine.setting import Setting
@@ -159,3 +162,38 @@ def test_what_is_computed_again_is_not_explained_again() -> None:
             first_scored=8,
         ),
     )
+
+
+def begin_media(setting: Setting, id: int, *spans: Span) -> None:
+    """A sequence with media begins, beside who runs."""
+    one = Progress(
+        NewSequence(
+            id=SequenceId(id), prompt=Prompt(*spans), max_tokens=5, sampling=Sampling(seed=0)
+        ),
+        arrival=id,
+        ceiling=64,
+    )
+    setting.queue.wait(one)
+
+
+def test_tokens_and_media_are_read_in_steps_of_their_own() -> None:
+    setting = Setting()
+    picture = Media(b"picture", 5)
+    begin_media(setting, 1, (1, 2), picture, (3,))
+    steps = [step_of(setting) for _ in range(3)]
+    runs = [run for step in steps for run in step.runs]
+    assert [(run.start, run.tokens, run.media, run.samples) for run in runs] == [
+        (0, (1, 2), None, False),
+        (2, (), MediaPart(picture, 0, 5), False),
+        (7, (3,), None, True),
+    ]
+    assert [step.num_prompt_tokens for step in steps] == [2, 5, 1]
+
+
+def test_who_generates_takes_turns_with_media() -> None:
+    setting = Setting()
+    setting.add(1, 5)
+    step_of(setting)
+    begin_media(setting, 2, (1,), Media(b"picture", 5), (3,))
+    kinds = [[run.media is not None for run in step_of(setting).runs] for _ in range(4)]
+    assert kinds == [[False, False], [True], [False], [False, False]]

@@ -21,10 +21,23 @@ def make(length: int, shift: ContextShift | None = None, *, num_said: int = 0) -
 
 
 def test_what_no_engine_computes_is_refused_and_not_run() -> None:
-    for prompt in (Prompt((5, 6), Media(b"image", 3)), Prompt((5, 6), adapter="lora")):
-        error = refusal(replace(make(1), prompt=prompt), 8)
+    error = refusal(replace(make(1), prompt=Prompt((5, 6), adapter="lora")), 8)
+    assert isinstance(error, InvalidRequest)
+    assert "no adapters" in error.message
+
+
+def test_a_prompt_with_media_ends_with_a_token_and_has_no_shift_and_no_scores() -> None:
+    media = Media(b"image", 3)
+    good = replace(make(1), prompt=Prompt((5,), media, (6,)))
+    assert refusal(good, 8) is None
+    for bad, word in (
+        (replace(good, prompt=Prompt((5, 6), media)), "at least one token after"),
+        (replace(good, shift=ContextShift(1, 1)), "n_discard"),
+        (replace(good, scores_prompt=True), "log-probabilities"),
+    ):
+        error = refusal(bad, 8)
         assert isinstance(error, InvalidRequest)
-        assert "no media and no adapters" in error.message
+        assert word in error.message
 
 
 def test_a_prompt_needs_tokens() -> None:

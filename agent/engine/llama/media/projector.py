@@ -1,0 +1,167 @@
+"""A projector: the part of a model that makes embeddings of pictures, in a file of its own.
+
+mtmd reads it, and knows how each family of models scales and cuts pictures.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import llama_cpp.mtmd_cpp as mtmd
+import numpy as np
+from numpy.typing import NDArray
+
+from ...media.images import decode
+from ...media.reader import UnreadableMediaError
+from ...model_error import ModelError
+from ...prompt import Media, Span
+from ..log import route_log
+from ..model_file import check_model_file
+from .encoded import EncodedCache, EncodedMedia
+
+MOST_CACHED = 256 * 2**20
+"""Bytes of encoded media that are kept for whoever asks about the same picture again."""
+
+
+class _Chunk:
+    """mtmd's own copy of a part of a picture, scaled and cut; freed with this, or before."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = mtmd.mtmd_input_chunk_copy(handle)
+        self.free = weakref.finalize(self, mtmd.mtmd_input_chunk_free, self.handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture(Media):
+    """Media that this projector can encode, as long as `chunk` was not freed."""
+
+    chunk: _Chunk | None = field(default=None, compare=False, repr=False)
+
+
+class Projector:
+    """A projector for the model with llama.cpp's `model` handle.
+
+    `read_image` may be called on any thread, `encode` and `free` on one at a time.
+    """
+
+    def __init__(self, path: Path, model: Any, *, threads: int, is_offloaded: bool) -> None:
+        """Load `path`. Raises `ModelError`."""
+        check_model_file(path)
+        params = mtmd.mtmd_context_params_default()
+        params.use_gpu = is_offloaded
+        params.n_threads = threads
+        params.print_timings = False
+        params.warmup = False  # with large pictures that takes a minute on CPUs
+        log = route_log()
+        mtmd.mtmd_helper_log_set(log.callback, None)
+        with log.hold_errors() as errors:
+            handle = mtmd.mtmd_init_from_file(bytes(path), model, params)
+        if not handle:
+            reason = "; ".join(errors) or "llama.cpp gave no reason"
+            raise ModelError(f"projector {path} does not fit this model: {reason}")
+        self._handle = handle
+        self._width = int(llama_cpp.llama_model_n_embd_inp(model))
+        self._marker = bytes(mtmd.mtmd_default_marker())
+        self.has_grid = bool(mtmd.mtmd_decode_use_mrope(handle))
+        """Whether positions in pictures have several dimensions."""
+        self._cache = EncodedCache(MOST_CACHED)
+        try:
+            self._check(path)
+        except ModelError:
+            self.free()
+            raise
+
+    @property
+    def num_cached_bytes(self) -> int:
+        """Of encoded pictures that are kept."""
+        return self._cache.num_bytes
+
+    def read_image(self, data: bytes) -> tuple[Span, ...]:
+        """See `MediaReader`."""
+        picture = decode(data)
+        digest = sha256(data).digest()
+        pixels = ctypes.cast(picture.pixels.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
+        bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)  # which copies them
+        chunks = mtmd.mtmd_input_chunks_init()
+        try:
+            code = self._tokenize(chunks, bitmap)
+            if code != 0:
+                raise UnreadableMediaError("the model cannot take a picture of this size")
+            return tuple(self._spans(chunks, digest))
+        finally:
+            mtmd.mtmd_input_chunks_free(chunks)
+            mtmd.mtmd_bitmap_free(bitmap)
+
+    def encode(self, media: Media) -> EncodedMedia:
+        """What this projector's `read_image` gave, as rows; computed or from the cache.
+
+        Raises `ValueError` where it was freed, and `RuntimeError` if the computation fails.
+        """
+        encoded = self._cache.get(media.digest)
+        chunk = media.chunk if isinstance(media, _Picture) else None
+        if encoded is None:
+            if chunk is None or not chunk.free.alive:
+                raise ValueError("these media cannot be encoded: their pixels are gone")
+            encoded = self._encoded(chunk.handle, media.num_positions)
+            self._cache.put(media.digest, encoded)
+        if chunk is not None:
+            chunk.free()  # the scaled pixels are ten times the file
+        return encoded
+
+    def free(self) -> None:
+        """Give everything back; nothing may be called afterwards."""
+        mtmd.mtmd_free(self._handle)
+
+    def _check(self, path: Path) -> None:
+        if not mtmd.mtmd_support_vision(self._handle):
+            raise ModelError(f"projector {path} takes no pictures; others are not served")
+        if mtmd.mtmd_decode_use_non_causal(self._handle, None):
+            raise ModelError(
+                f"projector {path} is of a model that looks at each picture as a whole "
+                "(non-causal attention); such models are not served"
+            )
+
+    def _tokenize(self, chunks: Any, bitmap: Any) -> int:
+        text = mtmd.mtmd_input_text()
+        text.text, text.text_len = self._marker, len(self._marker)
+        text.add_special, text.parse_special = False, True
+        bitmaps = (ctypes.c_void_p * 1)(bitmap)
+        return int(mtmd.mtmd_tokenize(self._handle, chunks, ctypes.byref(text), bitmaps, 1))
+
+    def _spans(self, chunks: Any, digest: bytes) -> Iterator[Span]:
+        for index in range(mtmd.mtmd_input_chunks_size(chunks)):
+            chunk = mtmd.mtmd_input_chunks_get(chunks, index)
+            if mtmd.mtmd_input_chunk_get_type(chunk) == mtmd.MTMD_INPUT_CHUNK_TYPE_TEXT:
+                count = ctypes.c_size_t()
+                tokens = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
+                yield tuple(tokens[: count.value])
+            else:
+                num_positions = int(mtmd.mtmd_input_chunk_get_n_tokens(chunk))
+                part = sha256(b"%d " % index + digest).digest()
+                yield _Picture(part, num_positions, _Chunk(chunk))
+
+    def _encoded(self, chunk: Any, num_positions: int) -> EncodedMedia:
+        code = mtmd.mtmd_encode_chunk(self._handle, chunk)
+        if code != 0:
+            raise RuntimeError(f"the projector could not encode a picture (code {code})")
+        output = mtmd.mtmd_get_output_embd(self._handle)
+        rows = np.ctypeslib.as_array(output, (num_positions, self._width)).copy()
+        num_advanced = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
+        if not self.has_grid:
+            return EncodedMedia(rows, num_advanced)
+        origins = _places(chunk, num_positions, 0)
+        return EncodedMedia(rows, num_advanced, origins, _places(chunk, num_positions, 1) - origins)
+
+
+def _places(chunk: Any, num_positions: int, start: int) -> NDArray[np.int32]:
+    """(positions, 4): time, row, column and a spare part, of a picture that begins at `start`."""
+    tokens = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
+    places = (mtmd.mtmd_decoder_pos * num_positions)()
+    mtmd.mtmd_helper_image_get_decoder_pos(tokens, start, places)
+    parts = np.frombuffer(places, np.uint32).reshape(num_positions, 4).astype(np.int32)
+    return parts[:, [0, 2, 1, 3]]  # mtmd has the column before the row

@@ -1,0 +1,79 @@
+"""Picture files to pixels, within bounds: PNG, JPEG, WebP, and the first frame of a GIF.
+
+The header says how many pixels there are, so a small file that would become a huge picture is
+refused before it is decoded.
+"""
+
+import io
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from .reader import UnreadableMediaError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+
+MOST_PIXELS = 40_000_000
+"""A picture of a modern camera; decoded it takes three bytes for each pixel."""
+
+MOST_SIDE = 16_384
+_BOUNDS = (
+    f"at most {MOST_PIXELS // 1_000_000} million are read, and {MOST_SIDE} on a side: send a "
+    "smaller one"
+)
+MOST_RATIO = 200
+"""Of the longer side to the shorter one: models that scale pictures refuse longer strips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """`pixels` are rows of columns of red, green and blue: (height, width, 3), contiguous."""
+
+    pixels: NDArray[np.uint8]
+
+    @property
+    def width(self) -> int:
+        """In pixels."""
+        return int(self.pixels.shape[1])
+
+    @property
+    def height(self) -> int:
+        """In pixels."""
+        return int(self.pixels.shape[0])
+
+
+def decode(data: bytes) -> Picture:
+    """The picture in `data`. Raises `UnreadableMediaError`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large pictures, which are refused below
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                _check_size(*image.size)
+                return Picture(np.ascontiguousarray(image.convert("RGB")))
+    except UnreadableMediaError:
+        raise
+    except UnidentifiedImageError as error:
+        raise UnreadableMediaError(
+            "this is no PNG, JPEG, WebP or GIF file; send one of these"
+        ) from error
+    except Image.DecompressionBombError as error:
+        raise UnreadableMediaError(f"the picture has too many pixels; {_BOUNDS}") from error
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise UnreadableMediaError(f"the picture cannot be decoded: {error}") from error
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise UnreadableMediaError("the picture has no pixels")
+    if width * height > MOST_PIXELS or max(width, height) > MOST_SIDE:
+        raise UnreadableMediaError(
+            f"the picture has {width} x {height} pixels, too many; {_BOUNDS}"
+        )
+    if max(width, height) > MOST_RATIO * min(width, height):
+        raise UnreadableMediaError(
+            f"the picture has {width} x {height} pixels; one side may be at most {MOST_RATIO} "
+            "times the other"
+        )

@@ -1,0 +1,20 @@
+"""What preparation needs of whatever makes spans of a prompt from media."""
+
+from typing import Protocol
+
+from ..prompt import Span
+
+
+class UnreadableMediaError(ValueError):
+    """These bytes cannot be read as media; the text says why, for the client."""
+
+
+class MediaReader(Protocol):
+    """Reads media for one model. Safe from any thread."""
+
+    def read_image(self, data: bytes) -> tuple[Span, ...]:
+        """The spans that stand for a picture file: the media, and tokens around them.
+
+        Not encoded yet: the engine does that when a sequence opens. Raises
+        `UnreadableMediaError`.
+        """

@@ -1,0 +1,136 @@
+"""Small projectors with random weights: one like LLaVA's, one like Qwen2-VL's, and its model.
+
+A LLaVA-like one makes `LLAVA_TOKENS` tokens of any picture; it is for the demo model. A Qwen-like
+one makes as many as the picture has merged patches, each with a place in two dimensions; it is for
+a model that has such places, which is the demo model's weights under another architecture.
+"""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+DEMO_MODEL = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
+WIDTH, HEADS, FEED_FORWARD, LAYERS, PATCH, SIZE, OUT = 32, 2, 64, 2, 14, 56, 256
+LLAVA_TOKENS = (SIZE // PATCH) ** 2
+ROPE_SECTIONS = (8, 12, 12, 0)
+_SCALE = 0.02
+"""Rows like those of tokens: with larger ones rounding errors grow through the layers."""
+
+
+def png(width: int, height: int, seed: int = 0) -> bytes:
+    """A picture of noise."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width * 3), np.uint8)
+    rows = np.pad(pixels, ((0, 0), (1, 0)))
+    out = io.BytesIO(b"")
+    out.write(b"\x89PNG\r\n\x1a\n")
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b"")):
+        checksum = zlib.crc32(kind + data)
+        out.write(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum))
+    return out.getvalue()
+
+
+def write_llava(path: Path) -> Path:
+    """A projector for the demo model."""
+    writer = _projector(path, "mlp")
+    draw = np.random.default_rng(3)
+    _add(writer, draw, "v.class_embd", WIDTH)
+    _add(writer, draw, "v.position_embd.weight", LLAVA_TOKENS + 1, WIDTH)
+    _add_norm(writer, "v.pre_ln")
+    _add_layers(writer, draw)
+    _add(writer, draw, "mm.0.weight", OUT, WIDTH)
+    _add(writer, draw, "mm.0.bias", OUT)
+    _add(writer, draw, "mm.2.weight", OUT, OUT, scale=_SCALE)
+    _add(writer, draw, "mm.2.bias", OUT, scale=_SCALE)
+    return _written(writer, path)
+
+
+def write_qwen(path: Path) -> Path:
+    """A projector for `write_qwen_model`'s model."""
+    writer = _projector(path, "qwen2vl_merger")
+    draw = np.random.default_rng(5)
+    _add(writer, draw, "v.patch_embd.weight.1", WIDTH, 3, PATCH, PATCH)
+    _add_norm(writer, "v.post_ln")
+    _add_layers(writer, draw)
+    _add(writer, draw, "mm.0.weight", 4 * WIDTH, 4 * WIDTH)
+    _add(writer, draw, "mm.0.bias", 4 * WIDTH)
+    _add(writer, draw, "mm.2.weight", OUT, 4 * WIDTH, scale=_SCALE)
+    _add(writer, draw, "mm.2.bias", OUT, scale=_SCALE)
+    return _written(writer, path)
+
+
+def write_qwen_model(path: Path) -> Path:
+    """The demo model as one of Qwen2-VL's architecture."""
+    reader = gguf.GGUFReader(DEMO_MODEL)
+    writer = gguf.GGUFWriter(path, "qwen2vl")
+    writer.add_rope_dimension_sections(ROPE_SECTIONS)
+    for name, field in reader.fields.items():
+        if name.startswith(("tokenizer.", "llama.")):
+            kind, *inner = field.types
+            own = name.replace("llama.", "qwen2vl.")
+            writer.add_key_value(own, field.contents(), kind, inner[-1] if inner else None)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+    return _written(writer, path)
+
+
+def _projector(path: Path, kind: str) -> gguf.GGUFWriter:
+    writer = gguf.GGUFWriter(path, "clip")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", kind)
+    writer.add_bool("clip.use_gelu", True)
+    sizes = {
+        "embedding_length": WIDTH,
+        "feed_forward_length": FEED_FORWARD,
+        "block_count": LAYERS,
+        "projection_dim": OUT,
+        "attention.head_count": HEADS,
+        "image_size": SIZE,
+        "patch_size": PATCH,
+    }
+    for name, value in sizes.items():
+        writer.add_uint32(f"clip.vision.{name}", value)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.25, 0.25, 0.25])
+    _add(writer, np.random.default_rng(1), "v.patch_embd.weight", WIDTH, 3, PATCH, PATCH)
+    return writer
+
+
+def _add_layers(writer: gguf.GGUFWriter, draw: np.random.Generator) -> None:
+    for layer in range(LAYERS):
+        block = f"v.blk.{layer}"
+        for norm in ("ln1", "ln2"):
+            _add_norm(writer, f"{block}.{norm}")
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            _add(writer, draw, f"{block}.{name}.weight", WIDTH, WIDTH)
+            _add(writer, draw, f"{block}.{name}.bias", WIDTH)
+        for name, rows, columns in (
+            ("ffn_up", FEED_FORWARD, WIDTH),
+            ("ffn_down", WIDTH, FEED_FORWARD),
+        ):
+            _add(writer, draw, f"{block}.{name}.weight", rows, columns)
+            _add(writer, draw, f"{block}.{name}.bias", rows)
+
+
+def _add_norm(writer: gguf.GGUFWriter, name: str) -> None:
+    writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
+    writer.add_tensor(f"{name}.bias", np.zeros(WIDTH, np.float32))
+
+
+def _add(
+    writer: gguf.GGUFWriter, draw: np.random.Generator, name: str, *shape: int, scale: float = 0.1
+) -> None:
+    writer.add_tensor(name, draw.standard_normal(shape).astype(np.float32) * np.float32(scale))
+
+
+def _written(writer: gguf.GGUFWriter, path: Path) -> Path:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
