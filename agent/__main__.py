@@ -13,11 +13,11 @@ from ..shared.tls.key_pair import TlsFileError
 from .settings import AgentSettings
 
 _ENGINE = ("llama_cpp", "llguidance")
-"""What the extra `agent` installs: a balancer alone needs neither."""
+"""What the extra `agent` installs: a balancer needs neither, nor does an agent with --upstream."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve a model on this host."""
+    """Serve a model on this host, or forward to a server that does."""
     settings = load_or_exit(AgentSettings, argv)
     log.setup(settings.log_format, settings.log_level)
 
@@ -29,10 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .models.fetcher import Fetcher
             from .supervision.supervisor import main
 
-        _require_engine()
+        if settings.upstream is None:
+            _require_engine()
         _require_certificates(settings)
         files = Fetcher(settings.models_dir, settings.models_limit)
-        is_pinned = settings.model is not None
+        is_pinned = settings.is_pinned
         facts = host_facts(
             is_pinned=is_pinned,
             disk_free=None if is_pinned else await files.room(),

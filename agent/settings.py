@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from ..shared.messages import MAX_LABELS
+from ..shared.models.assignments import MAX_MODEL_NAME
 from ..shared.quantities import Duration, Size
 from ..shared.reports.model_info import Kernels, KvLayout
 from ..shared.settings.declaration import DaemonSettings, Shown
@@ -39,6 +40,23 @@ def _websocket_url(url: str) -> str:
         raise ValueError(problem)
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError(f"{problem}, without credentials, query or fragment")
+    return url.rstrip("/")
+
+
+def _http_url(url: str) -> str:
+    problem = "must be a URL such as http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port != 0
+    except ValueError as error:
+        raise ValueError(problem) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
+        raise ValueError(problem)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(
+            f"{problem}, without credentials, query or fragment; a key goes into a file "
+            "(--upstream-key-file)"
+        )
     return url.rstrip("/")
 
 
@@ -138,6 +156,22 @@ class AgentSettings(DaemonSettings):
         default=None,
         description="GGUF file to serve; without it the fleet's desired state decides",
     )
+    upstream: Annotated[Annotated[str, AfterValidator(_http_url)] | None, Shown("URL")] = Field(
+        default=None,
+        description="OpenAI-compatible server to forward to, in place of an engine of its own: "
+        "vLLM, llama-server, Ollama, a cloud",
+    )
+    upstream_key_file: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="a file with the key to show to the upstream server; it is read again while "
+        "the agent runs",
+    )
+    upstream_model: Annotated[
+        Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None, Shown("NAME")
+    ] = Field(
+        default=None,
+        description="model of the upstream server to serve; needed where it has several",
+    )
     chat_template: Annotated[
         Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")
     ] = Field(
@@ -217,6 +251,21 @@ class AgentSettings(DaemonSettings):
         if plain and (self.tls_ca or self.tls_cert):
             raise ValueError(f"--balancer: must be wss:// where TLS is set up, not {plain[0]}")
         return self
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.upstream is None:
+            if self.upstream_key_file is not None or self.upstream_model is not None:
+                flag = "--upstream-model" if self.upstream_model else "--upstream-key-file"
+                raise ValueError(f"{flag}: needs --upstream, which says where the server is")
+        elif self.model is not None:
+            raise ValueError("--model: cannot be used with --upstream, whose server has the model")
+        return self
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it serves a model of its own, whatever balancers wish."""
+        return self.model is not None or self.upstream is not None
 
     @property
     def tls(self) -> ClientFiles:

@@ -14,6 +14,16 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("shared", "agent", "balancer", "dashboard", "client", "cli")
 
 PURE = (
+    "shared.inference.abilities",
+    *(
+        f"agent.upstream.protocol.{name}"
+        for name in (
+            *("abilities", "address", "answer", "bodies", "dialects", "event_lines", "failures"),
+            *("listing", "log_probs", "probes", "queries"),
+        )
+    ),
+    "agent.upstream.health",
+    "agent.upstream.meter",
     "agent.chat.grammar.argument_grammar",
     "shared.tracing.span",
     "shared.tracing.trace_context",
@@ -392,6 +402,7 @@ IMPURE = {
 
 SPARED = {
     "agent.supervision.supervisor": {"numpy", "llguidance", "llama_cpp", "jinja2", "aiohttp"},
+    "agent.upstream_daemon": {"numpy", "llguidance", "llama_cpp", "jinja2", "gguf"},
     "balancer.daemon": {"numpy", "llguidance", "llama_cpp", "jinja2", "websockets"},
 }
 """Libraries that a process does without: each takes up to 0.2 s of every start."""
@@ -500,6 +511,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "agent.engine.statistics": (),
     "agent.link": ("agent.generation.port", "agent.engine.statistics"),
+    "agent.upstream.protocol": (),
+    "agent.upstream": (
+        *("agent.upstream.protocol", "agent.generation.port", "agent.engine.statistics"),
+    ),
+    "agent.upstream_daemon": (
+        *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
+        *("agent.generation.port", "agent.upstream", "agent.upstream.protocol"),
+    ),
     "agent.cpu_cores": (),
     "agent.host_facts": ("agent.cpu_cores",),
     "agent.gpus": (),
@@ -534,6 +553,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.supervision": (
         *("agent.models", "agent.models.port", "agent.models.retry_pauses", "agent.host_facts"),
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
+        "agent.upstream_daemon",
         *("agent.link", "agent.generation.port", "agent.engine.llama"),
         *("agent.engine", "agent.engine.llama.cells"),
     ),

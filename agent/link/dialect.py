@@ -11,7 +11,10 @@ from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Status
 from ...shared.reports.model_info import ModelInfo
 
 _WITH_FINGERPRINTS = 8
-"""The first version in which agents say what their answers can be continued by."""
+"""The first version in which agents say what their answers can be continued by.
+
+And of which server they forward to.
+"""
 
 
 class Dialect:
@@ -32,9 +35,14 @@ class Dialect:
         return True
 
     def hello(self, hello: Hello) -> Hello:
-        """`hello` with the version, and nothing that the oldest version does not know."""
+        """`hello` with the version, and nothing that the oldest version does not know.
+
+        What an upstream can do is not known before the status, so it has no slots before.
+        """
+        is_forwarding = hello.model is not None and hello.model.upstream is not None
         return replace(
             hello,
+            slots=0 if is_forwarding else hello.slots,
             protocol=self.version,
             model=_unmarked(hello.model),
             loading=_unmarked(hello.loading),
@@ -48,4 +56,4 @@ class Dialect:
 
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
-    return model if model is None else replace(model, fingerprint=None)
+    return model if model is None else replace(model, fingerprint=None, upstream=None)

@@ -40,7 +40,12 @@ Serve = Callable[[AgentSettings, Shutdown, SupervisorChannel], Awaitable[None]]
 
 
 async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorChannel) -> None:
-    # Late: the engine's libraries take a while to load.
+    # Late: the engine's libraries take a while to load, and who forwards may not have them.
+    if settings.upstream is not None:
+        with lifecycle.loading():
+            from ..upstream_daemon import main as forward
+        await forward(settings, shutdown, channel)
+        return
     with lifecycle.loading():
         from ..daemon import main
         from ..engine.llama.abort import on_abort

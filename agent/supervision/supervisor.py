@@ -165,18 +165,21 @@ class _Supervisor:
 
     # ---- what happens; see `engine_run.Watcher`
 
-    def on_loaded(self, id: EngineId, model: ModelInfo) -> None:
-        self._loaded[id] = model
+    def on_loaded(self, id: EngineId, model: ModelInfo | None) -> None:
+        if model is not None:
+            self._loaded[id] = model
         self._carry_out(self._assigner.loaded(id))
 
     def on_joined(self, id: EngineId) -> None:
         self._carry_out(self._assigner.joined(id))
-        begin = self._engines[id].begin
-        self._announce(slots=begin.settings.slots, model=self._loaded[id].name)
+        begin, model = self._engines[id].begin, self._loaded.get(id)
+        self._announce(slots=begin.settings.slots, model=model.name if model else "")
 
     def on_ordered(self, order: Assign | Reload) -> None:
         if self._facts.is_pinned:
-            logger.warning("`%s` ignored: this agent serves the model of --model", order.type)
+            logger.warning(
+                "`%s` ignored: this agent serves the model of --model or --upstream", order.type
+            )
             return
         logger.info("a balancer orders", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))

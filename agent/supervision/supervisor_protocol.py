@@ -93,11 +93,14 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The model is loaded; the engine process waits for `Dial` before it dials any balancer."""
+    """The model is loaded; the engine process waits for `Dial` before it dials any balancer.
+
+    Without a `model` it forwards to a server that is not there yet.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["loaded"] = "loaded"
-    model: ModelInfo
+    model: ModelInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

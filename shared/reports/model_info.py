@@ -11,12 +11,29 @@ from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16
 MAX_FINGERPRINT = 64
+MAX_ABILITIES = 64
 
 Task = Literal["generate", "embed", "rank"]
 Kernels = Literal["all", "plain"]
 """Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
 KvLayout = Literal["streams", "unified"]
 """A KV cache of its own for each sequence, or one for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """The server that an agent forwards to: its `kind`, and its `address` without credentials.
+
+    `abilities` are those of `inference.abilities` that it has, ordered by name; names that are not
+    known there count for nothing.
+    """
+
+    __pydantic_config__ = STRICT
+    kind: Annotated[str, Field(max_length=100)]
+    address: Annotated[str, Field(max_length=300)]
+    abilities: Annotated[
+        ListOf[Annotated[str, Field(max_length=64)]], Field(max_length=MAX_ABILITIES)
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +45,8 @@ class ModelInfo:
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
     `fingerprint` can go on with each other's answers; one without cannot (since version 8).
+    `upstream`: another server runs it, and the agent forwards to that (since version 8). Such an
+    agent may not know its `context_size`, which is 0 then.
     """
 
     __pydantic_config__ = STRICT
@@ -41,3 +60,4 @@ class ModelInfo:
     kernels: Kernels | None = None
     kv_layout: KvLayout | None = None
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
+    upstream: Upstream | None = None

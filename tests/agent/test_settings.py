@@ -32,6 +32,9 @@ def test_defaults() -> None:
         "key_file": None,
         "slots": 4,
         "model": None,
+        "upstream": None,
+        "upstream_key_file": None,
+        "upstream_model": None,
         "chat_template": None,
         "chat_family": "auto",
         "context_size": 4096,
@@ -195,3 +198,21 @@ class TestTls:
 def test_the_key_may_stand_in_a_variable_that_is_no_setting() -> None:
     assert load(AgentSettings, [], {"ARRIERO_AGENT_KEY": "ark_x"}).key_file is None
     assert "unknown flag --key" in refused("--key", "ark_x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "ftp://h", "http://", "http://h:0", "http://u:p@h", "http://h/?a=1", "http://h:x"],
+)  # fmt: skip
+def test_an_upstream_is_a_url_without_credentials(url: str) -> None:
+    assert "--upstream: must be a URL such as http://127.0.0.1:8000" in refused("--upstream", url)
+
+
+def test_an_upstream_takes_the_place_of_a_model() -> None:
+    settings = load(AgentSettings, ["--upstream", "http://h:8000/"], {})
+    assert (settings.upstream, settings.is_pinned) == ("http://h:8000", True)
+    assert not load(AgentSettings, [], {}).is_pinned
+    told = refused("--upstream", "http://h", "--model", "m.gguf")
+    assert "--model: cannot be used with --upstream" in told
+    assert "--upstream-model: needs --upstream" in refused("--upstream-model", "m")
+    assert "--upstream-key-file: needs --upstream" in refused("--upstream-key-file", "k")

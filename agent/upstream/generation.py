@@ -1,0 +1,176 @@
+"""Generation by another server: one HTTP request for each request, streamed.
+
+Called on the event loop's thread only. Each request is a task of its own, and the boundary around
+it: what goes wrong for one request ends that one, with one typed error. Leaving a request closes
+its connection, by which servers know that nobody wants the rest.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...shared.continuation import Continuation
+from ...shared.errors import InternalError, NotSupported, RequestError, ShuttingDown, to_wire
+from ...shared.inference import GenerateRequest, RequestId
+from ...shared.log import context
+from ...shared.messages import Item, Refused
+from ..generation.port import Listener, Ticket
+from .client import Client
+from .meter import Meter
+from .protocol.answer import Answer
+from .protocol.bodies import Json, Server, body_of, path_of
+from .protocol.event_lines import EventLines
+from .protocol.failures import (
+    UpstreamFault,
+    UpstreamLost,
+    UpstreamRefusal,
+    error_of,
+    loss_of,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Active:
+    """A request that has not ended."""
+
+    id: RequestId
+    listener: Listener
+    answer: Answer
+    task: asyncio.Task[None] | None = None
+
+
+class UpstreamGeneration:
+    """`port.Generation` over a server. `group` has the tasks; `clock` tells seconds.
+
+    `server` is what is known of the server now; `None` while it is not there.
+    `on_suspicion`: a request could not reach it. `on_work`: there is something to measure.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: asyncio.TaskGroup,
+        server: Callable[[], Server | None],
+        *,
+        on_suspicion: Callable[[], None],
+        on_work: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._server = server
+        self._on_suspicion = on_suspicion
+        self._on_work = on_work
+        self._clock = clock
+        self._active: dict[Ticket, _Active] = {}
+        self.meter = Meter()
+
+    def start(
+        self,
+        ticket: Ticket,
+        id: RequestId,
+        request: GenerateRequest,
+        listener: Listener,
+        continuation: Continuation | None = None,
+        traceparent: str | None = None,
+    ) -> None:
+        """See `port.Generation`."""
+        answer = Answer(id, one_call=not request.parallel_tool_calls)
+        active = self._active[ticket] = _Active(id, listener, answer)
+        self.meter.started(ticket, self._clock())
+        self._on_work()
+        if continuation is not None:
+            error = NotSupported("an upstream server cannot go on with another agent's answer")
+            self._end(ticket, Refused(id=id, error=to_wire(error)))
+            return
+        active.task = self._group.create_task(self._run(ticket, active, request))
+
+    def cancel(self, ticket: Ticket) -> None:
+        """See `port.Generation`."""
+        if (active := self._active.get(ticket)) is not None:
+            rates = self.meter.rates(ticket, active.answer.usage)
+            self._end(ticket, active.answer.cancelled(rates))
+
+    def fail(self, ticket: Ticket, error: RequestError) -> None:
+        """See `port.Generation`."""
+        if (active := self._active.get(ticket)) is not None:
+            self._end(ticket, Refused(id=active.id, error=to_wire(error)))
+
+    def discard(self, ticket: Ticket) -> None:
+        """See `port.Generation`."""
+        if ticket in self._active:
+            self._end(ticket)
+
+    # ---- one request
+
+    async def _run(self, ticket: Ticket, active: _Active, request: GenerateRequest) -> None:
+        try:
+            await self._answer(ticket, active, request)
+        except Exception as error:  # the boundary of a request: it is logged and answered
+            if ticket in self._active:
+                failed = self._error_of(error, active)
+                self._end(ticket, Refused(id=active.id, error=to_wire(failed)))
+
+    async def _answer(self, ticket: Ticket, active: _Active, request: GenerateRequest) -> None:
+        server = self._server()
+        if server is None:
+            raise ShuttingDown(f"the upstream server at {self._host} is not there")
+        url = self._client.address.api + path_of(request)
+        await self._stream(ticket, active, url, body_of(request, server))
+        answer = active.answer
+        if ticket in self._active:
+            rates = self.meter.rates(ticket, answer.usage)
+            self._end(ticket, *answer.ended(rates))
+
+    async def _stream(self, ticket: Ticket, active: _Active, url: str, body: Json) -> None:
+        lines, answer = EventLines(), active.answer
+        async with self._client.stream(url, body) as data:
+            async for part in data:
+                items = [item for event in lines.push(part) for item in answer.take(event)]
+                if ticket not in self._active:
+                    return
+                if items:
+                    self._tell(ticket, active, items)
+                if answer.is_over:
+                    return
+        answer.closed()
+
+    def _tell(self, ticket: Ticket, active: _Active, items: list[Item]) -> None:
+        if active.answer.has_begun:
+            self.meter.gained(ticket, active.answer.num_tokens, self._clock())
+        active.listener.produced(tuple(items), ())
+
+    def _end(self, ticket: Ticket, *items: Item) -> None:
+        """It is over: its slot is free, and its connection closes."""
+        active = self._active.pop(ticket)
+        self.meter.ended(ticket, active.answer.usage, self._clock())
+        if active.task is not None and active.task is not asyncio.current_task():
+            active.task.cancel()
+        active.listener.produced(items, (ticket,))
+
+    # ---- what goes wrong
+
+    @property
+    def _host(self) -> str:
+        return self._client.address.shown
+
+    def _error_of(self, error: Exception, active: _Active) -> RequestError:
+        match error:
+            case RequestError():
+                return error
+            case UpstreamRefusal():
+                if error.is_servers:
+                    self._on_suspicion()
+                return error_of(error, self._host)
+            case UpstreamLost() | UpstreamFault():
+                self._on_suspicion()
+                has_streamed = active.answer.has_begun
+                return loss_of(str(error), self._host, has_streamed=has_streamed)
+            case _:
+                logger.error("a request failed", extra=context(request=active.id), exc_info=error)
+                message = "the agent failed to answer the request; its log has the details"
+                return InternalError(message)

@@ -1,0 +1,53 @@
+"""Whether an upstream server is there, and when to look again.
+
+While it is there it is looked at every `INTERVAL`; while it is not, after pauses that double. One
+look that only took too long does not count: a busy server may be slow.
+
+Invariant: there is an issue exactly while it is not up.
+"""
+
+from ...shared.messages import Issue
+
+INTERVAL = 10.0
+FIRST_PAUSE = 0.5
+LAST_PAUSE = 30.0
+"""Seconds."""
+
+
+class Health:
+    """Begins as not up, and due at once."""
+
+    def __init__(self, now: float) -> None:
+        self.issue: Issue | None = Issue(
+            code="upstream_starting", message="the upstream server was not asked yet"
+        )
+        self.next_look = now
+        self._pause = 0.0
+        self._was_slow = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether requests may go to it."""
+        return self.issue is None
+
+    def answered(self, now: float) -> None:
+        """It is there and can serve."""
+        self.issue = None
+        self._pause = 0.0
+        self._was_slow = False
+        self.next_look = now + INTERVAL
+
+    def failed(self, issue: Issue, now: float, *, is_certain: bool) -> None:
+        """A look at it failed. Not `is_certain`: it may only be slow."""
+        if self.is_up and not is_certain and not self._was_slow:
+            self._was_slow = True
+            self.next_look = now + FIRST_PAUSE
+            return
+        self._pause = min(self._pause * 2 or FIRST_PAUSE, LAST_PAUSE)
+        self.issue = issue
+        self.next_look = now + self._pause
+
+    def suspected(self, now: float) -> None:
+        """A request could not reach it: look at once."""
+        if self.is_up:
+            self.next_look = now

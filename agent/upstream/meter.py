@@ -1,0 +1,99 @@
+"""How fast an upstream server is, by the clock of this agent; all that routing learns of it.
+
+Time until the first token counts as reading the prompt, and what follows as generating. So a
+server's own queue looks like a slow prefill, which is what it is to a client.
+"""
+
+from dataclasses import dataclass
+
+from ...shared.inference import Rates, Usage
+from ..engine.statistics import EngineStatistics
+from ..generation.port import Ticket
+
+
+@dataclass(slots=True)
+class _Run:
+    """One request, with times in seconds."""
+
+    started: float
+    first: float | None = None
+    last: float = 0.0
+    num_tokens: int = 0
+
+
+class Meter:
+    """Every method takes the time `now`, in seconds. Tickets are those of running requests."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Ticket, _Run] = {}
+        self._num_generating = 0
+        self._now = 0.0
+        self._busy = self._sequence = self._prefill = self._decode = 0.0
+        self._cached = self._computed = self._completed = 0
+
+    def started(self, ticket: Ticket, now: float) -> None:
+        """A request goes to the server."""
+        self._advance(now)
+        self._runs[ticket] = _Run(now)
+
+    def gained(self, ticket: Ticket, num_tokens: int, now: float) -> None:
+        """Something of its answer came: `num_tokens` so far, of all its answer."""
+        self._advance(now)
+        run = self._runs[ticket]
+        if run.first is None:
+            run.first = now
+            self._num_generating += 1
+        self._completed += max(0, num_tokens - run.num_tokens)
+        run.num_tokens, run.last = max(run.num_tokens, num_tokens), now
+
+    def rates(self, ticket: Ticket, usage: Usage) -> Rates:
+        """What a running request measured, which has `usage` so far."""
+        run = self._runs[ticket]
+        if run.first is None:
+            return Rates()
+        computed = usage.prompt_tokens - usage.cached_tokens
+        return Rates(
+            prefill_tokens_per_second=_rate(computed, run.first - run.started),
+            decode_tokens_per_second=_rate(usage.completion_tokens - 1, run.last - run.first),
+        )
+
+    def ended(self, ticket: Ticket, usage: Usage, now: float) -> None:
+        """It is over, however."""
+        self._advance(now)
+        run = self._runs.pop(ticket)
+        self._num_generating -= run.first is not None
+        computed = max(0, usage.prompt_tokens - usage.cached_tokens)
+        self._cached += usage.cached_tokens
+        self._computed += computed
+        self._completed += max(0, usage.completion_tokens - run.num_tokens)
+
+    def statistics(self, now: float) -> EngineStatistics:
+        """All counts so far."""
+        self._advance(now)
+        return EngineStatistics(
+            num_running=len(self._runs),
+            prompt_tokens_cached=self._cached,
+            prompt_tokens_computed=self._computed,
+            completion_tokens=self._completed,
+            decode_tokens=self._completed,
+            decode_seconds=self._decode,
+            prefill_tokens=self._computed,
+            prefill_seconds=self._prefill,
+            busy_seconds=self._busy,
+            sequence_seconds=self._sequence,
+        )
+
+    def _advance(self, now: float) -> None:
+        passed, self._now = max(0.0, now - self._now), now
+        if not self._runs:
+            return
+        self._busy += passed
+        self._sequence += passed * len(self._runs)
+        if self._num_generating:
+            self._decode += passed
+        else:
+            self._prefill += passed
+
+
+def _rate(amount: float, seconds: float) -> float | None:
+    return amount / seconds if amount > 0 and seconds > 0 else None

@@ -1,0 +1,278 @@
+"""One answer of an upstream server: its chunks in, neutral items out.
+
+Invariant: exactly one end, with `Ended`, once the server said all; nothing after it.
+
+Token ids are not told by these servers, so pieces carry 0 for each token; only their number counts,
+since an answer from an upstream is never continued elsewhere. Where the server tells no counts as
+it goes, a chunk counts as one token, and the end sets that right.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ....shared.inference import (
+    FinishReason,
+    Rates,
+    RequestId,
+    TokenKind,
+    TokenLogProbs,
+    Usage,
+)
+from ....shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
+from .failures import UpstreamFault, words_of
+from .log_probs import log_probs_of
+
+Json = dict[str, Any]
+
+DONE = b"[DONE]"
+MAX_MISSING = 2**16
+"""Most tokens that are counted at the end and did not come one by one."""
+
+_REASONING = ("reasoning_content", "reasoning")
+_FINISHED: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is being written."""
+
+    id: str
+    name: str
+    index: int
+    arguments: list[str] = field(default_factory=list)
+
+
+class Answer:
+    """The answer to the request `id`. `one_call`: it ends before a second call begins."""
+
+    def __init__(self, id: RequestId, *, one_call: bool = False) -> None:
+        self._id = id
+        self._one_call = one_call
+        self._call: _Call | None = None
+        self._num_calls = 0
+        self._num_tokens = 0
+        self._num_reasoning = 0
+        self._usage: Usage | None = None
+        self._finish: FinishReason | None = None
+        self._stop_string: str | None = None
+        self._is_prompt_told = False
+        self.is_over = False
+        """Whether the server has said all, so that `ended` may be called."""
+        self.has_begun = False
+        """Whether anything of the answer has come."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that came so far, as far as that is known."""
+        return self._num_tokens
+
+    def take(self, data: bytes) -> list[Item]:
+        """The items of one event. Raises `UpstreamFault` where it is not as it should be."""
+        if data == DONE:
+            self.is_over = self._finish is not None
+            if not self.is_over:
+                raise UpstreamFault("its answer ended without a reason")
+            return []
+        if self.is_over or not data:
+            return []
+        try:
+            chunk = from_json(data)
+        except ValueError as error:
+            raise UpstreamFault(f"a chunk is not JSON: {error}") from error
+        try:
+            return list(self._taken(chunk))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise UpstreamFault("a chunk does not have the shape of OpenAI's API") from error
+
+    def closed(self) -> None:
+        """The stream has ended. Raises `UpstreamFault` where the answer is not complete."""
+        if self._finish is None:
+            raise UpstreamFault("it closed the connection in the middle of the answer")
+        self.is_over = True
+
+    def ended(self, rates: Rates) -> list[Item]:
+        """The last items, once it `is_over`."""
+        reason = self._finish or "stop"
+        if self._num_calls and reason == "stop":
+            reason = "tool_calls"
+        usage = self._usage or self._counted()
+        items: list[Item] = [*self._close_call(), *self._rest(usage)]
+        if not self._is_prompt_told and usage.prompt_tokens:
+            items.append(self._prompt_read(usage))
+        return [*items, self._end(reason, usage, rates)]
+
+    def cancelled(self, rates: Rates) -> Ended:
+        """Its end where the client does not want the rest."""
+        return self._end("cancelled", self._usage or self._counted(), rates)
+
+    @property
+    def usage(self) -> Usage:
+        """The counts so far."""
+        return self._usage or self._counted()
+
+    # ---- one chunk
+
+    def _taken(self, chunk: Json) -> Iterator[Item]:
+        if chunk.get("error"):
+            raise UpstreamFault(words_of(str(chunk["error"]).encode()) or "it reports an error")
+        known = self._num_tokens
+        counted = self._read_usage(chunk.get("usage"))
+        if counted is not None and not self._is_prompt_told and counted.prompt_tokens:
+            yield self._prompt_read(counted)
+        for choice in chunk.get("choices") or ():
+            new = max(0, counted.completion_tokens - known) if counted else None
+            yield from self._chosen(choice, new)
+
+    def _chosen(self, choice: Json, num_new: int | None) -> Iterator[Item]:
+        delta = choice.get("delta") or {}
+        log_probs = tuple(log_probs_of(choice.get("logprobs")))
+        pieces = list(self._pieces(choice, delta))
+        for place, (kind, text) in enumerate(pieces):
+            first = place == 0
+            new = (len(log_probs) or (1 if num_new is None else num_new)) if first else 0
+            yield self._piece(text, kind, new, log_probs if first else ())
+        for call in delta.get("tool_calls") or ():
+            if self.is_over:
+                return
+            yield from self._called(call, num_new)
+        if reason := choice.get("finish_reason"):
+            yield from self._finished(reason, choice)
+
+    def _pieces(self, choice: Json, delta: Json) -> Iterator[tuple[TokenKind, str]]:
+        for name in _REASONING:
+            if text := _text(delta.get(name)):
+                yield "reasoning", text
+                break
+        if text := _text(delta.get("content") or choice.get("text")):
+            yield "content", text
+
+    def _piece(
+        self, text: str, kind: TokenKind, num_new: int, log_probs: tuple[TokenLogProbs, ...]
+    ) -> Piece:
+        self.has_begun = True
+        self._num_tokens += num_new
+        if kind == "reasoning":
+            self._num_reasoning += num_new
+        return Piece(
+            id=self._id,
+            text=text,
+            kind=kind,
+            tokens=(0,) * min(num_new, MAX_MISSING),
+            log_probs=log_probs or None,
+        )
+
+    # ---- calls
+
+    def _called(self, told: Json, num_new: int | None) -> Iterator[Item]:
+        function = told.get("function") or {}
+        index = told.get("index") or 0
+        name = _text(function.get("name"))
+        is_new = self._call is None or index != self._call.index
+        if is_new and name:
+            yield from self._close_call()
+            if self._one_call and self._num_calls:
+                self._finish, self.is_over = "tool_calls", True
+                return
+            yield self._start_call(told, name, index)
+        elif is_new:
+            raise UpstreamFault("it goes on with a call that it had ended")
+        if text := _written(function.get("arguments")):
+            self._open_call.arguments.append(text)
+            yield self._piece(text, "tool_call", 1 if num_new is None else num_new, ())
+
+    @property
+    def _open_call(self) -> _Call:
+        if self._call is None:
+            raise UpstreamFault("arguments came before the name of the tool")
+        return self._call
+
+    def _start_call(self, told: Json, name: str, index: int) -> CallStarted:
+        self.has_begun = True
+        id = _text(told.get("id")) or f"call_{self._id}_{self._num_calls}"
+        self._num_calls += 1
+        self._call = _Call(id, name, index)
+        return CallStarted(id=self._id, call_id=id, name=name)
+
+    def _close_call(self) -> Iterator[Item]:
+        call, self._call = self._call, None
+        if call is not None:
+            arguments = "".join(call.arguments) or "{}"
+            yield Called(id=self._id, call_id=call.id, name=call.name, arguments=arguments)
+
+    # ---- the end
+
+    def _finished(self, reason: str, choice: Json) -> Iterator[Item]:
+        if reason in ("abort", "error"):
+            raise UpstreamFault(f"it gave up the answer ({reason})")
+        self._finish = _FINISHED.get(reason, "stop")
+        matched = choice.get("stop_reason", choice.get("matched_stop"))
+        self._stop_string = matched if isinstance(matched, str) else None
+        if reason == "content_filter":
+            message = "the upstream server's content filter ended the answer"
+            yield Noticed(id=self._id, code="content_filter", message=message)
+
+    def _rest(self, usage: Usage) -> Iterator[Item]:
+        """Tokens that came unseen: several in a chunk, or without text."""
+        missing = min(usage.completion_tokens - self._num_tokens, MAX_MISSING)
+        if missing > 0 and self.has_begun:
+            yield self._piece("", "content", missing, ())
+
+    def _end(self, reason: FinishReason, usage: Usage, rates: Rates) -> Ended:
+        stopped_by = self._stop_string if reason == "stop" else None
+        return Ended(
+            id=self._id, finish_reason=reason, stop_string=stopped_by, usage=usage, rates=rates
+        )
+
+    # ---- counts
+
+    def _read_usage(self, told: Json | None) -> Usage | None:
+        if not told:
+            return None
+        prompt = told.get("prompt_tokens_details") or {}
+        answer = told.get("completion_tokens_details") or {}
+        num_prompt = _count(told.get("prompt_tokens"))
+        num_answer = _count(told.get("completion_tokens"))
+        self._usage = Usage(
+            prompt_tokens=num_prompt,
+            cached_tokens=min(_count(prompt.get("cached_tokens")), num_prompt),
+            completion_tokens=num_answer,
+            reasoning_tokens=min(
+                _count(answer.get("reasoning_tokens")) or self._num_reasoning, num_answer
+            ),
+        )
+        return self._usage
+
+    def _counted(self) -> Usage:
+        return Usage(completion_tokens=self._num_tokens, reasoning_tokens=self._num_reasoning)
+
+    def _prompt_read(self, usage: Usage) -> PromptRead:
+        self._is_prompt_told = True
+        return PromptRead(
+            id=self._id, prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens
+        )
+
+
+def _text(value: Any) -> str:
+    """Empty for null. Raises `TypeError` for what is no string."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise TypeError("must be a string")
+
+
+def _count(value: Any) -> int:
+    return max(0, int(value or 0))
+
+
+def _written(arguments: Any) -> str:
+    """A call's arguments as text; some servers send them as an object."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return to_json(arguments).decode()

@@ -1,0 +1,157 @@
+"""Neutral requests as the bodies of an OpenAI-compatible server.
+
+What OpenAI has no field for is sent under the names of the server's dialect. Balancers only give
+requests to a server that has the abilities they need; here it is checked again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....shared.inference import (
+    ChatMessage,
+    GbnfGrammar,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    NamedTool,
+    RegexGrammar,
+)
+from ....shared.inference.abilities import Ability, lacking
+from .dialects import Dialect
+
+Json = dict[str, Any]
+
+CHAT = "/chat/completions"
+TEXT = "/completions"
+
+_OPENAI_FIELDS = (
+    *("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias"),
+    *("seed", "suffix"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What is known of the server: its `dialect`, its name for the model, what it can do.
+
+    `counts_at_end`: `stream_options` are understood. `renamed` are fields that it calls otherwise
+    than most, such as `max_completion_tokens`. `refused`: fields that it takes from nobody.
+    `embeds`: it makes vectors.
+    """
+
+    dialect: Dialect
+    model: str
+    abilities: frozenset[Ability] = frozenset()
+    counts_at_end: bool = True
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    embeds: bool = False
+
+
+def path_of(request: GenerateRequest) -> str:
+    """The path, below the API's, that answers `request`."""
+    return CHAT if request.messages is not None else TEXT
+
+
+def body_of(request: GenerateRequest, server: Server) -> Json:
+    """The body for `path_of(request)`. Raises `NotSupported` that names the field."""
+    if error := lacking(request, server.abilities, f"the upstream server of `{server.model}`"):
+        raise error
+    body: Json = {"model": server.model, "stream": True}
+    if server.counts_at_end:
+        counting = {"continuous_usage_stats": True} if server.dialect.is_counting else {}
+        body["stream_options"] = {"include_usage": True, **counting}
+    body |= _chat(request, server) if request.messages is not None else _text(request)
+    body |= dict(_shared(request, server.dialect))
+    if request.max_tokens is not None:
+        body["max_tokens"] = request.max_tokens
+    return _adapted(body, server)
+
+
+def _adapted(body: Json, server: Server) -> Json:
+    names = dict(server.renamed)
+    kept = {name: value for name, value in body.items() if name not in server.refused}
+    return {names.get(name, name): value for name, value in kept.items()}
+
+
+def _chat(request: GenerateRequest, server: Server) -> Json:
+    messages = request.messages or ()
+    body: Json = {"messages": [_message(each, server.dialect) for each in messages]}
+    if request.tools and request.tool_choice != "none":
+        body["tools"] = list(request.tools)
+        if request.tool_choice not in (None, "auto"):
+            body["tool_choice"] = _choice(request.tool_choice)
+        if not request.parallel_tool_calls:
+            body["parallel_tool_calls"] = False
+    if request.logprobs:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    return body | _template(request, server.dialect)
+
+
+def _text(request: GenerateRequest) -> Json:
+    prompt = request.prompt
+    body: Json = {"prompt": prompt if isinstance(prompt, str) else list(prompt or ())}
+    if request.logprobs:
+        body["logprobs"] = request.top_logprobs or 0
+    if request.max_tokens is None:
+        body["max_tokens"] = None  # of several servers the default is 16
+    return body
+
+
+def _message(message: ChatMessage, dialect: Dialect) -> Json:
+    role = "system" if message.role == "developer" else message.role
+    told: Json = {"role": role, "content": message.text}
+    for name in ("name", "tool_call_id"):
+        if (value := getattr(message, name)) is not None:
+            told[name] = value
+    if message.tool_calls:
+        told["tool_calls"] = list(message.tool_calls)
+    if message.reasoning_content is not None and dialect.has_template:
+        told["reasoning_content"] = message.reasoning_content
+    return told
+
+
+def _choice(choice: str | NamedTool | None) -> str | Json | None:
+    if isinstance(choice, NamedTool):
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice
+
+
+def _template(request: GenerateRequest, dialect: Dialect) -> Json:
+    variables = dict(request.chat_template_kwargs or {})
+    if request.thinking is not None:
+        variables |= {"enable_thinking": request.thinking, "thinking": request.thinking}
+    body: Json = {"chat_template_kwargs": variables} if variables else {}
+    if request.continue_final_message:
+        return body | dict(dialect.continues or {})
+    return body if request.add_generation_prompt else body | {"add_generation_prompt": False}
+
+
+def _shared(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, Any]]:
+    for name in _OPENAI_FIELDS:
+        if (value := getattr(request, name)) is not None:
+            yield name, value
+    if request.stop:
+        yield "stop", list(request.stop)
+    for name, called in dialect.sampling.items():
+        value = getattr(request, name)
+        if value is not None and value is not False and value != () and name != "min_tokens":
+            yield called, list(value) if isinstance(value, Sequence) else value
+    if request.min_tokens and "min_tokens" in dialect.sampling:
+        yield dialect.sampling["min_tokens"], request.min_tokens
+    yield from _grammar(request, dialect)
+
+
+def _grammar(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, Any]]:
+    match request.grammar:
+        case JsonSchemaGrammar(schema=schema):
+            named = {"name": "answer", "schema": schema, "strict": True}
+            yield "response_format", {"type": "json_schema", "json_schema": named}
+        case RegexGrammar(pattern=pattern):
+            yield _given(dialect.regex or "regex", "regex", pattern)
+        case GbnfGrammar(grammar=grammar):
+            yield _given(dialect.gbnf or "grammar", "grammar", grammar)
+
+
+def _given(field: str, kind: str, value: str) -> tuple[str, Any]:
+    return (field, {kind: value}) if field == "structured_outputs" else (field, value)

@@ -1,0 +1,122 @@
+"""What kinds of servers call things, where OpenAI's API has no name for it.
+
+A server is recognised by what its models are `owned_by`. What it can do is found out by trying
+(`probes`); here stands what cannot be tried: the names of fields, and abilities that come with a
+kind. A server of no known kind gets OpenAI's own fields only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ....shared.inference.abilities import Ability
+
+Regex = Literal["structured_outputs", "regex"]
+Gbnf = Literal["structured_outputs", "grammar"]
+_SAME = ("top_k", "min_p")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One kind of server.
+
+    `sampling`: neutral fields that OpenAI does not have, and their names here. `has_template`:
+    `chat_template_kwargs` reach the chat template. `continues`: the fields by which the answer
+    goes on from the last message. `is_counting`: chunks carry the counts so far when asked.
+    `regex` and `gbnf`: how these grammars are sent. `abilities` come with the kind. `tokenizer`:
+    whose `/tokenize` it has, at its root; `counter`: the path there that counts a prompt.
+    """
+
+    kind: str
+    sampling: Mapping[str, str] = field(default_factory=dict)
+    has_template: bool = False
+    continues: Mapping[str, bool] | None = None
+    is_counting: bool = False
+    regex: Regex | None = None
+    gbnf: Gbnf | None = None
+    tokenizer: Literal["vllm", "llama"] | None = None
+    counter: str | None = None
+    abilities: frozenset[Ability] = frozenset()
+
+
+_GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
+_LLAMA = (
+    *("top_k", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"),
+    *("repeat_penalty", "repeat_last_n", "dry_multiplier", "dry_base", "dry_allowed_length"),
+    *("dry_penalty_last_n", "dry_sequence_breakers", "mirostat", "mirostat_tau", "mirostat_eta"),
+    "ignore_eos",
+)
+_STOPS = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos")
+
+_SAMPLING: frozenset[Ability] = frozenset(("top_k", "penalties", "logit_bias"))
+_TEMPLATE: frozenset[Ability] = frozenset(("thinking", "template_options"))
+
+OTHER = Dialect(kind="openai", abilities=frozenset(("penalties",)))
+"""A server of no known kind."""
+
+VLLM = Dialect(
+    kind="vllm",
+    sampling={
+        **{each: each for each in (*_SAME, *_STOPS)},
+        "repeat_penalty": "repetition_penalty",
+    },
+    has_template=True,
+    continues=_GO_ON,
+    is_counting=True,
+    regex="structured_outputs",
+    tokenizer="vllm",
+    counter="/tokenize",
+    abilities=_SAMPLING | _TEMPLATE | {"stop_tokens", "continue_final_message", "regex"},
+)
+SGLANG = Dialect(
+    kind="sglang",
+    sampling={
+        **{each: each for each in (*_SAME, "ignore_eos")},
+        "repeat_penalty": "repetition_penalty",
+    },
+    has_template=True,
+    is_counting=True,
+    regex="regex",
+    abilities=_SAMPLING | _TEMPLATE | {"regex"},
+)
+LLAMA_SERVER = Dialect(
+    kind="llama-server",
+    sampling={each: each for each in _LLAMA},
+    has_template=True,
+    gbnf="grammar",
+    tokenizer="llama",
+    abilities=_SAMPLING | _TEMPLATE | {"llama_samplers", "gbnf"},
+)
+ARRIERO = Dialect(
+    kind="arriero",
+    sampling={each: each for each in (*_LLAMA, *_STOPS)},
+    has_template=True,
+    continues=_GO_ON,
+    is_counting=True,
+    regex="structured_outputs",
+    gbnf="structured_outputs",
+    tokenizer="vllm",
+    counter="/api/v1/count_tokens",
+    abilities=VLLM.abilities | {"llama_samplers", "gbnf", "suffix"},
+)
+OLLAMA = Dialect(kind="ollama", abilities=frozenset(("penalties",)))
+LM_STUDIO = Dialect(
+    kind="lm-studio",
+    sampling={each: each for each in (*_SAME, "repeat_penalty")},
+    abilities=frozenset(("top_k", "penalties")),
+)
+
+_BY_OWNER = {
+    "vllm": VLLM,
+    "sglang": SGLANG,
+    "llamacpp": LLAMA_SERVER,
+    "arriero": ARRIERO,
+    "library": OLLAMA,
+    "organization_owner": LM_STUDIO,
+    "organization-owner": LM_STUDIO,
+}
+
+
+def dialect_of(owner: str | None) -> Dialect:
+    """The dialect of a server whose models are owned by `owner`."""
+    return _BY_OWNER.get(owner or "", OTHER)

@@ -1,0 +1,116 @@
+"""What goes wrong with an upstream server, as the errors of requests.
+
+A request that the server would not take because of how it is, is given back: another agent may have
+it, or this one later. What is wrong with the request itself is told to its client, in the server's
+words, of which the key was cut out.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ....shared.errors import (
+    AgentLost,
+    EngineFailed,
+    InvalidRequest,
+    ModelNotFound,
+    NotSupported,
+    PromptTooLong,
+    RequestError,
+    RequestTooLarge,
+    ShuttingDown,
+)
+
+MAX_MESSAGE = 500
+"""Most characters of a server's own words that are passed on."""
+
+_TOO_LONG = ("maximum context length", "context_length", "exceed_context_size", "too long")
+_CLIENTS: Mapping[int, type[RequestError]] = {
+    400: InvalidRequest,
+    404: ModelNotFound,
+    405: NotSupported,
+    413: RequestTooLarge,
+    415: NotSupported,
+    422: InvalidRequest,
+    501: NotSupported,
+}
+_LATER = (401, 403, 408, 409, 425, 429, 502, 503, 504, 529)
+"""Statuses that say something of the server and nothing of the request."""
+
+
+class UpstreamFault(Exception):
+    """The server does not keep to the protocol, or went away; the message says how."""
+
+
+class UpstreamLost(Exception):
+    """The server cannot be reached, or is silent; the message is the rest of a sentence about it.
+
+    `is_certain`: nobody listens there. Otherwise it may only be slow.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
+
+
+class UpstreamRefusal(Exception):
+    """The server answered with an error. `message` are its own words, cut short."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self.message = words_of(body)
+        super().__init__(f"{status}: {self.message}" if self.message else f"status {status}")
+
+    @property
+    def is_servers(self) -> bool:
+        """Whether it says something of the server, so that another may serve the request."""
+        return self.status in _LATER or 300 <= self.status < 400
+
+
+def words_of(body: bytes) -> str:
+    """The message in an error's body, whatever its shape, in one line."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = body.decode(errors="replace")
+    return " ".join(_message(document).split())[:MAX_MESSAGE]
+
+
+def _message(document: Any) -> str:
+    if isinstance(document, dict):
+        found = next((document[key] for key in _WORDS if document.get(key)), "")
+        return _message(found)
+    if isinstance(document, list):
+        return _message(document[0]) if document else ""
+    return document if isinstance(document, str) else ""
+
+
+_WORDS = ("error", "message", "detail", "msg")
+
+
+def told_of(refusal: UpstreamRefusal) -> str:
+    """What it said, for people; of its key a server may say too much."""
+    if refusal.status in (401, 403):
+        return f"it refuses the key of --upstream-key-file (status {refusal.status})"
+    if 300 <= refusal.status < 400:
+        return f"it redirects (status {refusal.status}), which is not followed"
+    return refusal.message or f"status {refusal.status}"
+
+
+def error_of(refusal: UpstreamRefusal, host: str) -> RequestError:
+    """The error of a request that the server at `host` answered with an error."""
+    told = f"the upstream server at {host}: {told_of(refusal)}"
+    if refusal.is_servers:
+        return ShuttingDown(told)
+    if any(words in refusal.message.lower() for words in _TOO_LONG):
+        return PromptTooLong(told)
+    return _CLIENTS.get(refusal.status, EngineFailed)(told)
+
+
+def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
+    """The error where the server at `host` was lost; before its answer began, another may have it.
+
+    `reason` is the rest of a sentence about the server.
+    """
+    told = f"the upstream server at {host} was lost: {reason}"
+    return AgentLost(told) if has_streamed else ShuttingDown(told)

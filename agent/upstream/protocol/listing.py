@@ -1,0 +1,89 @@
+"""The models of an upstream server, from `/v1/models`, and which of them is served."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from .failures import UpstreamFault
+
+MAX_SHOWN = 10
+"""Most names in a message."""
+MAX_NAME = 300
+
+_SIZES = ("max_model_len", "context_length", "max_context_length", "loaded_context_length")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedModel:
+    """One model. `context_size` is 0 where the server does not tell it.
+
+    `root` is what it is a name of, `is_derived` says that it is an adapter of another one.
+    """
+
+    id: str
+    owner: str | None = None
+    context_size: int = 0
+    root: str | None = None
+    is_derived: bool = False
+
+
+class NoSuchModel(Exception):
+    """The server does not have the model, or has several and none was named."""
+
+
+def listed(body: bytes) -> tuple[ListedModel, ...]:
+    """The models in the answer to GET `/v1/models`. Raises `UpstreamFault`."""
+    try:
+        data = from_json(body)["data"]
+        return tuple(_model(entry) for entry in data or ())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UpstreamFault("its /v1/models is not that of OpenAI's API") from error
+
+
+def _model(entry: dict[str, Any]) -> ListedModel:
+    name = entry["id"]
+    if not isinstance(name, str):
+        raise TypeError("an id is a string")
+    owner, root = entry.get("owned_by"), entry.get("root")
+    return ListedModel(
+        id=name,
+        owner=owner if isinstance(owner, str) else None,
+        context_size=_context_size(entry),
+        root=root if isinstance(root, str) else None,
+        is_derived=bool(entry.get("parent")),
+    )
+
+
+def _context_size(entry: dict[str, Any]) -> int:
+    meta = entry.get("meta")
+    told = [entry.get(name) for name in _SIZES]
+    told += [meta.get("n_ctx")] if isinstance(meta, dict) else []
+    return next((each for each in told if isinstance(each, int) and each > 0), 0)
+
+
+def choose(models: Sequence[ListedModel], wanted: str | None) -> ListedModel:
+    """The model called `wanted`, or the only one. Raises `NoSuchModel`, which names the flag."""
+    if wanted is not None:
+        found = next((each for each in models if wanted in _names(each)), None)
+        if found is None:
+            raise NoSuchModel(f"--upstream-model: it has no model {wanted}{_shown(models)}")
+        return found
+    distinct = {each.root or each.id: each for each in reversed(models) if not each.is_derived}
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+    if not distinct:
+        raise NoSuchModel("it has no model now")
+    raise NoSuchModel(f"--upstream-model: has to name one{_shown(models)}")
+
+
+def _names(model: ListedModel) -> tuple[str, ...]:
+    """Ollama leaves out the tag `latest`, Gemini the folder."""
+    return (model.id, model.id.removesuffix(":latest"), model.id.removeprefix("models/"))
+
+
+def _shown(models: Sequence[ListedModel]) -> str:
+    names = [each.id[:MAX_NAME] for each in models]
+    more = ", …" if len(names) > MAX_SHOWN else ""
+    return f"; it has {', '.join(names[:MAX_SHOWN])}{more}" if names else "; it has none"

@@ -1,0 +1,185 @@
+"""Keeps looking at an upstream server: is it there, which model does it have, what can it do.
+
+It is asked for its models at intervals (`health`). What it can do is found out once, and again when
+it was away or its models have changed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...shared.messages import Issue
+from ...shared.reports.model_info import ModelInfo
+from .client import Client, KeyFileError
+from .health import Health
+from .protocol.abilities import info_of, server_of, wants_new_names, with_new_names
+from .protocol.bodies import Server
+from .protocol.dialects import dialect_of
+from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, told_of
+from .protocol.listing import ListedModel, NoSuchModel, choose, listed
+from .protocol.probes import Probe, first_probe, passes, probes_of
+
+logger = logging.getLogger(__name__)
+
+LOOK = 5.0
+"""Seconds for the list of models."""
+
+TRY = 60.0
+"""Seconds for the answer to a probe."""
+
+
+class CannotServe(Exception):
+    """The server answers, and can do nothing that is of use here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a server that is there."""
+
+    model: ListedModel
+    server: Server
+    info: ModelInfo
+
+
+class Watch:
+    """`name` is the model to serve, if one was named. `on_change`: `known` or `issues` changed."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str | None,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._on_change = on_change
+        self._clock = clock
+        self._health = Health(clock())
+        self._hurry = asyncio.Event()
+        self.known: Known | None = None
+        """What it was when it was there last."""
+
+    @property
+    def server(self) -> Server | None:
+        """The server, while it is there."""
+        return self.known.server if self.known is not None and self._health.is_up else None
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """Why it is not."""
+        return () if self._health.issue is None else (self._health.issue,)
+
+    def suspect(self) -> None:
+        """A request could not reach it: look at once."""
+        self._health.suspected(self._clock())
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self.look()
+            self._hurry.clear()
+            try:
+                async with asyncio.timeout(self._health.next_look - self._clock()):
+                    await self._hurry.wait()
+            except TimeoutError:
+                continue
+
+    async def look(self) -> None:
+        """Look at it now."""
+        before = (self.known, self._health.issue)
+        try:
+            await self._client.read_key()
+            await self._find()
+        except (UpstreamLost, UpstreamRefusal, UpstreamFault) as error:
+            self._failed(_issue_of(error), is_certain=_is_certain(error))
+        except (NoSuchModel, CannotServe) as error:
+            self._failed(Issue(code="upstream_model", message=self._told(error)))
+        except KeyFileError as error:
+            self._failed(Issue(code="upstream_key", message=str(error)))
+        else:
+            self._health.answered(self._clock())
+        if (self.known, self._health.issue) != before:
+            self._log()
+            self._on_change()
+
+    def _failed(self, issue: Issue, *, is_certain: bool = True) -> None:
+        told = Issue(code=issue.code, message=self._told(issue.message), hint=issue.hint)
+        self._health.failed(told, self._clock(), is_certain=is_certain)
+
+    def _told(self, what: object) -> str:
+        host = f"the upstream server at {self._client.address.shown}"
+        return text if host in (text := str(what)) else f"{host}: {text}"
+
+    def _log(self) -> None:
+        if self._health.issue is not None:
+            logger.warning("%s", self._health.issue.message)
+        elif self.known is not None:
+            abilities = ", ".join(sorted(self.known.server.abilities))
+            kind = self.known.server.dialect.kind
+            logger.info("the upstream server (%s) serves; it can do: %s", kind, abilities)
+
+    # ---- what it is
+
+    async def _find(self) -> None:
+        model = await self._model()
+        if self.known is not None and self._health.is_up and self.known.model == model:
+            return
+        server = await self._try(model)
+        info = info_of(server, model, self._name or model.id, self._client.address.shown)
+        if not info.tasks:
+            raise CannotServe(f"the model {model.id} neither chats, nor completes, nor embeds")
+        self.known = Known(model, server, info)
+
+    async def _model(self) -> ListedModel:
+        try:
+            body = await self._client.get(self._client.address.api + "/models", within=LOOK)
+        except UpstreamRefusal as error:
+            if error.status in (404, 405) and self._name is not None:
+                return ListedModel(id=self._name)  # some clouds do not list their models
+            raise
+        return choose(listed(body), self._name)
+
+    async def _try(self, model: ListedModel) -> Server:
+        dialect = dialect_of(model.owner)
+        chats, words = await self._attempt(first_probe(model.id))
+        has_new_names = not chats and wants_new_names(words)
+        probes = probes_of(model.id, dialect)
+        tried = map(with_new_names, probes) if has_new_names else probes
+        shown = {each.shows for each in tried if (await self._attempt(each))[0]}
+        if chats or has_new_names:
+            shown.add("messages")
+        return server_of(model, dialect, shown, has_new_names=has_new_names)
+
+    async def _attempt(self, probe: Probe) -> tuple[bool, str]:
+        """Whether the server does it, and if not, what it says."""
+        url = self._client.address.api + probe.path
+        try:
+            body = await self._client.post(url, probe.body, within=TRY)
+        except (UpstreamRefusal, UpstreamLost) as error:
+            if _is_passing(error):
+                raise
+            return False, str(error)
+        return passes(probe, body), ""
+
+
+def _is_passing(error: UpstreamRefusal | UpstreamLost) -> bool:
+    """Whether the probe may go otherwise in a while, so that the whole look has failed."""
+    if isinstance(error, UpstreamLost):
+        return error.is_certain
+    return error.status in (429, 502, 503, 504)
+
+
+def _is_certain(error: Exception) -> bool:
+    return not isinstance(error, UpstreamLost) or error.is_certain
+
+
+def _issue_of(error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> Issue:
+    if isinstance(error, UpstreamRefusal) and error.status in (401, 403):
+        return Issue(code="upstream_key", message=told_of(error), hint="check --upstream-key-file")
+    message = told_of(error) if isinstance(error, UpstreamRefusal) else str(error)
+    hint = "start the server, or correct --upstream; it is tried again by itself"
+    return Issue(code="upstream_unreachable", message=message, hint=hint)

@@ -1,0 +1,130 @@
+"""What a request needs of an agent, beyond plain text or messages in and text out.
+
+An engine of an agent's own can do all of it. An agent that forwards to another server says what
+that can do, so that each request goes to an agent that serves the whole of it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+from ..errors import NotSupported
+from .grammars import GbnfGrammar, JsonSchemaGrammar, RegexGrammar
+from .request import GenerateRequest
+
+Ability = Literal[
+    "messages",
+    "prompt",
+    "token_ids",
+    "suffix",
+    "logprobs",
+    "prompt_logprobs",
+    "tools",
+    "forced_calls",
+    "json_schema",
+    "gbnf",
+    "regex",
+    "thinking",
+    "template_options",
+    "continue_final_message",
+    "logit_bias",
+    "top_k",
+    "penalties",
+    "llama_samplers",
+    "stop_tokens",
+    "ignore_eos",
+    "n_discard",
+    "prefill_only",
+    "prompt_store",
+    "tokenize",
+    "detokenize",
+    "count_tokens",
+]
+
+ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
+
+_PENALTIES = ("presence_penalty", "frequency_penalty")
+_TOP_K = ("top_k", "min_p", "repeat_penalty")
+_LLAMA_SAMPLERS = (
+    *("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "repeat_last_n"),
+    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+    *("dry_sequence_breakers", "mirostat", "mirostat_tau", "mirostat_eta"),
+)
+
+
+def _sets(*names: str) -> Callable[[GenerateRequest], str | None]:
+    """The first of these fields that a request sets, to something that is not empty or false."""
+    return lambda request: next((name for name in names if getattr(request, name)), None)
+
+
+def _gives(*names: str) -> Callable[[GenerateRequest], str | None]:
+    """The first of these fields that a request gives a value, be it zero."""
+    return lambda request: next((n for n in names if getattr(request, n) is not None), None)
+
+
+def _grammar(kind: type) -> Callable[[GenerateRequest], str | None]:
+    return lambda request: "grammar" if isinstance(request.grammar, kind) else None
+
+
+def _tools(request: GenerateRequest) -> str | None:
+    return "tools" if request.tools and request.tool_choice != "none" else None
+
+
+def _forced(request: GenerateRequest) -> str | None:
+    is_free = request.tool_choice in (None, "auto", "none")
+    return "tool_choice" if request.tools and not is_free else None
+
+
+def _template(request: GenerateRequest) -> str | None:
+    if request.chat_template_kwargs:
+        return "chat_template_kwargs"
+    is_asked = request.messages is not None and not request.add_generation_prompt
+    return "add_generation_prompt" if is_asked else None
+
+
+_NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
+    "messages": _gives("messages"),
+    "prompt": lambda request: "prompt" if isinstance(request.prompt, str) else None,
+    "token_ids": lambda request: "prompt" if isinstance(request.prompt, tuple) else None,
+    "suffix": _gives("suffix"),
+    "logprobs": _sets("logprobs"),
+    "prompt_logprobs": _sets("prompt_logprobs"),
+    "tools": _tools,
+    "forced_calls": _forced,
+    "json_schema": _grammar(JsonSchemaGrammar),
+    "gbnf": _grammar(GbnfGrammar),
+    "regex": _grammar(RegexGrammar),
+    "thinking": _gives("thinking"),
+    "template_options": _template,
+    "continue_final_message": _sets("continue_final_message"),
+    "logit_bias": _sets("logit_bias"),
+    "top_k": _gives(*_TOP_K),
+    "penalties": _sets(*_PENALTIES),
+    "llama_samplers": _gives(*_LLAMA_SAMPLERS),
+    "stop_tokens": _sets("stop_token_ids", "include_stop_str_in_output", "min_tokens"),
+    "ignore_eos": _sets("ignore_eos"),
+    "n_discard": _gives("n_discard"),
+    "prefill_only": _sets("prefill_only"),
+    "prompt_store": _sets("save_cache", "cache_key"),
+}
+"""For each ability, the field by which a request asks for it, if it does."""
+
+
+def needs_of(request: GenerateRequest) -> frozenset[Ability]:
+    """What an agent has to be able to, to serve the whole of `request`."""
+    return frozenset(ability for ability, field in _NEEDS.items() if field(request) is not None)
+
+
+def field_of(request: GenerateRequest, ability: Ability) -> str:
+    """The field by which `request` asks for `ability`, which it needs."""
+    return _NEEDS[ability](request) or ability
+
+
+def lacking(
+    request: GenerateRequest, abilities: Iterable[Ability], who: str
+) -> NotSupported | None:
+    """The error where `request` needs more than `abilities`; `who` cannot do it."""
+    missing = needs_of(request).difference(abilities)
+    if not missing:
+        return None
+    field = min(field_of(request, ability) for ability in missing)
+    return NotSupported(f"`{field}`: {who} cannot serve it", field=field)

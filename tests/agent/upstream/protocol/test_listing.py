@@ -1,0 +1,62 @@
+import pytest
+
+from arriero.agent.upstream.protocol.failures import UpstreamFault
+from arriero.agent.upstream.protocol.listing import ListedModel, NoSuchModel, choose, listed
+
+VLLM = b"""{"object": "list", "data": [
+ {"id": "big", "object": "model", "owned_by": "vllm", "root": "org/Big", "parent": null,
+  "max_model_len": 4096},
+ {"id": "large", "owned_by": "vllm", "root": "org/Big", "parent": null, "max_model_len": 4096},
+ {"id": "tuned", "owned_by": "vllm", "root": "/lora", "parent": "big"}]}"""
+OLLAMA = b"""{"data": [{"id": "llama3:latest", "owned_by": "library"},
+ {"id": "mistral:7b", "owned_by": "library"}]}"""
+LLAMA = (
+    b'{"models": [], "data": [{"id": "a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 512}}]}'
+)
+
+
+def test_models_as_servers_list_them() -> None:
+    big, large, tuned = listed(VLLM)
+    assert big == ListedModel(id="big", owner="vllm", context_size=4096, root="org/Big")
+    assert (large.root, tuned.is_derived) == ("org/Big", True)
+    assert listed(LLAMA) == (ListedModel(id="a.gguf", owner="llamacpp", context_size=512),)
+    assert listed(b'{"data": null}') == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"data": [1]}', b'{"data": [{"id": 5}]}']
+)
+def test_what_is_no_list_of_models(body: bytes) -> None:
+    with pytest.raises(UpstreamFault, match="/v1/models is not that of OpenAI's API"):
+        listed(body)
+
+
+def test_the_only_model_is_taken_whatever_its_aliases_and_adapters() -> None:
+    assert choose(listed(VLLM), None).id == "big"
+    assert choose(listed(LLAMA), None).id == "a.gguf"
+
+
+def test_of_several_one_has_to_be_named() -> None:
+    with pytest.raises(NoSuchModel, match="has to name one; it has llama3:latest, mistral:7b"):
+        choose(listed(OLLAMA), None)
+
+
+@pytest.mark.parametrize("name", ["llama3", "llama3:latest"])
+def test_a_name_may_leave_out_the_tag(name: str) -> None:
+    assert choose(listed(OLLAMA), name).id == "llama3:latest"
+
+
+def test_an_adapter_may_be_named() -> None:
+    assert choose(listed(VLLM), "tuned").id == "tuned"
+
+
+def test_a_model_that_it_does_not_have() -> None:
+    with pytest.raises(NoSuchModel, match="it has no model other; it has big, large, tuned"):
+        choose(listed(VLLM), "other")
+    with pytest.raises(NoSuchModel, match="it has no model other; it has none"):
+        choose((), "other")
+    with pytest.raises(NoSuchModel, match="it has no model now"):
+        choose((), None)
+    many = tuple(ListedModel(id=f"m{number}") for number in range(20))
+    with pytest.raises(NoSuchModel, match=r"m9, …$"):
+        choose(many, None)

@@ -1,0 +1,171 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from arriero.agent.generation.port import Ticket
+from arriero.agent.upstream.client import Client
+from arriero.agent.upstream.generation import UpstreamGeneration
+from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.bodies import Server
+from arriero.shared.continuation import Continuation
+from arriero.shared.errors import ShuttingDown
+from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId, Usage
+from arriero.shared.messages import Ended, Piece, PromptRead, Refused
+from tests.agent.fakes import soon
+from tests.agent.upstream.protocol.servers import OLLAMA_SERVER, VLLM_SERVER
+from tests.agent.upstream.scripted import Listener, Scripted
+
+REQUEST = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), seed=77)
+ONE, TWO = Ticket(1), Ticket(2)
+R = RequestId("r")
+
+
+class Side:
+    """The port over a scripted server."""
+
+    def __init__(self, scripted: Scripted, client: Client, group: asyncio.TaskGroup) -> None:
+        self.scripted = scripted
+        self.server: Server | None = VLLM_SERVER
+        self.num_suspicions = 0
+        self.listener = Listener()
+        self.generation = UpstreamGeneration(
+            client, group, lambda: self.server, on_suspicion=self.suspect, on_work=lambda: None
+        )
+
+    def suspect(self) -> None:
+        self.num_suspicions += 1
+
+    def start(self, ticket: Ticket = ONE, request: GenerateRequest = REQUEST) -> None:
+        self.generation.start(ticket, R, request, self.listener)
+
+    @property
+    def num_running(self) -> int:
+        return self.generation.meter.statistics(0.0).num_running
+
+
+@asynccontextmanager
+async def side() -> AsyncIterator[Side]:
+    async with (
+        Scripted().serving() as scripted,
+        Client(Address.of(scripted.url)) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        yield Side(scripted, client, group)
+
+
+async def test_a_request_is_answered() -> None:
+    async with side() as it:
+        it.start()
+        items = await it.listener.until_released()
+        assert "".join(each.text for each in items if isinstance(each, Piece)) == "Hello"
+        assert PromptRead(id=R, prompt_tokens=5, cached_tokens=0) in items
+        assert isinstance(items[-1], Ended)
+        assert items[-1].usage == Usage(prompt_tokens=5, completion_tokens=2)
+        [body] = it.scripted.asked
+        assert (body["model"], body["messages"]) == ("m", [{"role": "user", "content": "hi"}])
+        assert it.num_running == 0
+
+
+async def test_to_cancel_ends_with_what_came_and_leaves_the_server() -> None:
+    async with side() as it:
+        it.scripted.is_stuck = True
+        it.start()
+        await it.listener.next()
+        it.generation.cancel(ONE)
+        [end], released = await it.listener.next()
+        assert isinstance(end, Ended)
+        assert (end.finish_reason, end.usage.completion_tokens) == ("cancelled", 1)
+        assert released == (ONE,)
+        await soon(it.scripted.was_left.wait())
+        it.generation.cancel(ONE)
+        assert it.listener.has_heard_all
+
+
+async def test_to_fail_and_to_discard() -> None:
+    async with side() as it:
+        it.scripted.is_stuck = True
+        it.start(ONE)
+        it.start(TWO)
+        it.generation.fail(ONE, ShuttingDown("bye"))
+        [end], released = await it.listener.next()
+        assert isinstance(end, Refused)
+        assert (end.error.code, released) == ("shutting_down", (ONE,))
+        it.generation.discard(TWO)
+        assert await it.listener.next() == ((), (TWO,))
+        it.generation.discard(TWO)
+        assert (it.listener.has_heard_all, it.num_running) == (True, 0)
+
+
+async def error_of(it: Side, request: GenerateRequest = REQUEST) -> Any:
+    it.start(ONE, request)
+    end = (await it.listener.until_released())[-1]
+    assert isinstance(end, Refused)
+    return end.error
+
+
+async def test_a_refusal_of_the_request_is_told() -> None:
+    async with side() as it:
+        it.scripted.refuses = {"top_p": "`top_p` is bad"}
+        error = await error_of(it, GenerateRequest(prompt="a", top_p=0.5))
+        assert error.code == "invalid_request"
+        assert error.message.endswith(": `top_p` is bad")
+        assert it.num_suspicions == 0
+
+
+@pytest.mark.parametrize("status", [429, 503, 401])
+async def test_a_server_that_takes_nobody_gives_the_request_back(status: int) -> None:
+    async with side() as it:
+        it.scripted.status = status
+        assert (await error_of(it)).code == "shutting_down"
+        assert it.num_suspicions == 1
+
+
+async def test_a_server_that_is_lost_in_the_middle() -> None:
+    async with side() as it:
+        it.scripted.breaks_off = True
+        error = await error_of(it)
+        assert (error.code, it.num_suspicions) == ("agent_lost", 1)
+        assert "the upstream server at 127.0.0.1:" in error.message
+
+
+async def test_a_server_that_speaks_something_else() -> None:
+    async with side() as it:
+        it.scripted.chunks = ({"choices": [5]},)
+        assert "shape of OpenAI's API" in (await error_of(it)).message
+
+
+async def test_a_server_that_is_known_to_be_away_is_not_asked() -> None:
+    async with side() as it:
+        it.server = None
+        assert (await error_of(it)).code == "shutting_down"
+        assert it.scripted.seen == []
+
+
+async def test_what_the_server_cannot_do_is_refused_by_name() -> None:
+    async with side() as it:
+        it.server = OLLAMA_SERVER
+        error = await error_of(it, GenerateRequest(prompt="a"))
+        assert (error.code, error.field) == ("not_supported", "prompt")
+
+
+async def test_another_agents_answer_is_not_gone_on_with() -> None:
+    async with side() as it:
+        it.generation.start(ONE, R, REQUEST, it.listener, Continuation())
+        [end], released = await it.listener.next()
+        assert isinstance(end, Refused)
+        assert (end.error.code, released) == ("not_supported", (ONE,))
+
+
+async def test_a_mistake_of_ours_ends_one_request_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with side() as it:
+        it.scripted.is_stuck = True
+        it.start(TWO)
+        await it.listener.next()
+        it.server = 5  # type: ignore[assignment]
+        assert (await error_of(it)).code == "internal_error"
+        assert "a request failed" in caplog.text
+        assert it.num_running == 1
+        it.generation.discard(TWO)

@@ -1,0 +1,55 @@
+from arriero.agent.upstream.health import FIRST_PAUSE, INTERVAL, LAST_PAUSE, Health
+from arriero.shared.messages import Issue
+
+GONE = Issue(code="upstream_unreachable", message="gone")
+
+
+def up() -> Health:
+    health = Health(0.0)
+    health.answered(0.0)
+    return health
+
+
+def test_it_is_due_at_once_and_then_at_intervals() -> None:
+    health = Health(5.0)
+    assert (health.is_up, health.next_look) == (False, 5.0)
+    health.answered(6.0)
+    assert (health.is_up, health.next_look) == (True, 6.0 + INTERVAL)
+
+
+def test_pauses_double_while_it_is_away() -> None:
+    health, now, pauses = up(), 0.0, []
+    for _ in range(9):
+        health.failed(GONE, now, is_certain=True)
+        pauses.append(health.next_look - now)
+        now = health.next_look
+    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[-1] == LAST_PAUSE
+    assert health.issue == GONE
+    health.answered(now)
+    health.failed(GONE, now, is_certain=True)
+    assert health.next_look == now + FIRST_PAUSE
+
+
+def test_to_be_slow_once_is_no_failure() -> None:
+    health = up()
+    health.failed(GONE, 1.0, is_certain=False)
+    assert (health.is_up, health.next_look) == (True, 1.0 + FIRST_PAUSE)
+    health.answered(2.0)
+    health.failed(GONE, 3.0, is_certain=False)
+    assert health.is_up
+    health.failed(GONE, 4.0, is_certain=False)
+    assert health.issue == GONE
+
+
+def test_a_suspicion_is_looked_into_at_once() -> None:
+    health = up()
+    health.suspected(3.0)
+    assert (health.is_up, health.next_look) == (True, 3.0)
+
+
+def test_what_is_away_already_is_not_looked_at_for_each_request() -> None:
+    health = up()
+    health.failed(GONE, 1.0, is_certain=True)
+    health.suspected(1.1)
+    assert health.next_look == 1.0 + FIRST_PAUSE

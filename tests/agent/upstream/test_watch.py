@@ -1,0 +1,157 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.upstream.client import Client
+from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.watch import Watch
+from tests.agent.fakes import soon
+from tests.agent.upstream.scripted import MODEL, Scripted
+
+
+class Watched:
+    def __init__(self, scripted: Scripted, client: Client, name: str | None) -> None:
+        self.scripted = scripted
+        self.changes = 0
+        self.changed = asyncio.Event()
+        self.watch = Watch(client, name, self.on_change)
+
+    def on_change(self) -> None:
+        self.changes += 1
+        self.changed.set()
+
+    @property
+    def num_probes(self) -> int:
+        return len(self.scripted.seen)
+
+    @property
+    def issue(self) -> tuple[str, str]:
+        [issue] = self.watch.issues
+        return issue.code, issue.message
+
+
+@asynccontextmanager
+async def watched(name: str | None = None, key_file: Path | None = None) -> AsyncIterator[Watched]:
+    async with (
+        Scripted().serving() as scripted,
+        Client(Address.of(scripted.url), key_file) as client,
+    ):
+        yield Watched(scripted, client, name)
+
+
+async def test_it_finds_out_what_a_server_is_and_can_do() -> None:
+    async with watched() as it:
+        await it.watch.look()
+        server, known = it.watch.server, it.watch.known
+        assert server is not None
+        assert known is not None
+        shown = {"messages", "prompt", "token_ids", "logprobs", "tools", "forced_calls"}
+        assert shown | {"json_schema", "ignore_eos", "regex", "tokenize"} <= server.abilities
+        assert server.counts_at_end
+        assert (known.info.name, known.info.context_size) == ("m", 64)
+        assert known.info.tasks == ("generate", "embed")
+        assert (it.watch.issues, it.changes) == ((), 1)
+
+
+async def test_what_is_known_is_not_tried_again() -> None:
+    async with watched() as it:
+        await it.watch.look()
+        tried = it.num_probes
+        await it.watch.look()
+        assert (it.num_probes, it.changes) == (tried, 1)
+
+
+async def test_another_model_is_tried_anew() -> None:
+    async with watched() as it:
+        await it.watch.look()
+        it.scripted.models = [{**MODEL, "id": "other", "owned_by": "library"}]
+        await it.watch.look()
+        assert it.watch.known is not None
+        assert (it.watch.known.info.name, it.watch.known.server.dialect.kind) == ("other", "ollama")
+        assert it.changes == 2
+
+
+async def test_fields_that_it_refuses_are_left_out() -> None:
+    async with watched() as it:
+        it.scripted.refuses = {
+            "seed": "unknown field",
+            "stream_options": "unknown field",
+            "tools": "not supported",
+            "max_tokens": "use max_completion_tokens",
+        }
+        await it.watch.look()
+        assert it.watch.server is not None
+        assert it.watch.server.refused == {"seed"}
+        assert not it.watch.server.counts_at_end
+        assert "messages" in it.watch.server.abilities
+        assert not {"tools", "forced_calls"} & it.watch.server.abilities
+
+
+async def test_a_server_that_goes_and_comes_back() -> None:
+    async with watched() as it:
+        await it.watch.look()
+        it.scripted.status = 503
+        await it.watch.look()
+        assert it.watch.server is None
+        assert it.watch.known is not None  # balancers go on to hear of its model
+        assert it.issue[0] == "upstream_unreachable"
+        assert "not now" in it.issue[1]
+        it.scripted.status = 200
+        tried = it.num_probes
+        await it.watch.look()
+        assert it.watch.server is not None
+        assert it.num_probes > tried  # it may be another version now
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_is_refused(status: int) -> None:
+    async with watched() as it:
+        it.scripted.status = status
+        await it.watch.look()
+        assert it.issue[0] == "upstream_key"
+        assert "it refuses the key of --upstream-key-file" in it.issue[1]
+
+
+async def test_a_key_that_cannot_be_read(tmp_path: Path) -> None:
+    async with watched(key_file=tmp_path / "none") as it:
+        await it.watch.look()
+        assert it.issue[0] == "upstream_key"
+        assert it.scripted.keys == []
+
+
+async def test_a_model_that_it_does_not_have() -> None:
+    async with watched("other") as it:
+        await it.watch.look()
+        code, message = it.issue
+        assert (code, it.watch.known) == ("upstream_model", None)
+        assert message.endswith("--upstream-model: it has no model other; it has m")
+        assert message.startswith(f"the upstream server at {it.scripted.url[7:]}: ")
+
+
+async def test_a_server_without_a_list_serves_the_model_that_is_named() -> None:
+    async with watched("m") as it:
+        it.scripted.models = []
+        it.scripted.status = 404
+        await it.watch.look()
+        code, message = it.issue  # everything else is not found either
+        assert code == "upstream_model"
+        assert "neither chats, nor completes, nor embeds" in message
+
+
+async def test_a_suspicion_has_it_look_at_once() -> None:
+    async with watched() as it:
+        task = asyncio.create_task(it.watch.run())
+        await soon(it.changed.wait())
+        it.changed.clear()
+        it.scripted.status = 503
+        it.watch.suspect()
+        await soon(it.changed.wait())
+        assert it.watch.server is None
+        it.scripted.status = 200
+        it.changed.clear()
+        await soon(it.changed.wait())  # after a pause, by itself
+        assert it.watch.server is not None
+        task.cancel()
