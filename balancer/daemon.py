@@ -44,6 +44,8 @@ from .management.metrics.metrics import Metrics
 from .management.routes import management_app, metrics_route
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
+from .peering import open_peers
+from .peers.peers import Peers
 from .persistence import LAST_WRITES, Persistence
 from .ports import check_exposure, connections_of, serve
 from .settings import BalancerSettings
@@ -73,10 +75,14 @@ async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
             _calm_garbage_collector()
             _announce(addresses, parts.certificates)
             await shutdown.requested.wait()
+            if parts.peers is not None:
+                parts.peers.resign()
             await _drain(parts.runtime, parts.hub, settings.drain_timeout)
             if parts.kept_keeper is not None:
                 await parts.kept_keeper.flush(LAST_WRITES)
             await parts.persistence.flush(parts.runtime.totals())
+            if parts.peers is not None:
+                await parts.peers.leave()
             for task in running:
                 task.cancel()
 
@@ -102,6 +108,7 @@ class Parts:
     keys: KeyKeeper
     sessions: Sessions
     jobs: Jobs | None
+    peers: Peers | None
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -114,7 +121,9 @@ class Parts:
             work.append(self.jobs.run())
         if self.kept_keeper is not None:
             work.append(self.kept_keeper.run())
-        if self.persistence.writer.keeps_history:  # so other programs may write to the store, too
+        if self.peers is not None:
+            work.append(self.peers.run())
+        elif self.persistence.writer.keeps_history:  # so other programs may write to it, too
             work.append(self.keys.follow())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
@@ -149,13 +158,16 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     )
     if keeper is not None:
         keeper.serve(kept)
+    desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
+    drains = DrainKeeper(runtime, persistence.cordons)
+    keys = keeper_of(access, persistence)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
         runtime=runtime,
         hub=EventHub(runtime),
-        keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
-        drains=DrainKeeper(runtime, persistence.cordons),
+        keeper=desired_state,
+        drains=drains,
         conversations=conversations,
         kept=kept,
         kept_keeper=keeper,
@@ -164,10 +176,18 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         reports=DoorReports(metrics, is_strict=settings.strict_fields),
         certificates=certificates_of(settings),
         access=access,
-        keys=keeper_of(access, persistence),
+        keys=keys,
         sessions=Sessions(),
         jobs=await open_batch_jobs(
             settings, persistence, runtime, access, conversations, bodies, until_the_end
+        ),
+        peers=open_peers(
+            settings.balancer_name,
+            persistence,
+            runtime,
+            keeper=desired_state,
+            drains=drains,
+            keys=keys,
         ),
     )
     _collect_numbers(parts)

@@ -9,6 +9,8 @@ from .fleet.view import FleetTotals
 from .history.history_task import History
 from .store.jobs.open import job_store_of
 from .store.open import OpenedStore, open_store
+from .store.peers.open import peer_store_of
+from .store.peers.port import PeerStore
 from .store.port import StoreRefused
 from .store.records import PersistOutcome
 from .store.url import StoreUrl
@@ -22,15 +24,17 @@ class Persistence:
     """`store` is for reading at the start; `writer` saves, and `history` is kept by it.
 
     `keys`, `cordons` and `jobs` are read and written at once, since whoever changes one waits.
-    `kept` is of requests that outlive the balancer, in a store that lasts.
+    `kept` is of requests that outlive the balancer, in a store that lasts. `peers` is of other
+    balancers, in a store that several may share.
     """
 
-    def __init__(self, opened: OpenedStore) -> None:
+    def __init__(self, opened: OpenedStore, peers: PeerStore | None = None) -> None:
         self.store = opened.state
         self.keys = opened.keys
         self.cordons = opened.cordons
         self.jobs = job_store_of(opened)
         self.kept = opened.kept
+        self.peers = peers
         self.writer = StoreWriter(opened.state, history=opened.history)
         self.history = History()
 
@@ -41,7 +45,7 @@ class Persistence:
             opened = await open_store(url)
         except StoreRefused as error:
             raise StartupError(f"--state: {error}") from error
-        persistence = cls(opened)
+        persistence = cls(opened, peer_store_of(url, opened))
         if opened.history is not None:
             await persistence.history.restore(opened.history)
         return persistence

@@ -1,5 +1,6 @@
 """What a balancer can be told."""
 
+import socket
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -89,6 +90,12 @@ class BalancerSettings(DaemonSettings):
         default=StoreUrl("memory"),
         description="where desired state and history are kept: memory:// loses them at the end, "
         "sqlite:///FILE, postgresql://USER@HOST/DATABASE",
+    )
+    balancer_name: Annotated[
+        str, Field(min_length=1, max_length=200), Shown("NAME", "host name")
+    ] = Field(
+        default_factory=socket.gethostname,
+        description="name of this balancer among those that share its --state, shown to people",
     )
     files: Annotated[
         FilesPlace | None, BeforeValidator(parse_place), Shown("FOLDER|URL", "beside --state")

@@ -99,8 +99,11 @@ class KeyKeeper:
             await asyncio.sleep(LOOK_INTERVAL)
             await self.look()
 
-    async def look(self) -> None:
-        """Know the keys that the store has now; what holders of others have open ends."""
+    async def look(self) -> bool:
+        """Know the keys that the store has now; what holders of others have open ends.
+
+        Whether they could be read.
+        """
         try:
             async with self._turn, asyncio.timeout(SAVE_TIMEOUT):
                 self._known.replace(await load_keys(self._store))
@@ -110,6 +113,7 @@ class KeyKeeper:
             self._is_blind = True
         else:
             self._is_blind = False
+        return not self._is_blind
 
     # ---- inside
 

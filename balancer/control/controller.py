@@ -5,7 +5,7 @@ balancer, or when an agent dials again, nothing is told that an agent does alrea
 looks it remembers orders under way, failures, when models were used, and who has gone a moment ago.
 
 Invariants: a pinned or cordoned agent is told nothing; no agent is told what it does already;
-without a wish nobody is told anything; orders' revisions grow.
+without a wish nobody is told anything; orders' revisions grow; who does not lead tells nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ from .failures import Failures
 from .members import AgentReport, Member, Order, member_of
 from .memory_needs import MemoryNeeds
 from .model_status import ModelStatus, by_model, shortage_of, status_of
+from .order_numbers import OrderNumbers
 from .placement import Placement, Want, place
 from .rollout import Change, Rollout
 
@@ -58,7 +59,7 @@ class Controller:
         self._drain_timeout = drain_timeout
         self._wish: DesiredState | None = None
         self._settled_at = 0.0
-        self._revision = 0
+        self._numbers = OrderNumbers()
         self._orders: dict[AgentId, Order] = {}
         self._failures = Failures()
         self._needs = MemoryNeeds()
@@ -82,6 +83,20 @@ class Controller:
         self.wished(wish)
         self._settled_at = now + SETTLE
 
+    def lead(self, epoch: int) -> None:
+        """Give orders from now on; see `order_numbers`."""
+        self._numbers.lead(epoch)
+
+    def follow(self) -> None:
+        """Give no orders, and forget those that agents may not have heard."""
+        self._numbers.follow()
+        self._orders.clear()
+
+    @property
+    def outbid(self) -> int | None:
+        """An epoch that agents know, and that is later than the one under which it leads."""
+        return self._numbers.outbid
+
     def retry(self, agent: AgentId, now: float) -> None:
         """An operator wants an agent to try again what it failed to do."""
         self._failures.retry(agent, now)
@@ -95,7 +110,8 @@ class Controller:
             self.look_at = None
             return []
         look = self._decide(self._wish, members, demands, now, usage=self._usage)
-        told = [] if now < self._settled_at else self._orders_for(look, now)
+        may_tell = self._numbers.may_tell and now >= self._settled_at
+        told = self._orders_for(look, now) if may_tell else []
         after = {**members, **{each.agent: self._told_now(members, each) for each in told}}
         self.statuses = self._statuses(self._wish, replace(look, members=after))
         self.look_at = self._next_look(look.tiers, now)
@@ -121,7 +137,7 @@ class Controller:
         for report in reports:
             self._needs.learn(report)
             if report.work is not None:
-                self._revision = max(self._revision, report.work.revision)
+                self._numbers.seen(report.work.revision)
             members[report.id] = self._member(report, now)
         for id in self._orders.keys() - members.keys():
             del self._orders[id]
@@ -211,16 +227,16 @@ class Controller:
         return [self._order(change) for change in rollout.changes()]
 
     def _order(self, change: Change) -> Told:
-        self._revision += 1
+        number = self._numbers.next()
         member = change.member
         self._orders[member.id] = Order(
-            revision=self._revision,
+            revision=number,
             assignment=change.assignment,
             link=member.report.link,
             interrupts=change.interrupts,
         )
         assign = Assign(
-            revision=self._revision,
+            revision=number,
             assignment=change.assignment,
             drain_timeout=self._drain_timeout,
         )
@@ -279,7 +295,7 @@ class Controller:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        if any(order.revision > self._revision for order in self._orders.values()):
+        if any(order.revision > self._numbers.last for order in self._orders.values()):
             raise RuntimeError("an order is newer than the newest")
         wished = set() if self._wish is None else {model.name for model in self._wish.models}
         if self.statuses.keys() != wished:

@@ -60,6 +60,15 @@ class Agent:
         return self.is_accepting and not self.is_cordoned and not self.is_retired
 
     @property
+    def num_at_work(self) -> int:
+        """Requests that its engine had when it last said so, those of other balancers among them.
+
+        It says so when the number changes, so one that rests has 0.
+        """
+        told = self.statistics
+        return 0 if told is None else told.num_running + told.num_waiting
+
+    @property
     def knows_traces(self) -> bool:
         """Whether it takes a `traceparent`."""
         return self.hello.protocol >= SINCE_TRACES

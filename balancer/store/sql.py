@@ -12,6 +12,7 @@ from . import sql_cordons, sql_keys
 from .engine import engine_of, reached
 from .kept.sql import SqlKeptStore
 from .migrate import migrate
+from .news.sql import tell_changed
 from .port import RevisionConflict
 from .records import (
     MAX_ENDINGS,
@@ -58,6 +59,7 @@ class SqlStore:
                 .values(revision=revision, document=persist.document)
             )
             if result.rowcount == 1:
+                await tell_changed(connection, "desired_state")
                 return
             saved = await _saved(connection)
         if saved != SavedState(revision, persist.document):
@@ -70,10 +72,12 @@ class SqlStore:
     async def save_key(self, key: SavedKey) -> None:
         async with self.transaction() as connection:
             await sql_keys.save_key(connection, key)
+            await tell_changed(connection, "keys")
 
     async def forget_key(self, name: str, revision: int) -> None:
         async with self.transaction() as connection:
             await sql_keys.forget_key(connection, name, revision)
+            await tell_changed(connection, "keys")
 
     async def load_cordons(self) -> list[SavedCordon]:
         async with self.transaction() as connection:
@@ -82,10 +86,12 @@ class SqlStore:
     async def save_cordon(self, cordon: SavedCordon) -> None:
         async with self.transaction() as connection:
             await sql_cordons.save_cordon(connection, cordon)
+            await tell_changed(connection, "cordons")
 
     async def forget_cordon(self, agent: str) -> None:
         async with self.transaction() as connection:
             await sql_cordons.forget_cordon(connection, agent)
+            await tell_changed(connection, "cordons")
 
     async def append_history(
         self,

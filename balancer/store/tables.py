@@ -170,3 +170,23 @@ KEPT_EVENTS = Table(
     Column("document", Text, nullable=False),
 )
 """Their events in chunks; `start` is the number of a chunk's first one."""
+
+BALANCERS = Table(
+    "balancers",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("is_leading", Boolean, nullable=False),
+    Column("waiting", Text, nullable=False),
+    Column("seen_at", Double, nullable=False),
+)
+"""Those that share the store; each writes its row anew while it lives."""
+
+LEADERSHIP = Table(
+    "leadership",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, nullable=False),
+)
+"""One row: the epoch of the balancer that led last."""

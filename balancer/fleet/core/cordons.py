@@ -9,7 +9,7 @@ an agent that is cordoned.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from ....shared.inference import AgentId
 from ..view import Cordon
@@ -35,13 +35,22 @@ class Cordons:
     def restored(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first."""
         for cordon in cordons:
-            self._keep(cordon.first, cordon)
+            self.keep(cordon.first, cordon)
+
+    def without(self, wanted: Container[AgentId]) -> list[AgentId]:
+        """The agents whose cordon, by its first agent, is none of `wanted`."""
+        return [id for id, cordon in self._cordons.items() if cordon.first not in wanted]
+
+    def missing(self, wanted: Iterable[Cordon]) -> list[Cordon]:
+        """Those of `wanted` that are not known here."""
+        known = {cordon.first for cordon in self._cordons.values()}
+        return [cordon for cordon in wanted if cordon.first not in known]
 
     def add(self, id: AgentId, name: str, deadline: float | None) -> None:
         """An agent gets no new work; what it runs at `deadline` moves then."""
         known = self._cordons.get(id)
         self.remove(id)
-        self._keep(id, known or Cordon(id, name))
+        self.keep(id, known or Cordon(id, name))
         if deadline is not None:
             self._deadlines[id] = deadline
 
@@ -57,7 +66,7 @@ class Cordons:
         for old, cordon in self._cordons.items():
             if cordon.name == name and not is_here(old):
                 self.remove(old)
-                self._keep(id, cordon)
+                self.keep(id, cordon)
                 return True
         return False
 
@@ -72,7 +81,8 @@ class Cordons:
             del self._deadlines[id]
         return due
 
-    def _keep(self, id: AgentId, cordon: Cordon) -> None:
+    def keep(self, id: AgentId, cordon: Cordon) -> None:
+        """The cordon is of the agent with this id from now on."""
         self._cordons[id] = cordon
         while len(self._cordons) > MAX_CORDONS:
             self.remove(next(iter(self._cordons)))

@@ -220,7 +220,7 @@ class Fleet(Operations):
             case Reply():
                 return self._output.reply(agent, message, now)
             case Statistics():
-                self._membership.measured(agent, message)
+                self._membership.measured(agent, message, now)
                 return []
             case Hello():
                 return self._membership.dismiss(agent, "a second hello on one link", now)

@@ -8,6 +8,7 @@ from ....shared.inference import PRIORITY_CLASSES, AgentId, RequestId, Waiting
 from ....shared.reports.model_info import Task
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
+from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
@@ -137,6 +138,15 @@ class FleetViews:
     def wish(self) -> DesiredState | None:
         """What is wished for, if anybody said so."""
         return self._steering.wish
+
+    @property
+    def outbid(self) -> int | None:
+        """A later epoch that agents know than the one under which this balancer leads."""
+        return self._steering.outbid
+
+    def waiting_by_model(self) -> Mapping[str, Demand]:
+        """What requests and queries here wait for, with the model for those that name none."""
+        return self._steering.own_demands()
 
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""

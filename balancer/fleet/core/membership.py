@@ -68,9 +68,11 @@ class Membership:
         decisions = state.requests.agent_changed(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
-    def measured(self, agent: Agent, statistics: Statistics) -> None:
-        """It reported what its engine did."""
+    def measured(self, agent: Agent, statistics: Statistics, now: float) -> None:
+        """It reported what its engine did, for whichever balancer."""
         agent.statistics = statistics
+        if agent.num_at_work:
+            agent.used_at = now
         self._state.requests.measured(agent)
         self._state.registry.touch(agent.link)
 

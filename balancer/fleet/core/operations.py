@@ -1,10 +1,11 @@
-"""What operators do to the fleet, and what a balancer that starts remembers of it."""
+"""What operators do to the fleet, what other balancers tell, and what a start remembers of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ....shared.errors import NotFound, NotSupported
 from ....shared.inference import AgentId, RequestId
 from ....shared.messages import ReadLog, Withdraw
+from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ..decisions import Decision
 from ..registry import Agent
@@ -87,6 +88,34 @@ class Operations(FleetClock):
             return []
         withdrawn = self._state.registry.send(link, Withdraw(id=id), now)
         return [*self._due(now), withdrawn]
+
+    # ---- other balancers over the same store
+
+    def lead(self, epoch: int, now: float) -> list[Decision]:
+        """Give agents their orders from now on; see `control.order_numbers`."""
+        self._steering.lead(epoch, now)
+        return self._due(now)
+
+    def follow(self) -> None:
+        """Another balancer gives agents their orders, or none does."""
+        self._steering.follow()
+
+    def others_wait(self, demands: Mapping[str, Demand], now: float) -> list[Decision]:
+        """What requests at other balancers wait for."""
+        self._steering.others_wait(demands, now)
+        return self._due(now)
+
+    def retry_agent(self, id: AgentId, now: float) -> list[Decision]:
+        """An operator at another balancer wants an agent to try again; well if it is not here."""
+        if (link := self._state.registry.link_of(id)) is not None:
+            self._steering.retry(self._state.registry[link], now)
+        return self._due(now)
+
+    def take_up_cordons(self, cordons: Iterable[Cordon], now: float) -> list[Decision]:
+        """These are all that there are, as operators of other balancers want it."""
+        return [*self._due(now), *self._steering.take_up_cordons(cordons, now)]
+
+    # ---- inside
 
     def _connected(self, id: AgentId) -> Agent:
         link = self._state.registry.link_of(id)

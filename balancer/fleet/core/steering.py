@@ -5,6 +5,7 @@ for many changes. Operators' cordons are carried out here, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from ....shared.errors import ShuttingDown
 from ....shared.inference import AgentId
@@ -18,6 +19,7 @@ from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..decisions import Decision
 from ..registry import Agent
+from ..view import Cordon
 from .cordons import Cordons
 from .load_times import LoadTimes
 from .state import FleetState
@@ -36,6 +38,7 @@ class Steering:
         self.cordons = Cordons()
         self._look_at: float | None = None
         self._load_times = LoadTimes()
+        self._elsewhere: Mapping[str, Demand] = {}
 
     @property
     def wish(self) -> DesiredState | None:
@@ -124,7 +127,64 @@ class Steering:
         elif (view := self._state.models.get(model)) is None or view.status != "loaded":
             self.look_soon(now)
 
+    # ---- other balancers over the same store
+
+    @property
+    def outbid(self) -> int | None:
+        """A later epoch that agents know than the one under which this balancer leads."""
+        return self._controller.outbid
+
+    def lead(self, epoch: int, now: float) -> None:
+        """Give agents their orders from now on."""
+        self._controller.lead(epoch)
+        self.look_soon(now)
+
+    def follow(self) -> None:
+        """Another balancer gives agents their orders, or none does."""
+        self._controller.follow()
+        self._elsewhere = {}
+
+    def others_wait(self, demands: Mapping[str, Demand], now: float) -> None:
+        """What requests at other balancers wait for."""
+        if demands or self._elsewhere:
+            self._elsewhere = demands
+            self.look_soon(now)
+
+    def retry(self, agent: Agent, now: float) -> None:
+        """An operator at another balancer wants it to try again what it failed to load."""
+        self._controller.retry(agent.hello.agent_id, now)
+        self.look_soon(now)
+
+    def own_demands(self) -> Mapping[str, Demand]:
+        """What requests and queries of this balancer wait for."""
+        return self._added_up(self._waiting())
+
     # ---- operators
+
+    def take_up_cordons(self, cordons: Iterable[Cordon], now: float) -> list[Decision]:
+        """These are all that there are, as operators of other balancers want it."""
+        wanted = {cordon.first: cordon for cordon in cordons}
+        decisions: list[Decision] = []
+        for id in self.cordons.without(wanted):
+            if (agent := self._here(id)) is not None:
+                decisions += self.resume(agent, now)
+            self.cordons.remove(id)
+        for cordon in self.cordons.missing(wanted.values()):
+            agent = self._here(cordon.first) or self._called(cordon.name)
+            self.cordons.keep(cordon.first if agent is None else agent.hello.agent_id, cordon)
+            if agent is not None:
+                agent.is_cordoned = True
+                decisions += self._changed(agent, now)
+        return decisions
+
+    def _here(self, id: AgentId) -> Agent | None:
+        link = self._state.registry.link_of(id)
+        return None if link is None else self._state.registry[link]
+
+    def _called(self, name: str) -> Agent | None:
+        """An agent of that name that is not drained yet: it may have started again since."""
+        agents = self._state.registry.current()
+        return next((a for a in agents if a.name == name and not a.is_cordoned), None)
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
         """Give it no new work. What it still runs at `deadline` moves then."""
@@ -208,7 +268,7 @@ class Steering:
             serves=agent.served if agent.takes_work else None,
             slots=agent.slots,
             issues=agent.issues,
-            num_running=self._state.num_running_on(agent),
+            num_running=max(self._state.num_running_on(agent), agent.num_at_work),
             used_at=agent.used_at,
             is_cordoned=agent.is_cordoned or _is_leaving(agent),
             allowed=None if agent.holder is None else agent.holder.limits.models,
@@ -216,8 +276,12 @@ class Steering:
 
     def _demands(self) -> dict[str, Demand]:
         """What requests and queries wait for; any model stands for the first one."""
+        elsewhere = ((name, each.num_waiting, each.since) for name, each in self._elsewhere.items())
+        return self._added_up(chain(self._waiting(), elsewhere))
+
+    def _added_up(self, waiting: Iterable[tuple[str | None, int, float]]) -> dict[str, Demand]:
         demands: dict[str, Demand] = {}
-        for model, num_waiting, since in self._waiting():
+        for model, num_waiting, since in waiting:
             name = self._first_model if model is None else model
             if name:
                 known = demands.get(name)

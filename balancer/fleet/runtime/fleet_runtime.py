@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -18,6 +18,7 @@ from ....shared.messages import FromAgent, Hello
 from ....shared.reports.log_lines import LogLine
 from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
+from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ..caller import Caller
 from ..core.fleet import Fleet
@@ -274,6 +275,33 @@ class FleetRuntime(RuntimeViews):
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first."""
         self._fleet.restore_cordons(cordons)
+
+    # ---- other balancers over the same store
+
+    def lead(self, epoch: int) -> None:
+        """Give agents their orders from now on; `epoch` is larger than all before it."""
+        self._carry_out(self._fleet.lead(epoch, self._clock()))
+
+    def follow(self) -> None:
+        """Give none: another balancer does, or nobody."""
+        self._fleet.follow()
+
+    def others(self, num_live: int, waiting: Mapping[str, tuple[int, float]]) -> None:
+        """So many balancers live, this one among them, and this is what others' requests wait for.
+
+        By model: how many, and for how many seconds the oldest has.
+        """
+        now = self._clock()
+        demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
+        self._carry_out(self._fleet.others_wait(demands, now))
+
+    def retry_agent(self, agent: AgentId) -> None:
+        """Let an agent try again what it failed to load, if it is here."""
+        self._carry_out(self._fleet.retry_agent(agent, self._clock()))
+
+    def take_up_cordons(self, cordons: Iterable[Cordon]) -> None:
+        """These are all that operators want, at whichever balancer they said so."""
+        self._carry_out(self._fleet.take_up_cordons(cordons, self._clock()))
 
     # ---- time, and the end of it
 

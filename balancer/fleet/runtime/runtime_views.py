@@ -53,6 +53,16 @@ class RuntimeViews:
         """How much of its limits a caller has left."""
         return self._fleet.standing(caller, self._clock())
 
+    @property
+    def outbid(self) -> int | None:
+        """A later epoch that agents know than the one under which this balancer leads."""
+        return self._fleet.outbid
+
+    def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
+        """How many requests wait for each model, and for how many seconds the oldest has."""
+        now, waiting = self._clock(), self._fleet.waiting_by_model()
+        return {name: (each.num_waiting, now - each.since) for name, each in waiting.items()}
+
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""
         return self._fleet.statuses()

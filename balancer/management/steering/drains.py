@@ -5,6 +5,7 @@ balancer. Invariant: one save at a time, in the order of what was done.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine
 
@@ -14,6 +15,8 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import Cordon
 from ...store.port import CordonStore, StoreAway
 from ...store.records import SavedCordon
+
+logger = logging.getLogger(__name__)
 
 SAVE_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
@@ -57,6 +60,26 @@ class DrainKeeper:
         cordon = self._runtime.cordon_of(agent)
         self._runtime.resume(agent)
         await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
+
+    async def look(self) -> bool:
+        """Drain and resume what operators of other balancers did. Whether it could be read."""
+        try:
+            async with asyncio.timeout(SAVE_TIMEOUT):
+                saved = await self._all_saved()
+        except (StoreAway, TimeoutError) as error:
+            logger.warning("drains at other balancers are not seen: %s", error)
+            return False
+        self._runtime.take_up_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
+        return True
+
+    async def _all_saved(self) -> list[SavedCordon]:
+        """What is saved while nothing is being saved here."""
+        while True:
+            if self._saves:
+                await asyncio.wait(set(self._saves))
+            saved = await self._store.load_cordons()
+            if not self._saves:
+                return saved
 
     async def _save(self, save: Save) -> None:
         """It is saved, whether the caller waits or not."""

@@ -12,6 +12,7 @@ from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ...control.desired_state import DesiredState
 from ...control.state_document import desired_state_json, parse_desired_state
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...store.port import Store, StoreAway
 from ...store.records import (
     Conflicted,
     NotPersisted,
@@ -22,6 +23,9 @@ from ...store.records import (
 )
 
 logger = logging.getLogger(__name__)
+
+LOOK_TIMEOUT = 15.0
+"""Seconds for a look at the store; a save that is under way comes first."""
 
 
 class DesiredStateKeeper:
@@ -76,6 +80,27 @@ class DesiredStateKeeper:
                 error = StoreUnavailable(f"the desired state is not saved: {reason}")
                 saved.set_exception(error)
         saved.exception()  # so that asyncio does not complain if the client has gone
+
+    async def look(self, store: Store) -> bool:
+        """Take up what another balancer saved in `store`. Whether it could be read."""
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                current = await self._saved_state(store)
+        except (StoreAway, TimeoutError) as error:
+            logger.warning("changes of the desired state are not seen: %s", error)
+            return False
+        if current is not None and current.revision > self.revision:
+            self._adopt(current)
+        return True
+
+    async def _saved_state(self, store: Store) -> SavedState | None:
+        """What is saved while nothing is being saved here."""
+        while True:
+            if self._saved is not None:
+                await asyncio.wait({self._saved})
+            current = await store.load_desired_state()
+            if self._saved is None:
+                return current
 
     def _check(self, expected: int | None) -> None:
         if expected is not None and expected != self.revision:

@@ -106,3 +106,30 @@ async def test_an_agent_that_is_not_here(store: Store, drains: DrainKeeper) -> N
         with pytest.raises(NotFound):
             await act
     assert await store.load_cordons() == []
+
+
+async def test_what_operators_of_other_balancers_did_is_done_here(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    Peer(runtime, "a")
+    await store.save_cordon(SavedCordon(A, "a", 1.0))
+    assert await drains.look()
+    assert state_of_a(runtime) == "drained"
+    await store.forget_cordon(A)
+    assert await drains.look()
+    assert state_of_a(runtime) == "ready"
+
+
+async def test_a_look_waits_for_what_is_being_saved(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+) -> None:
+    Peer(runtime, "a")
+    store.goes_on.clear()
+    draining = asyncio.create_task(drains.drain(A, None))
+    await asyncio.sleep(0)
+    looking = asyncio.create_task(drains.look())
+    await asyncio.sleep(0)
+    store.goes_on.set()
+    await draining
+    assert await looking
+    assert state_of_a(runtime) == "drained"

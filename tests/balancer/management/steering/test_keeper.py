@@ -4,8 +4,11 @@ import pytest
 
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import DesiredState, WishedModel
+from arriero.balancer.control.state_document import desired_state_json
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     Conflicted,
     NotPersisted,
@@ -111,3 +114,37 @@ async def test_what_was_saved_is_taken_up_at_the_start(desk: Desk) -> None:
     assert SETTLE > 0
     with pytest.raises(InvalidRequest):
         desk.keeper.restore(SavedState(5, '{"model": 1}'))
+
+
+async def test_what_another_balancer_saved_is_taken_up_once(desk: Desk) -> None:
+    store = MemoryStore()
+    await store.save_desired_state(Persist(0, desired_state_json(state("m")).decode()))
+    for _ in range(2):
+        assert await desk.keeper.look(store)
+        assert (desk.keeper.revision, desk.wished) == (1, {"m"})
+
+
+async def test_a_look_waits_for_the_save_that_is_under_way(desk: Desk) -> None:
+    store = MemoryStore()
+    task = await desk.put("m")
+    [save] = desk.saves
+    await store.save_desired_state(save)
+    await store.save_desired_state(Persist(1, desired_state_json(state("n")).decode()))
+    looking = asyncio.create_task(desk.keeper.look(store))
+    await asyncio.sleep(0)
+    assert not looking.done()
+    desk.keeper.told(Persisted(save))
+    await task
+    assert await looking
+    assert (desk.keeper.revision, desk.wished) == (2, {"n"})
+
+
+async def test_a_look_in_vain_changes_nothing(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+
+    async def away() -> None:
+        raise StoreAway("no route")
+
+    store.load_desired_state = away  # type: ignore[method-assign]
+    assert not await desk.keeper.look(store)
+    assert "no route" in caplog.text

@@ -1,0 +1,251 @@
+"""Keeps a balancer in touch with those that share its store: beats, hears news, leads or follows.
+
+One task does it, over one session. While the store is away nobody leads: agents go on with what
+they have, and requests are served. When it is back, everything is read anew.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, assert_never
+
+from ...shared.inference import AgentId, RequestId
+from ...shared.log import context
+from ..store.news.records import CancelRequest, Changed, News, RetryAgent, Subject
+from ..store.peers.port import Beat, Peer, PeerSession, PeerStore
+from ..store.port import StoreAway
+from .standing import Cancel, Decision, Follow, Heed, Lead, Read, Retry, Standing
+from .waiting import Waiting, added_up, decoded, encoded
+
+logger = logging.getLogger(__name__)
+
+BEAT_INTERVAL = 1.0
+"""Seconds between two beats; whoever does not lead asks for it with each."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the next session is tried, doubled each time, less a random part."""
+
+LAST_WORDS = 2.0
+"""Seconds that the store has, at the end, to hear that this balancer goes."""
+
+
+class Led(Protocol):
+    """What a balancer leads: `fleet.runtime.FleetRuntime`."""
+
+    @property
+    def outbid(self) -> int | None: ...
+
+    def lead(self, epoch: int) -> None: ...
+
+    def follow(self) -> None: ...
+
+    def waiting_by_model(self) -> Waiting: ...
+
+    def others(self, num_live: int, waiting: Waiting) -> None: ...
+
+    def retry_agent(self, agent: AgentId) -> None: ...
+
+    def cancel(self, ids: Iterable[RequestId]) -> int: ...
+
+
+Look = Callable[[], Awaitable[bool]]
+"""Reads something from the store; whether it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeersStatus:
+    """How a balancer stands: for operators and metrics."""
+
+    run: str
+    is_connected: bool
+    epoch: int | None
+    peers: tuple[Peer, ...]
+    num_unread: int
+
+
+class Peers:
+    """One for each balancer whose store several may share."""
+
+    def __init__(
+        self,
+        store: PeerStore,
+        led: Led,
+        looks: Mapping[Subject, Look],
+        *,
+        run: str,
+        name: str,
+        version: str,
+        beat_interval: float = BEAT_INTERVAL,
+    ) -> None:
+        """`looks` read what has changed. `run` is this start's own."""
+        self._store = store
+        self._led = led
+        self._looks = looks
+        self._run = run
+        self._name = name
+        self._version = version
+        self._beat_interval = beat_interval
+        self._standing = Standing(run)
+        self._unread: dict[Subject, None] = {}
+        self._rang = asyncio.Event()
+        self._session: PeerSession | None = None
+        self._num_sessions = 0
+        self._beat_at = 0.0
+        self._is_away = self._is_leaving = False
+        self._may_lead = True
+        self._left = asyncio.Event()
+        led.follow()
+
+    def status(self) -> PeersStatus:
+        """How this balancer stands now."""
+        standing, is_connected = self._standing, self._session is not None
+        num_unread = len(self._unread)
+        return PeersStatus(self._run, is_connected, standing.epoch, standing.peers, num_unread)
+
+    # ---- telling the others
+
+    async def cancel(self, id: RequestId) -> None:
+        """Have whoever runs this request cancel it. Raises `StoreAway`."""
+        await self._store.tell(CancelRequest(id))
+
+    async def retry(self, agent: AgentId) -> None:
+        """Have whoever leads let this agent try again. Raises `StoreAway`."""
+        await self._store.tell(RetryAgent(agent))
+
+    # ---- in the background
+
+    async def run(self) -> None:
+        """Be one of them, until `leave` or until cancelled."""
+        pause = FIRST_PAUSE
+        while not self._is_leaving:
+            try:
+                await self._meet()
+                pause = FIRST_PAUSE
+            except StoreAway as error:
+                self._went_away(error)
+            finally:
+                self._end_session()
+            await self._ring(pause * (1 - random.random() / 2))
+            pause = min(2 * pause, LONGEST_PAUSE)
+        self._left.set()
+
+    def resign(self) -> None:
+        """Lead no more, and hear news still: this balancer is about to go."""
+        self._may_lead = False
+        self._end_session()
+
+    async def leave(self) -> None:
+        """Go in good order, so that another one leads at once; `run` then returns."""
+        self._is_leaving = True
+        self._rang.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._left.wait()
+
+    # ---- a session
+
+    async def _meet(self) -> None:
+        """Open a session and stay in it as long as it lasts. Raises `StoreAway`."""
+        self._num_sessions += 1
+        lost = partial(self._lost, self._num_sessions)
+        session = self._session = await self._store.open_session(self._heard, lost)
+        self._is_back()
+        self._carry_out(self._standing.connected())
+        self._beat_at = self._now()
+        while self._session is session and not self._is_leaving:
+            if self._beat_at <= self._now():
+                await self._beat(session)
+            await self._read_anew()
+            await self._ring(self._beat_at - self._now())
+        if self._session is session:
+            await session.leave(self._run)
+            await self._store.tell(Changed("peers"))
+
+    async def _beat(self, session: PeerSession) -> None:
+        standing = self._standing
+        if self._may_lead and standing.must_ask(outbid := self._led.outbid):
+            self._carry_out(standing.granted(await session.lead(outbid or 0)))
+        beat = Beat(
+            run=self._run,
+            name=self._name,
+            version=self._version,
+            is_leading=standing.epoch is not None,
+            waiting=encoded(self._led.waiting_by_model()),
+        )
+        self._carry_out(standing.beaten(await session.beat(beat)))
+        self._beat_at = self._now() + self._beat_interval
+
+    async def _read_anew(self) -> None:
+        """What could not be read is read after the next beat."""
+        for what in list(self._unread):
+            del self._unread[what]
+            if what == "peers":
+                self._beat_at = self._now()
+            elif not await self._looks[what]():
+                self._unread[what] = None
+
+    async def _ring(self, within: float) -> None:
+        """Wait for something to do, at most so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, within)):
+                await self._rang.wait()
+        self._rang.clear()
+
+    def _heard(self, news: News) -> None:
+        self._carry_out(self._standing.heard(news))
+
+    def _lost(self, session: int) -> None:
+        if session == self._num_sessions:
+            self._end_session()
+
+    def _end_session(self) -> None:
+        """Whatever may have happened to it: nobody leads without one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        self._carry_out(self._standing.lost())
+        self._rang.set()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # ---- decisions
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Read(what):
+                self._unread[what] = None
+                self._rang.set()
+            case Lead(epoch):
+                logger.info("this balancer leads", extra=context(epoch=epoch))
+                self._led.lead(epoch)
+            case Follow():
+                logger.warning("this balancer leads no more")
+                self._led.follow()
+            case Heed(peers):
+                told = [(decoded(peer.beat.waiting), peer.age) for peer in peers]
+                self._led.others(self._standing.num_live, added_up(told))
+            case Cancel(id):
+                self._led.cancel([RequestId(id)])
+            case Retry(agent):
+                self._led.retry_agent(AgentId(agent))
+            case _:
+                assert_never(decision)
+
+    def _went_away(self, error: StoreAway) -> None:
+        if not self._is_away:
+            self._is_away = True
+            logger.warning("other balancers are not heard: %s", error)
+
+    def _is_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            logger.info("other balancers are heard again")

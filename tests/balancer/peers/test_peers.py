@@ -1,0 +1,141 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from arriero.balancer.peers import peers as module
+from arriero.balancer.peers.peers import Peers
+from arriero.balancer.store.news.records import Changed, Subject
+from arriero.shared.inference import AgentId, RequestId
+from tests.balancer.peers.fakes import FakeLed, FakePeerStore
+
+BEAT = 0.005
+
+
+class Balancer:
+    """One with peers; `read` is what it read, `fails` what it cannot read."""
+
+    def __init__(self, store: FakePeerStore, name: str) -> None:
+        self.led = FakeLed()
+        self.read: list[Subject] = []
+        self.fails: set[Subject] = set()
+        subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
+        looks = {what: self.look(what) for what in subjects}
+        self.peers = Peers(
+            store, self.led, looks, run=f"run-{name}", name=name, version="1", beat_interval=BEAT
+        )
+        self.task = asyncio.create_task(self.peers.run())
+
+    def look(self, what: Subject) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            self.read.append(what)
+            return what not in self.fails
+
+        return look
+
+
+Start = Callable[[str], Balancer]
+
+
+@pytest.fixture
+async def store() -> FakePeerStore:
+    return FakePeerStore()
+
+
+@pytest.fixture
+async def start(store: FakePeerStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    monkeypatch.setattr(module, "FIRST_PAUSE", BEAT)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", BEAT)
+    balancers: list[Balancer] = []
+
+    def another(name: str) -> Balancer:
+        balancers.append(Balancer(store, name))
+        return balancers[-1]
+
+    yield another
+    for each in balancers:
+        each.task.cancel()
+    await asyncio.gather(*(each.task for each in balancers), return_exceptions=True)
+
+
+async def test_nobody_leads_before_the_store_lets_it(store: FakePeerStore, start: Start) -> None:
+    store.is_away = True
+    a = start("a")
+    assert a.led.epochs == [None]
+
+
+async def test_one_leads_and_the_other_takes_over_at_once(
+    store: FakePeerStore, start: Start
+) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    b = start("b")
+    await store.until(lambda: "run-b" in store.beats and a.led.heard[0] == 2)
+    assert not b.led.leads
+    await a.peers.leave()
+    assert a.led.epochs == [None, 1, None]
+    await store.until(lambda: b.led.epochs == [None, 2] and b.led.heard[0] == 1)
+    assert b.peers.status().epoch == 2
+
+
+async def test_who_resigns_hears_news_still(store: FakePeerStore, start: Start) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    a.peers.resign()
+    assert not a.led.leads
+    b = start("b")
+    await store.until(lambda: b.led.leads and a.peers.status().is_connected)
+    assert not a.led.leads
+    a.read.clear()
+    await store.tell(Changed("keys"))
+    await store.until(lambda: "keys" in a.read)
+
+
+async def test_leadership_ends_with_the_session_and_everything_is_read_anew(
+    store: FakePeerStore, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads and len(a.read) == 3)
+    store.goes_away()
+    assert a.led.epochs[-1] is None, "before anybody else can lead"
+    store.is_away = False
+    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 6)
+    assert set(a.read[3:]) == {"desired_state", "keys", "cordons"}
+
+
+async def test_what_could_not_be_read_is_read_again(store: FakePeerStore, start: Start) -> None:
+    a = start("a")
+    a.fails.add("keys")
+    await store.until(lambda: a.read.count("keys") > 2)
+    a.fails.clear()
+    num = len(a.read)
+    await store.until(lambda: a.peers.status().num_unread == 0)
+    assert a.read[num:] in (["keys"], [])
+
+
+async def test_news_reach_whom_they_concern(store: FakePeerStore, start: Start) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    b = start("b")
+    await store.until(lambda: "run-b" in store.beats)
+    await b.peers.retry(AgentId("x"))
+    await b.peers.cancel(RequestId("r"))
+    assert (a.led.retried, b.led.retried) == ([AgentId("x")], [])
+    assert a.led.cancelled == b.led.cancelled == [RequestId("r")]
+
+
+async def test_what_waits_at_others_is_told(store: FakePeerStore, start: Start) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    b = start("b")
+    b.led.waiting = {"m": (2, 1.0)}
+    await store.until(lambda: a.led.heard == (2, {"m": (2, 1.5)}))
+    b.led.waiting = {}
+    await store.until(lambda: a.led.heard == (2, {}))
+
+
+async def test_who_is_outbid_goes_beyond(store: FakePeerStore, start: Start) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    a.led.outbid = 9
+    await store.until(lambda: a.led.epochs == [None, 1, 10])

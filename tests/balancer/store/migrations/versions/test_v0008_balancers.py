@@ -1,0 +1,23 @@
+"""A store of the version before gets the tables: no balancer, and nobody ever led."""
+
+from sqlalchemy import text
+
+from arriero.balancer.store.engine import engine_of
+from arriero.balancer.store.url import parse_store_url
+from tests.balancer.store.conftest import OpenSql
+
+
+async def test_nobody_led_so_far(opened_sql: OpenSql, url: str) -> None:
+    await opened_sql()
+    engine = engine_of(parse_store_url(url))
+    async with engine.begin() as connection:
+        for table in ("balancers", "leadership"):
+            await connection.execute(text(f"DROP TABLE {table}"))
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+    await opened_sql()
+    async with engine.begin() as connection:
+        assert (await connection.execute(text("SELECT epoch FROM leadership"))).scalars().all() == [
+            0
+        ]
+        assert (await connection.execute(text("SELECT run FROM balancers"))).all() == []
+    await engine.dispose()

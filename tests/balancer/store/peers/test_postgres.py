@@ -1,0 +1,159 @@
+"""Sessions of balancers over one PostgreSQL: news, beats, and who leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from arriero.balancer.store.news.records import CancelRequest, Changed, News
+from arriero.balancer.store.news.sql import tell_changed
+from arriero.balancer.store.peers.port import Beat, PeerSession
+from arriero.balancer.store.peers.postgres import PostgresPeerStore
+from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import Persist, SavedCordon, SavedKey
+from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.url import parse_store_url
+from tests.balancer.store.postgres import PostgresServer
+
+PATIENCE = 10.0
+
+BEAT = Beat(run="run-a", name="a", version="1.0", waiting='{"m": [1, 2.0]}')
+
+
+class Balancer:
+    """One with a session of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = parse_store_url(url)
+        self.store = SqlStore(self.url)
+        self.peers = PostgresPeerStore(self.url, self.store)
+        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self.session: PeerSession
+
+    async def meet(self) -> None:
+        self.lost.clear()
+        self.session = await self.peers.open_session(self.news.put_nowait, self.lost.set)
+
+    async def hears(self) -> News:
+        return await asyncio.wait_for(self.news.get(), PATIENCE)
+
+    async def loses(self) -> None:
+        await asyncio.wait_for(self.lost.wait(), PATIENCE)
+
+    async def leads(self) -> int:
+        """The epoch, once the server has noticed that the other session is gone."""
+        async with asyncio.timeout(PATIENCE):
+            while (epoch := await self.session.lead(0)) is None:
+                continue
+        return epoch
+
+
+Open = Callable[[], Awaitable[Balancer]]
+
+
+@pytest.fixture
+async def opened(postgres: PostgresServer) -> AsyncIterator[Open]:
+    """Opens another balancer over the same database."""
+    url, balancers = postgres.database(), list[Balancer]()
+
+    async def another() -> Balancer:
+        balancer = Balancer(url)
+        if not balancers:
+            await balancer.store.open()
+        balancers.append(balancer)
+        await balancer.meet()
+        return balancer
+
+    yield another
+    for each in balancers:
+        each.session.close()
+        await each.store.close()
+
+
+async def test_every_change_is_told_to_all(opened: Open) -> None:
+    a, b = await opened(), await opened()
+    key = SavedKey(
+        name="ci", revision=1, digest="d", role="admin", limits="{}", labels="{}", created_at=1.0
+    )
+    await a.store.save_desired_state(Persist(0, "{}"))
+    await a.store.save_key(key)
+    await a.store.forget_key("ci", 1)
+    await a.store.save_cordon(SavedCordon("id", "host", 1.0))
+    await a.store.forget_cordon("id")
+    await a.peers.tell(CancelRequest("r"))
+    changes = ("desired_state", "keys", "keys", "cordons", "cordons")
+    expected = [*map(Changed, changes), CancelRequest("r")]  # type: ignore[arg-type]
+    for each in (a, b):
+        assert [await each.hears() for _ in expected] == expected
+
+
+async def test_what_is_not_saved_is_not_told(opened: Open) -> None:
+    a = await opened()
+    with pytest.raises(RuntimeError):
+        async with a.store.transaction() as connection:
+            await tell_changed(connection, "keys")
+            raise RuntimeError
+    await a.peers.tell(CancelRequest("r"))
+    assert await a.hears() == CancelRequest("r")
+
+
+async def test_those_that_beat_live(opened: Open) -> None:
+    a, b = await opened(), await opened()
+    other = replace(BEAT, run="run-b", name="b", is_leading=True)
+    await a.session.beat(BEAT)
+    peers = await b.session.beat(other)
+    assert [peer.beat for peer in peers] == [BEAT, other]
+    assert all(0 <= peer.age < PATIENCE for peer in peers)
+    async with a.store.transaction() as connection:
+        await connection.exec_driver_sql("UPDATE balancers SET seen_at = 1 WHERE run = 'run-b'")
+    assert [peer.beat for peer in await a.session.beat(BEAT)] == [BEAT]
+
+
+async def test_one_leads_and_the_next_one_under_a_later_epoch(opened: Open) -> None:
+    a, b = await opened(), await opened()
+    assert await a.session.lead(0) == 1
+    assert await b.session.lead(0) is None
+    assert await a.session.lead(7) == 8, "agents know a later epoch"
+    a.session.close()
+    await a.loses()
+    assert await b.leads() == 9
+    with pytest.raises(StoreAway):
+        await a.session.lead(0)
+
+
+async def test_who_leaves_lets_another_lead_at_once(opened: Open) -> None:
+    a, b = await opened(), await opened()
+    await a.session.beat(BEAT)
+    await a.session.lead(0)
+    await a.session.lead(1)
+    await a.session.leave(BEAT.run)
+    assert await b.session.lead(0) == 3
+    assert await b.session.beat(replace(BEAT, run="run-b")) != []
+    assert [peer.beat.run for peer in await a.session.beat(replace(BEAT, run="run-c"))] == [
+        "run-b",
+        "run-c",
+    ]
+
+
+async def test_the_end_of_the_connection_is_told_at_once(opened: Open) -> None:
+    a, b = await opened(), await opened()
+    await a.session.lead(0)
+    async with b.store.transaction() as connection:
+        await connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+        )
+    await a.loses()
+    with pytest.raises(StoreAway):
+        await a.session.beat(BEAT)
+    await a.meet()
+    assert await a.session.lead(0) == 2
+
+
+async def test_a_server_that_is_not_there(tmp_path: object) -> None:
+    url = parse_store_url("postgresql://me:secret-word@/db?host=/nowhere")
+    peers = PostgresPeerStore(url, SqlStore(url))
+    with pytest.raises(StoreAway) as failure:
+        await peers.open_session(lambda _: None, lambda: None)
+    assert "secret-word" not in str(failure.value)
