@@ -27,6 +27,8 @@ export function writeCommands() {
   drawCommands();
   copies(byId("copy-command"), byId("agent-command"));
   copies(byId("copy-curl"), byId("curl-command"));
+  copies(byId("copy-upload"), byId("upload-command"));
+  copies(byId("copy-batch"), byId("batch-command"));
 }
 
 function drawCommands() {
@@ -37,6 +39,11 @@ function drawCommands() {
   setText(byId("agent-command"), `agent --balancer ${socket}${agentsKey} ${model}`);
   const body = '{"prompt": "Once upon a time"}';
   setText(byId("curl-command"), `curl -N ${generate}${clientsKey} --json '${body}'`);
+  const files = `${inferenceUrl()}/v1/files`;
+  setText(byId("upload-command"), `curl ${files}${clientsKey} -F purpose=batch -F file=@requests.jsonl`);
+  const batches = `${inferenceUrl()}/v1/batches`;
+  const batch = '{"input_file_id": "file-…", "endpoint": "/v1/chat/completions", "completion_window": "24h"}';
+  setText(byId("batch-command"), `curl ${batches}${clientsKey} --json '${batch}'`);
 }
 
 /** The host by which this page was opened, at another port. */

@@ -5,6 +5,7 @@ import { byId, setAttribute, setText, show } from "./dom.js";
 import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
 import { AgentPage } from "./pages/agent.js";
+import { BatchesPage } from "./pages/batches.js";
 import { FleetPage } from "./pages/fleet.js";
 import { KeysPage } from "./pages/keys.js";
 import { ModelPage } from "./pages/model.js";
@@ -25,6 +26,7 @@ const pages = {
   models: new ModelsPage(),
   model: new ModelPage(),
   requests: new RequestsPage(),
+  batches: new BatchesPage(),
   usage: new UsagePage(),
   keys: new KeysPage(),
   playground: new PlaygroundPage(),
@@ -74,6 +76,7 @@ function onEvent(name, data) {
   else state.change(data);
   if (data.requests_ended || name === "snapshot") {
     pages.requests.onEnded();
+    pages.batches.onEnded();
     pages.usage.onEnded();
     pages.keys.onEnded();
   }

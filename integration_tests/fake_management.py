@@ -99,6 +99,24 @@ def request(number: int, state: str, agent_id: str | None = None, **more: Any) -
     }
 
 
+def batch(number: int, status: str, **more: Any) -> dict[str, Any]:
+    """One batch; the lower its number, the older."""
+    return {
+        "id": f"batch_{number:032}",
+        "caller": "anonymous",
+        "endpoint": "/v1/chat/completions",
+        "status": status,
+        "created_at": 1_700_000_000.0 + number,
+        "expires_at": 1_700_086_400.0,
+        "total": 200,
+        "completed": 50,
+        "failed": 0,
+        **dict.fromkeys(("lines_per_second", "seconds_left", "output_file_id", "error_file_id")),
+        "failure": None,
+        **more,
+    }
+
+
 SECRET = "ark_" + 43 * "x"
 
 
@@ -153,6 +171,7 @@ class FakeManagement:
         self.requests: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
         self.usage: list[dict[str, Any]] | None = []
+        self.batches: list[dict[str, Any]] = []
         self.models: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {"models": []}
         self.revision = 1
@@ -184,6 +203,8 @@ class FakeManagement:
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
                 web.get("/api/v1/requests", self._ended),
+                web.get("/api/v1/batches", self._batches),
+                web.post("/api/v1/batches/{id}/cancel", self._cancel_batch),
                 web.get("/api/v1/history", self._history),
                 web.get("/api/v1/usage", self._usage),
                 web.get("/api/v1/agents/{id}/log", self._log),
@@ -241,6 +262,14 @@ class FakeManagement:
 
     async def _models(self, _call: web.Request) -> web.Response:
         return web.json_response({"models": self.models})
+
+    async def _batches(self, _call: web.Request) -> web.Response:
+        return web.json_response({"batches": self.batches})
+
+    async def _cancel_batch(self, call: web.Request) -> web.Response:
+        [found] = [each for each in self.batches if each["id"] == call.match_info["id"]]
+        found["status"] = "cancelling"
+        return web.json_response(found)
 
     async def _ended(self, call: web.Request) -> web.Response:
         wanted = dict(call.query)

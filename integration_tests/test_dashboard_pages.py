@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import json
+import re
 import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from integration_tests.fake_management import (
     FakeManagement,
     access_key,
     agent,
+    batch,
     history,
     log_line,
     request,
@@ -39,6 +41,7 @@ PAGES = {
     "models/qwen": "model",
     "requests": "requests",
     "requests?state=ended": "requests",
+    "batches": "batches",
     "usage": "usage",
     "keys": "keys",
     "playground": "playground",
@@ -316,6 +319,60 @@ def some_keys() -> list[dict[str, object]]:
     ]
 
 
+async def test_batches_go_on_and_are_cancelled(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    await dashboard.open(management, "batches")
+    await expect(dashboard.part("no-batches")).to_contain_text("No batches yet")
+    await expect(dashboard.part("upload-command")).to_contain_text(f":{INFERENCE_PORT}/v1/files")
+    await expect(dashboard.part("batch-command")).to_contain_text("input_file_id")
+
+    running = batch(2, "in_progress", lines_per_second=4.5, seconds_left=33.0)
+    ended = batch(
+        1, "completed", completed=197, failed=3, output_file_id="f-o", error_file_id="f-e"
+    )
+    wrong = batch(0, "failed", total=0, completed=0, failure="no_lines")
+    management.batches = [running, ended, wrong]
+    await management.tell("delta", {**management.totals(), "requests_ended": ["request-1"]})
+    rows = dashboard.part("batch")
+    await expect(rows).to_have_count(3)
+    await expect(rows.first).to_contain_text("running")
+    await expect(rows.first).to_contain_text("50 of 200, 25%")
+    await expect(rows.first).to_contain_text("4.5")
+    await expect(rows.first).to_contain_text("33 s")
+    results = f":{INFERENCE_PORT}/v1/files/f-o/content"
+    await expect(rows.nth(1).get_by_role("link", name="answers")).to_have_attribute(
+        "href", re.compile(f"{re.escape(results)}$")
+    )
+    await expect(rows.nth(1).get_by_role("button")).to_have_count(0)
+    await expect(rows.last).to_contain_text("failed: no_lines")
+
+    running["completed"] = 100  # the page looks again while a batch is open
+    await expect(rows.first).to_contain_text("100 of 200, 50%")
+    await rows.first.get_by_role("button").click()
+    await expect(dashboard.part("confirm")).to_contain_text("Cancel batch_")
+    await dashboard.part("confirm-yes").click()
+    await expect(rows.first).to_contain_text("cancelling")
+    await expect(dashboard.part("batches-said")).to_contain_text("is being cancelled")
+    await expect(rows.first.get_by_role("button")).to_have_count(0)
+    assert dashboard.complaints == []
+
+
+async def test_results_of_batches_need_the_callers_key(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.role = "viewer"
+    management.batches = [
+        batch(1, "completed", output_file_id="f-o"),
+        batch(0, "in_progress"),
+    ]
+    await dashboard.open(management, "batches")
+    first = dashboard.part("batch").first
+    await expect(first.get_by_title("$ARRIERO_KEY")).to_have_text("answers")
+    await expect(first.get_by_role("link", name="answers")).to_have_count(0)
+    await expect(dashboard.part("cancel").last).to_be_hidden()
+
+
 async def test_keys_are_made_rotated_and_revoked(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
@@ -524,6 +581,7 @@ async def test_axe_finds_nothing(
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]
     management.keys = some_keys()
+    management.batches = [batch(1, "in_progress"), batch(0, "completed", output_file_id="f")]
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

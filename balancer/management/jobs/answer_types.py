@@ -8,7 +8,8 @@ from ...jobs.core.batch import Status
 class BatchView(TypedDict):
     """A batch and how far it is. Times are seconds since 1970.
 
-    `lines_per_second` and `seconds_left` are null where the balancer does not know them.
+    `lines_per_second` and `seconds_left` are null where the balancer does not know them. `failure`
+    is the code of what ended the whole batch, if something did.
     """
 
     id: str
@@ -22,6 +23,9 @@ class BatchView(TypedDict):
     failed: int
     lines_per_second: float | None
     seconds_left: float | None
+    output_file_id: str | None
+    error_file_id: str | None
+    failure: str | None
 
 
 class BatchViews(TypedDict):

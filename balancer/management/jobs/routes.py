@@ -59,6 +59,9 @@ async def view(jobs: Jobs, batch: Batch) -> BatchView:
         "failed": num_failed,
         "lines_per_second": pace.rate,
         "seconds_left": pace.seconds_left,
+        "output_file_id": batch.output_file,
+        "error_file_id": batch.error_file,
+        "failure": batch.faults[0].code if batch.faults else None,
     }
 
 

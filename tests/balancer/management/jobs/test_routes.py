@@ -30,9 +30,17 @@ async def test_they_are_seen_and_cancelled(tmp_path: Path) -> None:
             [view] = (await answer.json())["batches"]
         assert (view["id"], view["caller"], view["completed"]) == (id, "ann", 0)
         assert view["lines_per_second"] is None
+        assert view["output_file_id"] is view["error_file_id"] is view["failure"] is None
         async with client.post(f"/api/v1/batches/{id}/cancel") as answer:
             assert (await answer.json())["status"] == "cancelling"
         await ended(jobs, id, "ann")
+        house.callers["bob"] = Caller(name="bob")
+        failed = await created(jobs, b"poison\n", caller=Caller(name="bob", owner="bob"))
+        await ended(jobs, failed.id, "bob")
+        async with client.get("/api/v1/batches") as answer:
+            view = (await answer.json())["batches"][0]
+        assert (view["id"], view["status"]) == (failed.id, "failed")
+        assert view["failure"]
         async with client.post(f"/api/v1/batches/{id}/cancel") as answer:
             assert answer.status == 409
 
