@@ -13,7 +13,12 @@ from integration_tests.daemons import MODEL, Daemon, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
 from tests.balancer.store.postgres import PostgresServer
 
-WISHED = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 2, "context_size": LONG_CONTEXT}
+WISHED = {
+    "name": "demo",
+    "source": MODEL.absolute().as_uri(),
+    "slots": 2,
+    "context_size": LONG_CONTEXT,
+}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ....shared.inference import RequestId
 from ...fleet.caller import Account, Caller
 from ..identity import NO_LIMITS, CallerLimits
 from .account import NO_STANDING, Demand, Standing, UsageAccount
-from .rules import joined
+from .rules import joined, share_of
 
 MAX_ACCOUNTS = 4096
 NETWORK_BITS = 64
@@ -37,6 +37,8 @@ class Limiter:
             OrderedDict(),
         )
         self._owners: dict[RequestId, UsageAccount] = {}
+        self.num_balancers = 1
+        """Those that share the callers, this one among them; each lets them have its share."""
 
     @property
     def num_accounts(self) -> int:
@@ -49,10 +51,9 @@ class Limiter:
         return self._owners.keys()
 
     def limits_of(self, caller: Caller) -> CallerLimits:
-        """Those of its key, and the defaults for what its key leaves open."""
-        if caller.is_anonymous:
-            return joined(caller.limits, self._anonymous)
-        return joined(caller.limits, self._keys)
+        """Of its key, and defaults for what that leaves open; this balancer's share of them."""
+        defaults = self._anonymous if caller.is_anonymous else self._keys
+        return share_of(joined(caller.limits, defaults), self.num_balancers)
 
     def refusal(self, caller: Caller, demand: Demand, now: float) -> RequestError | None:
         """Why `caller` may not send this now; `None` if it may, and then `admitted` may follow."""

@@ -33,6 +33,26 @@ def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
     )
 
 
+def share_of(limits: CallerLimits, num_balancers: int) -> CallerLimits:
+    """What one of several balancers lets a caller have, so that all together let it have `limits`.
+
+    Shares are rounded up, so all together may let it have up to one more for each balancer.
+    """
+    if num_balancers == 1:
+        return limits
+    return replace(
+        limits,
+        requests_per_minute=_share(limits.requests_per_minute, num_balancers),
+        tokens_per_minute=_share(limits.tokens_per_minute, num_balancers),
+        max_concurrent=_share(limits.max_concurrent, num_balancers),
+        max_queued=_share(limits.max_queued, num_balancers),
+    )
+
+
+def _share(limit: int | None, num_balancers: int) -> int | None:
+    return None if limit is None else -(-limit // num_balancers)
+
+
 def model_for(
     model: str | None, limits: CallerLimits, resolve: Callable[[str | None], str | None]
 ) -> str | RequestError | None:

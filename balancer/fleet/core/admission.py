@@ -48,6 +48,10 @@ class Admission:
         """Callers whose limits are counted."""
         return self._limiter.num_accounts
 
+    def shared_by(self, num_balancers: int) -> None:
+        """So many balancers live, this one among them; each lets callers have its share."""
+        self._limiter.num_balancers = num_balancers
+
     def standing(self, caller: Caller, now: float) -> Standing:
         """How much of its limits a caller has left."""
         return self._limiter.standing(caller, now)

@@ -100,8 +100,9 @@ class Operations(FleetClock):
         """Another balancer gives agents their orders, or none does."""
         self._steering.follow()
 
-    def others_wait(self, demands: Mapping[str, Demand], now: float) -> list[Decision]:
-        """What requests at other balancers wait for."""
+    def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
+        """So many balancers live, this one among them, and others' requests wait for this."""
+        self._admission.shared_by(num_live)
         self._steering.others_wait(demands, now)
         return self._due(now)
 

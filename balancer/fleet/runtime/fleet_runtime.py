@@ -293,7 +293,7 @@ class FleetRuntime(RuntimeViews):
         """
         now = self._clock()
         demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
-        self._carry_out(self._fleet.others_wait(demands, now))
+        self._carry_out(self._fleet.others(num_live, demands, now))
 
     def retry_agent(self, agent: AgentId) -> None:
         """Let an agent try again what it failed to load, if it is here."""

@@ -93,3 +93,12 @@ def test_the_longest_unused_is_forgotten_and_never_one_that_runs(
     assert not send(limiter, "x", Caller(address="10.0.0.1"))
     assert not send(limiter, "y", Caller("alice")), "addresses do not crowd out keys"
     assert send(limiter, "z", Caller(address="10.0.0.2"))
+
+
+def test_of_two_balancers_each_lets_half_in_and_one_that_is_left_all_of_it() -> None:
+    limiter = Limiter()
+    alice = Caller("alice", limits=CallerLimits(requests_per_minute=4))
+    limiter.num_balancers = 2
+    assert [send(limiter, id, alice) for id in "abc"] == [True, True, False]
+    limiter.num_balancers = 1
+    assert [send(limiter, id, alice) for id in "cde"] == [True, True, False]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.access.identity import NO_LIMITS, CallerLimits, PriorityClass
-from arriero.balancer.access.limits.rules import bounded, joined, model_for
+from arriero.balancer.access.limits.rules import bounded, joined, model_for, share_of
 from arriero.shared.errors import InvalidRequest, ModelNotFound
 from arriero.shared.inference import GenerateRequest
 
@@ -66,3 +66,15 @@ def test_the_longest_answer() -> None:
 def test_a_higher_priority_is_lowered(highest: PriorityClass, asked: int, given: int) -> None:
     within = bounded(replace(REQUEST, priority=asked), CallerLimits(priority=highest))
     assert within == replace(REQUEST, priority=given)
+
+
+@pytest.mark.parametrize("num", range(1, 8))
+@pytest.mark.parametrize("limit", [1, 5, 60, 100_000])
+def test_shares_add_up_to_the_limit_and_less_than_one_more_each(num: int, limit: int) -> None:
+    whole = CallerLimits(requests_per_minute=limit, max_concurrent=limit, max_tokens=limit)
+    share = share_of(whole, num)
+    assert share.requests_per_minute is not None and share.max_concurrent is not None
+    assert limit <= num * share.requests_per_minute < limit + num
+    assert limit <= num * share.max_concurrent < limit + num
+    assert (share.tokens_per_minute, share.max_queued) == (None, None)
+    assert share.max_tokens == limit, "of one request, wherever it goes"

@@ -102,7 +102,7 @@ def test_requests_at_other_balancers_have_a_model_loaded() -> None:
     scene.join_idle(A, "a")
     scene.wish(wished(preload=False))
     assert scene.look() == {}
-    scene.fleet.others_wait({"llama": Demand(1, scene.now)}, scene.now)
+    scene.fleet.others(2, {"llama": Demand(1, scene.now)}, scene.now)
     assert scene.look() == {A: FILE}
 
 
@@ -110,7 +110,7 @@ def test_what_waits_here_is_told_without_what_others_told() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
     scene.wish(wished(preload=False))
-    scene.fleet.others_wait({"llama": Demand(5, scene.now)}, scene.now)
+    scene.fleet.others(2, {"llama": Demand(5, scene.now)}, scene.now)
     scene.open("r")
     assert scene.fleet.waiting_by_model() == {"llama": Demand(1, scene.now)}
 
