@@ -10,6 +10,7 @@ from typing import Any, Self
 from typing_extensions import Unpack
 
 from .answers import Answer, answer_of
+from .batch_jobs import BatchJobs
 from .batches import BatchResult, run_batch
 from .errors import RequestFailed
 from .http import Http, tls_of
@@ -53,6 +54,7 @@ class Client:
         retries = retries or Retries()
         tls = tls_of(tls_ca)
         self._http = Http(url, key, retries, tls)
+        self.jobs = BatchJobs(self._http)
         self.management = Management(Http(management, key, retries, tls))
 
     async def __aenter__(self) -> Self:

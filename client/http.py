@@ -110,14 +110,15 @@ class Http:
         *,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
+        form: aiohttp.FormData | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response whose status says that it went well. Raises `ArrieroError`.
 
-        Read it within `reaching`.
+        `form` is sent in place of a `body`. Read the response within `reaching`.
         """
         with reaching(self.url):
             response = await self.session.request(
-                method, self.url + path, json=body, headers=headers, params=params
+                method, self.url + path, json=body, data=form, headers=headers, params=params
             )
         async with response:
             if response.status >= 400:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from .. import server_batch
 from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive
 from ..batch_lines import Line, has_failed, key_of, parse_line, result_line
 from ..boundary import run
@@ -14,6 +15,8 @@ from ..output import print_json
 from .generate import add_options, options_of
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ...client import ArrieroError, Client
 
 
@@ -30,6 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--concurrency", type=positive, metavar="N", help="at once (a few more than slots)"
     )
+    parser.add_argument(
+        "--server-side",
+        action="store_true",
+        help="upload it and let the balancer run it; started again, this goes on, too",
+    )
     add_options(parser)
     return parser
 
@@ -38,6 +46,8 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
     from ...client import Client, Retries
 
     defaults = options_of(arguments)
+    if arguments.server_side:
+        return await _on_server(arguments, target, defaults)
     async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
         await client.readiness()  # a wrong address is not worth any patience
     with _open_input(arguments.input) as lines, _Output(Path(arguments.output)) as output:
@@ -58,19 +68,52 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
     return EXIT_FAILED if output.num_failed else None
 
 
+async def _on_server(
+    arguments: argparse.Namespace, target: Target, defaults: dict[str, Any]
+) -> int | None:
+    from ...client import Client, Retries
+
+    if defaults or arguments.concurrency:
+        raise UsageError("--server-side takes no other options: each line says what it asks")
+    output = Path(arguments.output)
+    async with Client(
+        target.url, key=target.key, tls_ca=target.tls_ca, retries=Retries(limit=20)
+    ) as client:
+        with _bar() as bar:
+            task = bar.add_task("", total=None, rate="")
+
+            def told(batch: dict[str, Any]) -> None:
+                counts = batch["request_counts"]
+                num_done = counts["completed"] + counts["failed"]
+                bar.update(
+                    task,
+                    total=counts["total"] or None,
+                    completed=num_done,
+                    rate=batch["status"].replace("_", " "),
+                )
+
+            batch = await server_batch.run(client, target.url, Path(arguments.input), output, told)
+    return _report(batch, is_json=arguments.json)
+
+
+def _report(batch: dict[str, Any], *, is_json: bool) -> int | None:
+    counts, status = batch["request_counts"], batch["status"]
+    if is_json:
+        summary = {"batch": batch["id"], "status": status, "lines": counts["total"]}
+        print_json(summary | {"failed": counts["failed"], "answered": counts["completed"]})
+    else:
+        faults = (batch["errors"] or {"data": []})["data"][:3]
+        said = [f"{counts['total']} lines, {counts['failed']} failed"]
+        said += [] if status == "completed" else [f"{batch['id']} is {status}"]
+        said += [fault["message"] for fault in faults]
+        sys.stderr.write("; ".join(said) + "\n")
+    return EXIT_FAILED if counts["failed"] or status != "completed" else None
+
+
 async def _run(
     client: "Client", todo: Iterator[Line], output: "_Output", *, total: int, at_once: int | None
 ) -> None:
     from contextlib import aclosing
-
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     from ...client import ArrieroError
     from ...client.batches import run_batch
@@ -78,15 +121,7 @@ async def _run(
     async def wanted() -> int:
         return at_once or await client.wanted_concurrency()
 
-    bar = Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
+    with _bar() as bar:
         task = bar.add_task("", total=total, completed=output.num_done, rate="")
         results = run_batch(lambda line: _answer(client, line), todo, concurrency=wanted)
         async with aclosing(results):
@@ -96,6 +131,26 @@ async def _run(
                 output.add(result.answer)
                 speed = bar.tasks[task].speed
                 bar.update(task, advance=1, rate=f"{speed:.1f}/s" if speed else "")
+
+
+def _bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
 
 
 async def _answer(client: "Client", line: Line) -> str:

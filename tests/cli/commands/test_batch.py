@@ -6,7 +6,7 @@ import pytest
 
 from arriero.cli.commands.batch import main
 from tests.cli.commands.answers import ANSWER, READY
-from tests.client.fakes import FakeServer, says
+from tests.client.fakes import FakeServer, says, writes
 
 OPENAI = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}
 FULL = {"error": {"code": "queue_full", "message": "full", "retryable": True}}
@@ -97,3 +97,44 @@ def test_files_that_cannot_be_opened(
     said = capsys.readouterr().err
     assert "cannot read" in said
     assert "cannot write" in said
+
+
+BATCH = {
+    "id": "b",
+    "status": "completed",
+    "input_file_id": "f",
+    "output_file_id": "o",
+    "error_file_id": None,
+    "request_counts": {"total": 1, "completed": 1, "failed": 0},
+    "errors": None,
+}
+
+
+def test_the_balancer_runs_it(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files[0].write_text(json.dumps(OPENAI) + "\n")
+    balancer.will(says({"id": "f"}), says(BATCH), writes(b"answer\n"))
+    assert main([*map(str, files), "--server-side", "--json"]) == 0
+    assert files[1].read_text() == "answer\n"
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"batch": "b", "status": "completed", "lines": 1, "failed": 0, "answered": 1}
+
+
+def test_what_is_wrong_with_the_whole_is_said(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files[0].write_text(json.dumps(OPENAI) + "\n")
+    faults = {"data": [{"message": "two lines have one custom_id"}]}
+    balancer.will(says({"id": "f"}))
+    balancer.will(says(BATCH | {"status": "failed", "output_file_id": None, "errors": faults}))
+    assert main([*map(str, files), "--server-side"]) == 1
+    assert "b is failed; two lines have one custom_id" in capsys.readouterr().err
+
+
+def test_options_are_for_lines_that_the_command_sends(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(files, "--server-side") == 2
+    assert main([*map(str, files), "--server-side", "--seed", "1"]) == 2
+    assert "no other options" in capsys.readouterr().err
