@@ -101,6 +101,7 @@ class _Agent:
             gpu_layers=settings.gpu_layers,
             kernels=settings.kernels,
             speculate=settings.speculate,
+            projector=settings.projector,
             on_step=self._on_step,
             on_crash=self._on_crash,
         )

@@ -43,6 +43,7 @@ class MakeWorker(Protocol):
         gpu_layers: int,
         kernels: Literal["auto"] | Kernels,
         speculate: int,
+        projector: Path | None,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
     ) -> EngineWorker: ...

@@ -235,6 +235,11 @@ class AgentSettings(DaemonSettings):
         "are slower and sound in every build; auto tries at the first start whether all can be "
         "trusted, and keeps the answer",
     )
+    projector: Annotated[Path | None, Shown("FILE")] = Field(
+        default=None,
+        description="GGUF file with the part of the model that reads pictures (mmproj); without it "
+        "messages may have text only",
+    )
     speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
         default=0,
         description="maximum draft tokens per sequence and step (n-gram speculative decoding); "

@@ -33,7 +33,7 @@ from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 """Raised when an older peer would misunderstand."""
 
 OLDEST_PROTOCOL = 7

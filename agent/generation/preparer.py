@@ -5,7 +5,7 @@ the event loop, never on the decode thread. A `Preparer` changes nothing after i
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain, takewhile
 from typing import Any
@@ -24,12 +24,13 @@ from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
 from ..engine.grammar.grammars import Grammars
 from ..engine.loaded_model import LoadedModel
-from ..engine.prompt import Prompt
+from ..engine.prompt import Prompt, Span
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift
 from .answers.prepared import Echo, Prepared, Reading
 from .answers.resumption import Resume, Resumed, resumed
+from .pictures import Picture, Pictures, marked
 from .sampling_resolver import SamplingDefaults, SamplingResolver
 
 MIN_KEPT = 4
@@ -56,6 +57,7 @@ class Preparer:
         `defaults` hold for what a request leaves open.
         """
         self._vocab = model.vocab
+        self._media = model.media
         self._longest_token = model.info.longest_token
         self._context_size = context_size
         self._store = store
@@ -65,7 +67,8 @@ class Preparer:
         self._templates = ChatTemplates(model, template, clock=clock)
         self._source = self._templates.text
         self._family = family_of(self._source) if family == "auto" else family_named(family)
-        self.traits = (self._source, self._family.name, repr(given), context_size)
+        eyes = () if model.media is None else (model.media.identity,)
+        self.traits = (self._source, self._family.name, repr(given), context_size, *eyes)
         """What the answer to a request depends on, besides the model."""
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
@@ -96,9 +99,11 @@ class Preparer:
                 "`cache_key`: this agent stores no prompts (it runs without --cache-dir)",
                 field="cache_key",
             )
+        pictures = self._pictures(request)
+        request = pictures.request
         rendered = self._rendered(request)
         text = rendered.text
-        prompt = self._prompt(request, rendered)
+        prompt = self._prompt(request, rendered, pictures)
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
         held = constrain(request, self._voice(request, text), self._grammars)
@@ -126,7 +131,8 @@ class Preparer:
 
     def num_tokens(self, request: GenerateRequest) -> int:
         """The length of its prompt, even if it does not fit. Raises as `prepare` does."""
-        return len(self._tokens(self._rendered(request)))
+        pictures = self._pictures(request)
+        return len(Prompt(*self._spans(self._rendered(pictures.request), pictures)))
 
     def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
         if key is None or self._store is None:
@@ -196,13 +202,31 @@ class Preparer:
                 shown[tokens[0]] = marker.encode()
         return shown
 
-    def _prompt(self, request: GenerateRequest, rendered: RenderedText) -> Prompt:
+    def _pictures(self, request: GenerateRequest) -> Pictures:
+        return marked(request, self._media, secrets.token_hex(8))
+
+    def _prompt(
+        self, request: GenerateRequest, rendered: RenderedText, pictures: Pictures
+    ) -> Prompt:
         field = "messages" if request.prompt is None else "prompt"
-        tokens = self._prompt_tokens(request, rendered)
-        if not tokens:
+        if pictures:
+            self._check_text(request, rendered.text)
+            prompt = Prompt(*self._spans(rendered, pictures))
+        else:
+            prompt = Prompt(self._prompt_tokens(request, rendered))
+        if not len(prompt):
             raise InvalidRequest(f"`{field}`: it is empty", field=field)
-        self._check_length(request, len(tokens))
-        return Prompt(tokens)
+        self._check_length(request, len(prompt))
+        return prompt
+
+    def _spans(self, rendered: RenderedText, pictures: Pictures) -> Iterator[Span]:
+        """The prompt, with pictures in the places of their marks."""
+        pictures.check_shown(rendered.text)
+        for index, piece in enumerate(pictures.split(rendered.pieces)):
+            if isinstance(piece, Picture):
+                yield from piece.read(self._media)
+            else:
+                yield self._tokenized(piece, is_first=index == 0)
 
     def _check_text(self, request: GenerateRequest, text: str) -> None:
         """Refuse a text that cannot fit before it is tokenised, which takes long."""
@@ -284,13 +308,13 @@ class Preparer:
         Where a client wrote the text of one, a cut in `rendered` keeps it plain text.
         """
         first, *others = rendered.pieces
+        rest = (self._tokenized(each, is_first=False) for each in others)
+        return (*self._tokenized(first, is_first=True), *chain.from_iterable(rest))
+
+    def _tokenized(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
         # Many templates write the beginning-of-sequence token themselves; twice confuses models.
-        begins = bool(self._vocab.bos_text) and first.startswith(self._vocab.bos_text)
-        tokens = self._vocab.tokenize(first, add_special=not begins, parse_special=True)
-        rest = (
-            self._vocab.tokenize(each, add_special=False, parse_special=True) for each in others
-        )
-        return (*tokens, *chain.from_iterable(rest))
+        begins = bool(self._vocab.bos_text) and piece.startswith(self._vocab.bos_text)
+        return self._vocab.tokenize(piece, add_special=is_first and not begins, parse_special=True)
 
     def _shift(self, request: GenerateRequest, prompt: Prompt) -> ContextShift | None:
         if request.n_discard is None:

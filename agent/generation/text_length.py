@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...shared.inference import ChatMessage, GenerateRequest, TextPart
+from ...shared.inference import ChatMessage, GenerateRequest, ImagePart, TextPart
 
 LONG_TEXT = 64 * 1024
 """Characters from which a request counts as long; up to it, a prompt takes milliseconds."""
@@ -35,6 +35,8 @@ def text_length(request: GenerateRequest) -> int:
             size += len(value)
         elif isinstance(value, TextPart):
             waiting.append(value.text)
+        elif isinstance(value, ImagePart):
+            size += LONG_TEXT  # decoding and scaling it takes as long
         elif isinstance(value, ChatMessage):
             waiting += [value.content, value.reasoning_content, value.tool_calls]
         elif isinstance(value, Mapping | Sequence):

@@ -16,6 +16,9 @@ _WITH_FINGERPRINTS = 8
 And of which server they forward to.
 """
 
+_WITH_VISION = 9
+"""The first version that knows pictures in messages."""
+
 
 class Dialect:
     """The version that is offered, and then spoken."""
@@ -50,10 +53,19 @@ class Dialect:
 
     def status(self, status: Status) -> Status:
         """`status` without what the version does not know."""
-        if self.version >= _WITH_FINGERPRINTS:
-            return status
-        return replace(status, model=_unmarked(status.model))
+        model = status.model
+        if self.version < _WITH_FINGERPRINTS:
+            model = _unmarked(model)
+        if model is not None and self.version < _WITH_VISION:
+            model = _blind(model)
+        return status if model is status.model else replace(status, model=model)
 
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
-    return model if model is None else replace(model, fingerprint=None, upstream=None)
+    return model if model is None else replace(_blind(model), fingerprint=None, upstream=None)
+
+
+def _blind(model: ModelInfo) -> ModelInfo:
+    if "vision" not in model.tasks:
+        return model
+    return replace(model, tasks=tuple(task for task in model.tasks if task != "vision"))

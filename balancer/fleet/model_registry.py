@@ -16,7 +16,7 @@ agent has it; at most `MAX_REMEMBERED` are.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import get_args
@@ -36,6 +36,7 @@ _VERBS: dict[Task, str] = {
     "generate": "generate text",
     "embed": "embed texts",
     "rank": "rank documents",
+    "vision": "read pictures: it needs a projector on all of its agents (agent --projector)",
 }
 
 _MAX_NAMES = 10
@@ -59,6 +60,14 @@ class _Facts:
     room: PromptRoom
 
 
+def _tasks(infos: Sequence[ModelInfo]) -> frozenset[Task]:
+    """What some agent can do. Pictures are for any of them, so all have to read them."""
+    tasks = {task for info in infos for task in info.tasks}
+    if not all("vision" in info.tasks for info in infos):
+        tasks.discard("vision")
+    return frozenset(tasks)
+
+
 @dataclass(slots=True)
 class _Model:
     """Every model of one name. Agents may differ in what they report of it."""
@@ -79,7 +88,7 @@ class _Model:
         status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
         return _Facts(
             ModelView(info=infos[0], status=status if len(self.reports) else "unloaded"),
-            frozenset(task for info in infos for task in info.tasks),
+            _tasks(infos),
             room_of(infos),
         )
 

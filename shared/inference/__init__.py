@@ -7,16 +7,19 @@ asked for it, while the request has no agent. Everybody imports these words from
 """
 
 from .conversation import (
+    MAX_IMAGES,
     MAX_MESSAGES,
     MAX_PARTS,
     MAX_TOOLS,
     TO_GO_ON,
     ChatMessage,
+    ContentParts,
+    ImagePart,
+    ImageUrl,
     Messages,
     NamedTool,
     Role,
     TextPart,
-    TextParts,
     ToolCalls,
     ToolChoice,
     ToolList,
@@ -64,6 +67,7 @@ from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
 
 __all__ = [
     "MAX_GRAMMAR",
+    "MAX_IMAGES",
     "MAX_MESSAGES",
     "MAX_PARTS",
     "MAX_TOKEN_IDS",
@@ -76,6 +80,7 @@ __all__ = [
     "Begun",
     "CacheKey",
     "ChatMessage",
+    "ContentParts",
     "Count",
     "Done",
     "EndEvent",
@@ -86,6 +91,8 @@ __all__ = [
     "GenerateRequest",
     "Grammar",
     "GrammarText",
+    "ImagePart",
+    "ImageUrl",
     "JsonSchemaGrammar",
     "LogProb",
     "MaxTokens",
@@ -102,7 +109,6 @@ __all__ = [
     "Role",
     "ServiceTier",
     "TextPart",
-    "TextParts",
     "Timings",
     "Token",
     "TokenId",

@@ -1,10 +1,11 @@
 """A conversation as chat templates expect it: messages, and the tools that the model may call."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from ..strict import STRICT, ListOf
 
@@ -14,6 +15,8 @@ MAX_MESSAGES = 4096
 MAX_PARTS = 4096
 """Most parts of one message, and most calls."""
 MAX_TOOLS = 1024
+MAX_IMAGES = 64
+"""Most pictures of one request: each takes memory and time to decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,46 @@ class TextPart:
     text: str
 
 
-TextParts = Annotated[ListOf[TextPart], Field(max_length=MAX_PARTS)]
+_DATA_URI = re.compile(r"data:image/(png|jpeg|jpg|webp|gif);base64,", re.IGNORECASE)
+
+
+def _carries_data(url: str) -> str:
+    if _DATA_URI.match(url):
+        return url
+    if url[:5].lower() == "data:":
+        raise ValueError(
+            "must be a picture as data:image/png;base64,… (or jpeg, webp or gif); other data are "
+            "not read"
+        )
+    raise ValueError("must carry the picture itself, as data:image/png;base64,…: no links are read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUrl:
+    """A picture as a data URI: PNG, JPEG, WebP or GIF in base64."""
+
+    __pydantic_config__ = STRICT
+
+    url: Annotated[str, AfterValidator(_carries_data)] = field(repr=False)
+
+    @property
+    def base64(self) -> str:
+        """What follows the head of the URI."""
+        return self.url.partition(",")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePart:
+    """A picture, at its place among the parts of a message's content (since version 9)."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+ContentParts = Annotated[ListOf[Part], Field(max_length=MAX_PARTS)]
 ToolCalls = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_PARTS)]
 
 
@@ -37,7 +79,7 @@ class ChatMessage:
     __pydantic_config__ = STRICT
 
     role: Role
-    content: str | TextParts | None = None
+    content: str | ContentParts | None = None
     name: str | None = None
     reasoning_content: str | None = None
     tool_calls: ToolCalls | None = None
@@ -45,10 +87,17 @@ class ChatMessage:
 
     @property
     def text(self) -> str:
-        """The content as one string; parts are joined as they stand."""
+        """The content as one string; parts are joined as they stand, without pictures."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
-        return "".join(part.text for part in self.content)
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The pictures in the content, in order."""
+        if self.content is None or isinstance(self.content, str):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, ImagePart))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator, 
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from ..template_variables import TemplateVariables
-from .conversation import TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
+from .conversation import MAX_IMAGES, TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
 from .grammars import Grammar
 from .priority import Priority
 from .values import MAX_TOP_LOGPROBS, TokenId
@@ -84,6 +84,19 @@ class GenerateRequest(SamplingChoices):
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give exactly one of `prompt` and `messages`")
         return self
+
+    @field_validator("messages")
+    @classmethod
+    def _few_pictures(cls, value: Messages | None) -> Messages | None:
+        num_images = sum(len(each.images) for each in value or ())
+        if num_images > MAX_IMAGES:
+            raise ValueError(f"has {num_images} pictures; at most {MAX_IMAGES} are read")
+        return value
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are pictures in its messages."""
+        return any(each.images for each in self.messages or ())
 
     @field_validator("top_logprobs")
     @classmethod

@@ -13,7 +13,7 @@ MAX_TASKS = 16
 MAX_FINGERPRINT = 64
 MAX_ABILITIES = 64
 
-Task = Literal["generate", "embed", "rank"]
+Task = Literal["generate", "embed", "rank", "vision"]
 Kernels = Literal["all", "plain"]
 """Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
 KvLayout = Literal["streams", "unified"]
@@ -40,7 +40,8 @@ class Upstream:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
-    `tasks` is what it can do, besides tokenising. `context_size` is the ceiling of a slot.
+    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages (since
+    version 9). `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same

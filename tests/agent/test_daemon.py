@@ -162,6 +162,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "gpu_layers": -1,
         "kernels": "auto",
         "speculate": 0,
+        "projector": None,
         "host_cache": 2**30,
     }
 

@@ -52,6 +52,7 @@ def test_defaults() -> None:
         "gpu_layers": -1,
         "kernels": "auto",
         "speculate": 0,
+        "projector": None,
         "drain_timeout": 30.0,
         "log_format": "auto",
         "log_level": "info",

@@ -96,12 +96,13 @@ class Model:
         """How many outputs the ranking head has; the first is the score."""
         return int(llama_cpp.llama_model_n_cls_out(self.handle))
 
-    def tasks(self, *, generates: bool) -> tuple[Task, ...]:
+    def tasks(self, *, generates: bool, sees: bool = False) -> tuple[Task, ...]:
         """What it can do."""
         wanted: dict[Task, bool] = {
             "generate": generates,
             "embed": True,
             "rank": self.pooling == "rank",
+            "vision": sees,
         }
         return tuple(task for task, is_able in wanted.items() if is_able)
 

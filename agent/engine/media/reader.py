@@ -12,6 +12,10 @@ class UnreadableMediaError(ValueError):
 class MediaReader(Protocol):
     """Reads media for one model. Safe from any thread."""
 
+    @property
+    def identity(self) -> str:
+        """Tells its weights from others': engines answer alike only with the same ones."""
+
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """The spans that stand for a picture file: the media, and tokens around them.
 

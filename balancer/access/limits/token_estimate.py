@@ -18,6 +18,9 @@ BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
 """What chat templates put around a message, about."""
 
+TOKENS_PER_IMAGE = 576
+"""What LLaVA takes for each picture; others take from a hundred to thousands."""
+
 ASSUMED_ANSWER = 1024
 """Tokens that are held for an answer whose request names no `max_tokens`."""
 
@@ -62,7 +65,9 @@ def _num_prompt_tokens(request: GenerateRequest) -> int:
     num_bytes = sum(map(_num_message_bytes, messages))
     if request.tools:
         num_bytes += len(to_json(request.tools))
-    return _tokens_of(num_bytes) + TOKENS_PER_MESSAGE * len(messages)
+    num_images = sum(len(message.images) for message in messages)
+    extra = TOKENS_PER_MESSAGE * len(messages) + TOKENS_PER_IMAGE * num_images
+    return _tokens_of(num_bytes) + extra
 
 
 def _num_message_bytes(message: ChatMessage) -> int:

@@ -67,7 +67,7 @@ class Admission:
     ) -> Newcomer[GenerateRequest]:
         """A request has come, the first of so many like it that come together."""
         limits = self._limiter.limits_of(caller)
-        request, error = self._named(request, limits)
+        request, error = self._named(self._with_eyes(request), limits)
         if error is None:
             error = hidden(self._refusal(request), request.model, limits)
         if error is not None:
@@ -124,7 +124,15 @@ class Admission:
         if self._state.is_draining:
             return _going_down()
         refusal = self._state.models.refusal("generate", request.model)
+        if refusal is None and request.has_images:
+            refusal = self._state.models.refusal("vision", request.model)
         return refusal or self._state.models.too_long(request)
+
+    def _with_eyes(self, request: GenerateRequest) -> GenerateRequest:
+        """With pictures and no model, the request is for one that reads pictures."""
+        if request.model is not None or not request.has_images:
+            return request
+        return replace(request, model=self._state.models.name_for("vision") or None)
 
     def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
         if self._state.is_draining:

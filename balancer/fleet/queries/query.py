@@ -50,7 +50,10 @@ class QueryRequest:
     @property
     def task(self) -> Task | None:
         """What the model must be able to do; `None` where every model can."""
-        return None if self.kind == "text" else self.kind
+        if self.kind != "text":
+            return self.kind
+        counted = (part.request for part in self.parts if isinstance(part, CountTokens))
+        return "vision" if any(request.has_images for request in counted) else None
 
 
 class QueryLifecycle(Lifecycle):

@@ -13,7 +13,7 @@ from array import array
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ....shared.inference import ChatMessage, GenerateRequest
+from ....shared.inference import ChatMessage, GenerateRequest, ImagePart
 
 STEP = 64
 """Fewest bytes between two keys within a message."""
@@ -29,6 +29,9 @@ GROWTH_AT_ENDS = 64
 
 MAX_BYTES = 2**22
 """What comes behind so many bytes has no keys: hashing takes a millisecond up to there."""
+
+_SAMPLE = 1024
+"""Characters from both ends of a picture: they tell it from others, and weigh as its tokens do."""
 
 TOKEN_BYTES = 4
 """A token id counts as so many bytes."""
@@ -82,10 +85,17 @@ def _of_message(message: ChatMessage) -> bytes:
     parts = [message.role, message.name or "", message.text]
     if message.reasoning_content:
         parts.append(message.reasoning_content)
+    parts += map(_of_image, message.images)
     data = _bytes("\0".join(parts))
     if message.tool_calls:
         data += _json(message.tool_calls)
     return data + b"\0\0"
+
+
+def _of_image(part: ImagePart) -> str:
+    """What tells a picture from others: its length, its beginning and its end."""
+    url = part.image_url.url
+    return f"{len(url)}{url[:_SAMPLE]}{url[-_SAMPLE:]}"
 
 
 def _bytes(text: str) -> bytes:

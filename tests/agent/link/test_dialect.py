@@ -32,3 +32,14 @@ def test_a_status_has_what_its_version_knows() -> None:
     while dialect.step_down():
         pass
     assert dialect.status(STATUS) == replace(STATUS, model=PLAIN)
+
+
+def test_older_balancers_are_not_told_of_vision() -> None:
+    seeing = replace(MARKED, tasks=("generate", "vision"))
+    dialect = Dialect()
+    hello = dialect.hello(replace(HELLO, model=seeing))
+    assert hello.model == PLAIN
+    told = dialect.status(replace(STATUS, model=seeing)).model
+    assert told == seeing
+    dialect.step_down()
+    assert dialect.status(replace(STATUS, model=seeing)).model == MARKED

@@ -183,8 +183,9 @@ class TestGreeting:
     def test_an_older_balancer_is_spoken_to_in_its_version(self) -> None:
         session = make_session(model=replace(MODEL, fingerprint="f"))
         [offered] = session.connected(0.0)
-        session.received(Reject(reason="old", retry=False), 0.1)
-        [taken] = session.connected(1.0)
+        for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION):
+            session.received(Reject(reason="old", retry=False), 0.1)
+            [taken] = session.connected(1.0)
         hello = Send(replace(HELLO, protocol=OLDEST_PROTOCOL, model=MODEL))
         assert taken == hello != offered
         welcome = replace(WELCOME, protocol=OLDEST_PROTOCOL)

@@ -236,3 +236,19 @@ def test_nothing_is_recalled_where_nothing_is_remembered() -> None:
     scene.serves(B, BERT)
     assert isinstance(scene.registry.refusal("generate", "llama"), ModelNotFound)
     assert scene.registry.next_deadline() is None
+
+
+SEEING = replace(LLAMA, tasks=("generate", "vision"))
+
+
+def test_pictures_are_for_models_all_of_whose_agents_read_them(scene: Scene) -> None:
+    scene = Scene()
+    scene.serves(A, SEEING)
+    assert scene.registry.refusal("vision", "llama") is None
+    scene.serves(B, LLAMA)
+    error = scene.registry.refusal("vision", "llama")
+    assert isinstance(error, InvalidRequest)
+    assert "--projector" in error.message
+    scene.leaves(B)
+    assert scene.registry.refusal("vision", None) is None
+    assert scene.registry.name_for("vision") == "llama"

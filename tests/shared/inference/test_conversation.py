@@ -1,8 +1,19 @@
 """Messages: their text, and which can be continued."""
 
-import pytest
+import json
 
-from arriero.shared.inference import ChatMessage, TextPart, can_go_on
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from arriero.shared.inference import (
+    MAX_IMAGES,
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    TextPart,
+    can_go_on,
+)
 
 
 def test_the_text_of_a_message() -> None:
@@ -25,3 +36,43 @@ def test_only_an_assistants_text_is_continued(
     messages: tuple[ChatMessage, ...] | None, is_right: bool
 ) -> None:
     assert can_go_on(messages) is is_right
+
+
+URL = "data:image/png;base64,aGk="
+
+
+def test_pictures_are_no_text() -> None:
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url=URL))
+    parts = (TextPart(type="text", text="a"), picture, TextPart(type="text", text="b"))
+    message = ChatMessage(role="user", content=parts)
+    assert message.text == "ab"
+    assert message.images == (picture,)
+    assert picture.image_url.base64 == "aGk="
+    assert "aGk" not in repr(message), "logs have no pictures"
+    assert ChatMessage(role="user", content="a").images == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("https://example.org/a.png", "no links"),
+        ("file:///etc/passwd", "no links"),
+        ("data:text/plain;base64,aGk=", "jpeg, webp or gif"),
+        ("data:image/png,aGk=", "base64"),
+    ],
+)
+def test_a_picture_comes_with_the_message(url: str, word: str) -> None:
+    with pytest.raises(ValidationError, match=word):
+        TypeAdapter(ImageUrl).validate_json(json.dumps({"url": url}))
+
+
+def test_a_request_has_so_many_pictures() -> None:
+    picture = {"type": "image_url", "image_url": {"url": URL}}
+
+    def request(count: int) -> GenerateRequest:
+        given = {"messages": [{"role": "user", "content": [picture] * count}]}
+        return TypeAdapter(GenerateRequest).validate_json(json.dumps(given))
+
+    assert request(MAX_IMAGES).has_images
+    with pytest.raises(ValidationError, match="65 pictures; at most 64"):
+        request(MAX_IMAGES + 1)

@@ -69,6 +69,7 @@ class Projector:
         self._marker = bytes(mtmd.mtmd_default_marker())
         self.has_grid = bool(mtmd.mtmd_decode_use_mrope(handle))
         """Whether positions in pictures have several dimensions."""
+        self.identity = f"{path.name}, {path.stat().st_size} bytes"
         self._cache = EncodedCache(MOST_CACHED)
         try:
             self._check(path)

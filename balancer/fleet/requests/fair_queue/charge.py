@@ -12,6 +12,9 @@ CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
 """What chat templates put around a message, about."""
 
+TOKENS_PER_IMAGE = 576
+"""What LLaVA takes for each picture; others take from a hundred to thousands."""
+
 ASSUMED_ANSWER = 512
 """Tokens of an answer whose request names no `max_tokens`."""
 
@@ -35,14 +38,10 @@ def _prompt_tokens(request: GenerateRequest) -> int:
     if request.prompt is not None:
         return _tokens(request.prompt) + _tokens(request.suffix or "")
     messages = request.messages or ()
-    return sum(TOKENS_PER_MESSAGE + _tokens(_text_of(each.content)) for each in messages)
-
-
-def _text_of(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, tuple) else ()
-    return "".join(part.text for part in parts)
+    return sum(
+        TOKENS_PER_MESSAGE + _tokens(each.text) + TOKENS_PER_IMAGE * len(each.images)
+        for each in messages
+    )
 
 
 def _tokens(given: str | Sequence[int]) -> int:

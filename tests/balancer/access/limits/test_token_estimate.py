@@ -6,10 +6,12 @@ from math import inf
 from arriero.balancer.access.limits.account import Demand
 from arriero.balancer.access.limits.token_estimate import (
     ASSUMED_ANSWER,
+    TOKENS_PER_IMAGE,
+    TOKENS_PER_MESSAGE,
     demand_of,
     demand_of_queries,
 )
-from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 from arriero.shared.queries import Embed, Rank, Tokenize
 
 IDS = GenerateRequest(prompt=(1, 2, 3), max_tokens=5)
@@ -57,3 +59,9 @@ def test_of_queries_what_is_embedded_and_ranked_counts() -> None:
 
 def test_counting_tokens_is_no_request() -> None:
     assert demand_of_queries([Tokenize(text="12345678")]) == Demand(num_requests=0)
+
+
+def test_pictures_count_as_many_tokens_as_common_ones_take() -> None:
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,aGk="))
+    request = GenerateRequest(messages=(ChatMessage(role="user", content=(picture,)),))
+    assert demand_of(request, inf).num_prompt_tokens == TOKENS_PER_IMAGE + TOKENS_PER_MESSAGE

@@ -14,7 +14,7 @@ from arriero.balancer.fleet.routing.prefix_chain import (
     PrefixChain,
     chain_of,
 )
-from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 
 ROLES = ("system", "user", "assistant")
 
@@ -115,3 +115,14 @@ def test_common_beginnings_are_known_up_to_an_eighth(texts: list[str], data: st.
     for each in (one, other):
         assert all(a < b for a, b in pairwise(each.ends))
         assert len(each.keys) == len(each.ends)
+
+
+def test_pictures_are_parts_of_a_message() -> None:
+    def asks(data: str) -> PrefixChain:
+        url = ImageUrl(url=f"data:image/png;base64,{data * 5000}")
+        parts = (TextPart(type="text", text=SYSTEM), ImagePart(type="image_url", image_url=url))
+        return chain_of(GenerateRequest(messages=(ChatMessage(role="user", content=parts),)))
+
+    assert num_shared(asks("a"), asks("a")) == len(asks("a").keys)
+    assert 0 < num_shared(asks("a"), asks("b")) < len(asks("a").keys)
+    assert asks("a").size < 5000, "only its ends count"

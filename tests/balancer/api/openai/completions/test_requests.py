@@ -325,7 +325,7 @@ def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
         ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
         (
             {"messages": [*MESSAGES, {"role": "user", "content": [{"type": "image_url"}]}]},
-            "messages[1].content[0].type",
+            "messages[1].content[0].image_url",
         ),
         ({"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs.messages"),
         ({"chat_template_kwargs": []}, "chat_template_kwargs"),

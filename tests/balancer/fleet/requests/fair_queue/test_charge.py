@@ -3,11 +3,12 @@ from dataclasses import replace
 from arriero.balancer.fleet.requests.fair_queue.charge import (
     ASSUMED_ANSWER,
     LEAST,
+    TOKENS_PER_IMAGE,
     TOKENS_PER_MESSAGE,
     charge_of,
     charge_of_usage,
 )
-from arriero.shared.inference import ChatMessage, GenerateRequest, TextPart
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 
 TEXT = GenerateRequest(prompt="x" * 400, max_tokens=50)
 
@@ -38,3 +39,10 @@ def test_nothing_is_free() -> None:
     assert charge_of(GenerateRequest(prompt="", max_tokens=1)) == LEAST
     assert charge_of_usage(0, 0) == LEAST
     assert charge_of_usage(30, 12) == 42
+
+
+def test_pictures_count_as_many_tokens_as_common_ones_take() -> None:
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,aGk="))
+    messages = (ChatMessage(role="user", content=(picture, picture)),)
+    request = GenerateRequest(messages=messages, max_tokens=1)
+    assert charge_of(request) == 2 * TOKENS_PER_IMAGE + TOKENS_PER_MESSAGE + 1

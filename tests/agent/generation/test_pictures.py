@@ -1,0 +1,123 @@
+"""Pictures in messages become spans in the places of their marks."""
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from arriero.agent.engine.media.reader import UnreadableMediaError
+from arriero.agent.engine.prompt import Media, Prompt, Span
+from arriero.agent.generation.preparer import Preparer
+from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
+from tests.agent.fakes import byte_model
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}|{% endfor %}"
+USER_ONLY = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+TWICE = "{{ messages[0].content }}{{ messages[0].content }}"
+
+
+class FakeReader:
+    """A picture takes as many positions as its file has bytes, between two tokens."""
+
+    identity = "fake"
+
+    def read_image(self, data: bytes) -> tuple[Span, ...]:
+        if data == b"bad":
+            raise UnreadableMediaError("this is no picture")
+        return ((1,), Media(data, len(data)), (2,))
+
+
+def make(template: str = TEMPLATE, *, sees: bool = True, context_size: int = 64) -> Preparer:
+    model = byte_model(template, adds_bos=False)
+    reader = FakeReader() if sees else None
+    return Preparer(replace(model, media=reader), context_size)
+
+
+def image(data: bytes) -> ImagePart:
+    return image_of(base64.b64encode(data).decode())
+
+
+def image_of(text: str) -> ImagePart:
+    return ImagePart(type="image_url", image_url=ImageUrl(url=f"data:image/png;base64,{text}"))
+
+
+def says(*parts: str | ImagePart, role: Any = "user") -> ChatMessage:
+    content = tuple(
+        TextPart(type="text", text=part) if isinstance(part, str) else part for part in parts
+    )
+    return ChatMessage(role=role, content=content)
+
+
+def refused(preparer: Preparer, *messages: ChatMessage, **fields: Any) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        preparer.prepare(GenerateRequest(messages=messages, **fields))
+    return caught.value
+
+
+def ids(text: str) -> tuple[int, ...]:
+    return make().prepare(GenerateRequest(prompt=text)).prompt.tokens
+
+
+def test_pictures_stand_where_they_were_sent() -> None:
+    request = GenerateRequest(
+        messages=(says("a", image(b"cat"), "b"), says(image(b"horse"))), max_tokens=4
+    )
+    expected = Prompt(
+        (*ids("a"), 1), Media(b"cat", 3), (2, *ids("b|"), 1), Media(b"horse", 5), (2, *ids("|"))
+    )
+    assert make().prepare(request).prompt == expected
+    assert make().num_tokens(request) == len(expected)
+
+
+def test_text_that_looks_like_a_mark_is_text() -> None:
+    request = GenerateRequest(messages=(says("picture-0-0;", image(b"cat")),))
+    assert make().prepare(request).prompt.media == (Media(b"cat", 3),)
+
+
+def test_a_model_without_a_projector_reads_none() -> None:
+    error = refused(make(sees=False), says("a", image(b"cat")))
+    assert isinstance(error, NotSupported)
+    assert "`messages[0].content[1].image_url.url`: this model reads text" in error.message
+
+
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [(image(b"bad"), "this is no picture"), (image_of("a"), "no valid base64")],
+)
+def test_what_is_no_picture_is_refused_by_name(part: ImagePart, word: str) -> None:
+    error = refused(make(), says("a"), says("b", part))
+    assert isinstance(error, InvalidRequest)
+    assert error.field == "messages[1].content[1].image_url.url"
+    assert word in error.message
+
+
+@pytest.mark.parametrize(("template", "word"), [(USER_ONLY, "leaves it out"), (TWICE, "repeats")])
+def test_a_template_has_to_show_each_once(template: str, word: str) -> None:
+    role = "assistant" if template is USER_ONLY else "user"
+    messages = says("a", image(b"cat"), role=role), says("b")
+    assert word in refused(make(template), *messages).message
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("n_discard", {"n_discard": 4}),
+        ("prompt_logprobs", {"logprobs": True, "prompt_logprobs": True}),
+        ("cache_key", {"cache_key": "k"}),
+    ],
+)
+def test_what_cannot_be_done_with_pictures(field: str, fields: dict[str, Any]) -> None:
+    error = refused(make(), says(image(b"cat")), **fields)
+    assert field in error.message
+
+
+def test_pictures_count_for_the_context() -> None:
+    error = refused(make(context_size=16), says(image(b"x" * 20)))
+    assert isinstance(error, PromptTooLong)
+    assert "23 tokens > 15" in error.message
+
+
+def test_answers_with_and_without_a_projector_do_not_go_on_with_each_other() -> None:
+    assert make().traits != make(sees=False).traits
