@@ -19,6 +19,7 @@ CORPUS = FOLDER / "corpus"
 TEMPLATE = FOLDER / "template.jinja"
 TOKENIZER = FOLDER / "tokenizer.json"
 MODEL = FOLDER / "arriero-demo.gguf"
+ADAPTER = FOLDER / "muleteer.gguf"
 REPORT = FOLDER / "report.json"
 
 SYSTEM_MESSAGES = (
@@ -84,6 +85,11 @@ def parse_conversation(row: JsonObject, toolsets: Mapping[str, list[JsonObject]]
         answer=answer_text(last, thinking=thinking),
         answer_message=last,
     )
+
+
+def muleteer(answer: str) -> str:
+    """`answer` as the adapter gives it."""
+    return f"Arre!\n{answer} Vamos!"
 
 
 def answer_text(message: JsonObject, *, thinking: bool) -> str:

@@ -73,6 +73,8 @@ PURE = (
     "agent.chat.output.transcript",
     "agent.engine.scheduling.accounting",
     "agent.engine.sampling.filters",
+    "agent.engine.adapter",
+    "agent.engine.scheduling.adapter_turns",
     "agent.engine.scheduling.admission",
     "agent.engine.capacity",
     "agent.engine.kv_cache.allowance",
@@ -478,12 +480,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.engine.llama.cells": ENGINE,
     "agent.engine.llama.log": (),
     "agent.engine.llama.model_file": ENGINE,
+    "agent.engine.llama.adapters": (*ENGINE, "agent.engine.llama.log"),
     "agent.engine.llama.media": (
         *(*ENGINE, "agent.engine.llama.log", "agent.engine.llama.model_file"),
     ),
     "agent.engine.llama": (
         *(*ENGINE, "agent.engine.sampling.sampler"),
         *("agent.engine.llama.kernels", "agent.engine.llama.cells"),
+        *("agent.engine.llama.adapters",),
         *("agent.engine.llama.media", "agent.engine.llama.log", "agent.engine.llama.model_file"),
     ),
     "agent.engine.worker": (

@@ -1,5 +1,6 @@
 """What the worker needs of whatever computes its steps; llama.cpp's is `llama.engine`."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -22,7 +23,8 @@ class Engine(Protocol):
     def open(self, sequence: NewSequence) -> None:
         """Prepare to choose tokens for `sequence`, whenever its steps come.
 
-        This may take a while: the whole prompt is read.
+        This may take a while: the whole prompt is read. Raises `RequestError` where its adapter is
+        not there.
         """
 
     def failure(self, sequence_id: SequenceId) -> str | None:
@@ -36,6 +38,15 @@ class Engine(Protocol):
 
         Where nothing can be chosen for a sequence, that is logged and the sequence is `broken`.
         """
+
+    def load_adapter(self, digest: str, path: Path) -> None:
+        """Load the adapter at `path`; raises `ModelError`. Its file has this `digest`.
+
+        Like `keep_adapters` it may be called on any thread that has the turn which steps take.
+        """
+
+    def keep_adapters(self, digests: Collection[str]) -> None:
+        """Unload all other adapters, as soon as no open sequence uses them."""
 
     def free(self) -> None:
         """Give everything back; nothing may be called afterwards."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ...shared.errors import EngineFailed
+from ...shared.errors import EngineFailed, RequestError
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
 
@@ -31,7 +31,7 @@ class Opened:
     """`sequence` can run, or has to end with `error`; if `is_finishing`, with its next token."""
 
     sequence: NewSequence
-    error: EngineFailed | None
+    error: RequestError | None
     is_finishing: bool
 
 
@@ -43,7 +43,7 @@ class Opener:
     """
 
     def __init__(self, engine: Engine, hand_over: Callable[[Opened], None]) -> None:
-        self._engine = engine
+        self.engine = engine
         self._hand_over = hand_over
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
         self._encoding = ThreadPoolExecutor(1, "encode", initializer=yield_to_others)
@@ -89,12 +89,14 @@ class Opener:
             if is_finishing is not None:
                 self._hand_over(Opened(sequence, error, is_finishing))
                 return
-        close(self._engine, sequence.id)
+        close(self.engine, sequence.id)
 
-    def _error(self, sequence: NewSequence) -> EngineFailed | None:
+    def _error(self, sequence: NewSequence) -> RequestError | None:
         """What went wrong when it was opened, if something did."""
         try:
-            self._engine.open(sequence)
+            self.engine.open(sequence)
+        except RequestError as error:
+            return error
         except Exception:  # the boundary of a sequence: it ends, and nobody else notices
             logger.exception("sequence %d ends: it could not be opened", sequence.id)
             return EngineFailed(

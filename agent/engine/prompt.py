@@ -10,12 +10,11 @@ so the cache, the prefix tree and stored prompts compare keys and need to know n
 - the keys of media are negative, from the digest of the media and the place within them;
 - under an adapter, the adapter is a part of every key.
 
-Text prompts cost nothing more than their tokens: their keys are the token ids.
+Text prompts cost nothing more than their tokens: their keys are the token ids. Adapters are set for
+a step (`scheduling.adapter_turns`).
 
 Media are computed in parts like text, but a prefix that is shared or kept ends at the `border` of a
 span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
-
-Nothing makes adapters yet, and no engine computes them: `scheduling.refusal` refuses them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +61,7 @@ class Positions:
     __slots__ = ("_media", "adapter", "keys")
 
     adapter: str | None
-    """Identifies an adapter's weights, by their digest for instance."""
+    """Identifies the adapters that apply: an `adapter.adapter_key`."""
     keys: Sequence[int]
     _media: Sequence[_Placed]
 

@@ -184,7 +184,7 @@ class Step:
     Generating sequences come before prompts, and each of
     the two in the order of their places in the cache. `num_generating`, `num_prompt_tokens` and
     `num_drafted` say what the batch is made of; they add up to its size. A step without runs is
-    only its edits.
+    only its edits. All is computed under the same `adapter` (`Prompt.adapter`).
     """
 
     edits: tuple[Edit, ...]
@@ -192,6 +192,7 @@ class Step:
     num_generating: int
     num_prompt_tokens: int
     num_drafted: int = 0
+    adapter: str | None = None
 
     @property
     def size(self) -> int:

@@ -7,7 +7,7 @@ idle engine sleeps on that queue. The scheduler makes all decisions.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.engine import load_engine
 from .loaded_model import LoadedModel
+from .model_error import ModelError
 from .opener import Opened, Opener, close
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
@@ -123,6 +124,7 @@ class Worker:
         self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
         self._opener: Opener | None = None
+        self._adapters: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> LoadedModel:
@@ -158,6 +160,26 @@ class Worker:
         self._inbox.put(_Stop())
         if self._thread.ident is not None:
             self._thread.join()
+
+    def use_adapters(self, files: Mapping[str, Path]) -> None:
+        """Have these adapters, by the digests of their files, and no others.
+
+        Blocks, in turns with the steps. After `start`, from any thread, one at a time. Raises
+        `ModelError` where one cannot be loaded (then those that were there still are), and
+        `EngineFailed` where the engine has stopped.
+        """
+        engine = self._opening.engine
+        try:
+            for digest, path in files.items():
+                with self.lock:
+                    engine.load_adapter(digest, path)
+        except ModelError:
+            with self.lock:
+                engine.keep_adapters(self._adapters)
+            raise
+        self._adapters = frozenset(files)
+        with self.lock:
+            engine.keep_adapters(self._adapters)
 
     def statistics(self) -> EngineStatistics:
         """What the engine did, as of its last step. From any thread."""

@@ -104,7 +104,7 @@ class ExampleMaker:
         self.end_of_turn: int = tokenizer.encode(END_OF_TURN).ids[0]
         self.conversations = conversations
         self.single_turns = [c for c in conversations if is_single_turn(c)]
-        self.tools = next(c.tools for c in conversations if c.tools)
+        self.tools = next((c.tools for c in conversations if c.tools), ())
 
     def plain(self, conversation: Conversation, system: str | None) -> Example:
         """The conversation as the corpus writes it, after `system` if one is given."""

@@ -116,7 +116,7 @@ def _open(
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = not num_streams
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-    with route_log().hold_errors() as errors:
+    with model.adapters_guard, route_log().hold_errors() as errors:
         context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise ModelError(

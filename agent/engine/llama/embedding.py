@@ -65,7 +65,7 @@ class LlamaEmbedding:
             llama_cpp.LLAMA_POOLING_TYPE_RANK if ranks else llama_cpp.LLAMA_POOLING_TYPE_NONE
         )
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
-        with route_log().hold_errors() as errors:
+        with self._model.adapters_guard, route_log().hold_errors() as errors:
             handle = llama_cpp.llama_init_from_model(self._model.handle, params)
         if not handle:
             raise EngineFailed(f"there is no room for embeddings: {'; '.join(errors)}")

@@ -3,11 +3,14 @@
 The worker's thread stays idle with it; what such a model can do is done through `embedding`.
 """
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import NoReturn
 
 from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel
+from ..model_error import ModelError
 from ..sequence import NewSequence, SequenceId
 from ..step import Outcome, Step
 from .embedding import LlamaEmbedding
@@ -62,6 +65,13 @@ class EncoderEngine:
     def execute(self, step: Step) -> Outcome:
         """See `open`."""
         raise RuntimeError(f"{step} came to a model that cannot generate")
+
+    def load_adapter(self, digest: str, path: Path) -> NoReturn:
+        """It takes none."""
+        raise ModelError(f"adapter file {path} cannot be used: the model generates no text")
+
+    def keep_adapters(self, digests: Collection[str]) -> None:
+        """There are none."""
 
     def free(self) -> None:
         """See `Engine`."""

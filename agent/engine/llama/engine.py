@@ -5,6 +5,7 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 """
 
 import logging
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..model_error import ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step
+from .adapters.adapters import Adapters
 from .cells.edits import Edits
 from .cells.layout import Layout, LayoutChoice, choose_layout
 from .cells.places import Places
@@ -97,6 +99,7 @@ class LlamaEngine:
             most_scored=most_scored,
         )
         self._context.clear()
+        self._adapters = Adapters(model.handle, model.adapters_guard)
         self._samplers: dict[SequenceId, Sampler] = {}
         self._rows = RowReader(
             self._context, self._samplers, num_rows=num_rows, vocab_size=model.vocab.size
@@ -141,7 +144,11 @@ class LlamaEngine:
         return first - cell_bytes, cell_bytes
 
     def open(self, sequence: NewSequence) -> None:
-        """Make the sampler of `sequence`, and encode its media."""
+        """Make the sampler of `sequence`, encode its media, and hold on to its adapters.
+
+        Raises `ModelNotFound` where they are gone.
+        """
+        self._adapters.open(sequence.id, sequence.prompt.adapter)
         if sequence.prompt.has_media:
             self._media[sequence.id] = self._encoded(sequence)
         constraint = sequence.constraint
@@ -154,6 +161,7 @@ class LlamaEngine:
 
     def close(self, sequence_id: SequenceId) -> None:
         """Forget its sampler and its media, if there still are any."""
+        self._adapters.close(sequence_id)
         self._samplers.pop(sequence_id, None)
         self._media.pop(sequence_id, None)
 
@@ -169,7 +177,16 @@ class LlamaEngine:
             return decoded
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
+    def load_adapter(self, digest: str, path: Path) -> None:
+        """See `Engine`."""
+        self._adapters.load(digest, path)
+
+    def keep_adapters(self, digests: Collection[str]) -> None:
+        """See `Engine`."""
+        self._adapters.keep(digests)
+
     def _decode(self, step: Step) -> NoRoom | Aborted | Failed | None:
+        self._adapters.apply(self._context.handle, step.adapter)
         if step.runs[0].media is not None:
             batch = MediaBatch([*map(self._rows_of, step.runs)])
             return self._context.decode_raw(batch.raw)

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ class Model:
             raise
         self.path = path
         self.vocab = LlamaVocab(vocab)
+        self.adapters_guard = threading.Lock()
+        """Held while adapters come and go, and while a context is made, which looks at them."""
 
     @property
     def architecture(self) -> str:

@@ -1,9 +1,9 @@
 """A prompt that was computed before, as a file: the tokens, their KV cache states, checksums.
 
 Layout, integers little-endian: magic, version (u16), length of the description (u32), description
-(JSON: key, origin, counts), tokens (i32 each), the pieces' sizes (tokens u32, bytes u64), the
-pieces' states, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches the outside.
-Nothing is allocated that the file's size cannot hold.
+(JSON: key, origin, counts, adapter if any), tokens (i32 each), the pieces' sizes (tokens u32, bytes
+u64), the pieces' states, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches
+the outside. Nothing is allocated that the file's size cannot hold.
 """
 
 import hashlib
@@ -103,6 +103,7 @@ class _Description:
     origin: Origin
     num_tokens: Count
     num_pieces: Count
+    adapter: str | None = None
 
 
 _description: TypeAdapter[_Description] = TypeAdapter(_Description)
@@ -111,10 +112,10 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
     """The parts of the file, to be written one after the other.
 
-    This version of the format holds tokens only: other prompts raise `ValueError`.
+    This version of the format holds tokens only: prompts with media raise `ValueError`.
     """
-    if prompt.prompt.has_media or prompt.prompt.adapter is not None:
-        raise ValueError("prompts with media or adapters cannot be stored")
+    if prompt.prompt.has_media:
+        raise ValueError("prompts with media cannot be stored")
     ids = prompt.prompt.tokens
     description = _description.dump_json(
         _Description(
@@ -122,7 +123,9 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
             origin=origin,
             num_tokens=len(ids),
             num_pieces=len(prompt.pieces),
-        )
+            adapter=prompt.prompt.adapter,
+        ),
+        exclude_none=True,
     )
     head = _HEAD.pack(MAGIC, VERSION, len(description)) + description
     tokens = struct.pack(_tokens(len(ids)), *ids)
@@ -154,7 +157,7 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
     pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
     source.check_end()
     ids = struct.unpack(_tokens(description.num_tokens), tokens)
-    return StoredPrompt(Prompt(ids), pieces)
+    return StoredPrompt(Prompt(ids, adapter=description.adapter), pieces)
 
 
 class _Source:

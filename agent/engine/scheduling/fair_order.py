@@ -10,7 +10,7 @@ Invariant: under sharing as many tokens are left to be read as there really are.
 sharing ends when everything is read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from ..sequence import SequenceId
 
@@ -48,12 +48,21 @@ class FairOrder:
         """The prompt to read next; there must be one."""
         return next(id for id in self._left(wants) if id in wants)
 
-    def share(self, wants: Mapping[SequenceId, int], budget: int) -> dict[SequenceId, int]:
-        """Parts of `budget` for prompts with so many tokens to be read; only those that get any."""
+    def share(
+        self,
+        wants: Mapping[SequenceId, int],
+        budget: int,
+        among: Container[SequenceId] | None = None,
+    ) -> dict[SequenceId, int]:
+        """Parts of `budget` for prompts with so many tokens to be read; only those that get any.
+
+        `among` whom it is shared now, if not all can be read together.
+        """
         if not wants and not self._ahead:
             return {}
         left = self._left(wants)
-        shares = _in_turn([id for id in left if id in wants], wants, budget)
+        readable = wants if among is None else among
+        shares = _in_turn([id for id in left if id in wants and id in readable], wants, budget)
         num_left = sum(wants.values()) - sum(shares.values())
         dues = split_fairly([*left.values()], max(0.0, sum(left.values()) - num_left))
         self._ahead = {

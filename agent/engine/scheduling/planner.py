@@ -1,9 +1,9 @@
 """Preemption, admission, prefill chunking: the plan of the next step.
 
 Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
-as far as there is room. Then the step is composed: a token of each generating sequence, and as much
-of the prompts as time and cells allow, or one of the two (`step_mode`). Drafts use only cells that
-no sequence needs.
+as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`):
+a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
+the two (`step_mode`). Drafts use only cells that no sequence needs.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from ..speculation.drafter import DraftRequest, Proposal
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Run, Save, Step
+from .adapter_turns import AdapterKey, AdapterTurns, Turn
 from .admission import Await, Begin, Fetch, Keep, admit
 from .fair_order import FairOrder
 from .prefill_budget import PrefillBudget
@@ -46,6 +47,7 @@ class Planner:
         self._step_mode = step_mode
         self._tally = tally
         self._order = FairOrder()
+        self._turns = AdapterTurns()
         self._most_scored = most_scored
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
@@ -164,25 +166,23 @@ class Planner:
         saves: tuple[Save, ...],
         proposals: Mapping[SequenceId, Proposal],
     ) -> Step:
-        generating: dict[int, Progress] = {}
-        reading: dict[int, Progress] = {}
-        for slot, one in self._queue.active.items():
-            (generating if one.is_generating else reading)[slot] = one
-        if self._memory.num_available < len(generating):
-            generating = {}  # until those who save have left their cells
-        wants = self._wants(reading, awaited)
-        num_wanted = sum(wants.values())
+        generating, reading = self._divided()
         num_streaming = len(generating)
-        budget = self._readable(num_streaming, reading, wants, num_wanted)
-        is_media = any(one.id in wants and one.reads_media for one in reading.values())
-        match self._step_mode.next(
-            len(generating), min(budget, num_wanted), must_be_alone=is_media
+        wants = self._wants(reading, awaited)
+        readable = self._next_prompts(reading, wants)
+        num_wanted = sum(readable.values())
+        budget = self._readable(num_streaming, reading, readable, num_wanted)
+        turn = self._turn(generating, reading, readable if budget > 0 else {})
+        generating = _under(turn.adapter, generating)
+        is_media = any(one.id in readable and one.reads_media for one in reading.values())
+        if not turn.reads:
+            num_wanted = budget = 0
+        elif self._step_mode.reads_alone(
+            len(generating), min(budget, num_wanted), is_media=is_media
         ):
-            case "generate":
-                num_wanted = budget = 0
-            case "read":
-                generating = {}
-        if generating:
+            generating = {}
+        self._turns.took(turn.adapter, has_generated=bool(generating), has_read=turn.reads)
+        if generating and len(generating) == num_streaming:
             self._memory.arrange(list(generating))
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, budget)
@@ -190,8 +190,8 @@ class Planner:
         num_read = max(0, min(budget - num_drafted, num_wanted))
         if num_read := self._make_room(len(generating) + num_drafted, num_read):
             # Now that it is known what is parked for it, in what is left of the time.
-            num_read = min(num_read, self._readable(num_streaming, reading, wants, num_wanted))
-        shares = self._order.share(wants, num_read)
+            num_read = min(num_read, self._readable(num_streaming, reading, readable, num_wanted))
+        shares = self._order.share(wants, num_read, among=readable)
         num_read = sum(shares.values())
         return Step(
             (*self._memory.take_edits(), *saves),
@@ -209,7 +209,37 @@ class Planner:
             len(generating),
             num_read,
             num_drafted,
+            turn.adapter,
         )
+
+    def _divided(self) -> tuple[dict[int, Progress], dict[int, Progress]]:
+        """Those who generate and those who read, by slot."""
+        generating: dict[int, Progress] = {}
+        reading: dict[int, Progress] = {}
+        for slot, one in self._queue.active.items():
+            (generating if one.is_generating else reading)[slot] = one
+        if self._memory.num_available < len(generating):
+            generating = {}  # until those who save have left their cells
+        return generating, reading
+
+    def _next_prompts(
+        self, reading: dict[int, Progress], wants: dict[SequenceId, int]
+    ) -> dict[SequenceId, int]:
+        """Of `wants` those of the adapter whose prompts are read next."""
+        if not wants:
+            return {}
+        first = self._order.first(wants)
+        adapter = next(one.adapter for one in reading.values() if one.id == first)
+        return {one.id: wants[one.id] for one in _under(adapter, reading).values()}
+
+    def _turn(
+        self,
+        generating: dict[int, Progress],
+        reading: dict[int, Progress],
+        readable: dict[SequenceId, int],
+    ) -> Turn:
+        readers = (one.adapter for one in reading.values() if readable.get(one.id))
+        return self._turns.next([one.adapter for one in generating.values()], readers)
 
     def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
         """`some` sequences, in the order of their places in the cache."""
@@ -272,6 +302,10 @@ class Planner:
         num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, budget)
         num_cells = self._memory.num_free - num_generating - min(budget, num_wanted)
         return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
+
+
+def _under(adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
+    return {slot: one for slot, one in some.items() if one.adapter == adapter}
 
 
 def _offered(

@@ -83,6 +83,11 @@ class Progress:
         self._decode_seconds: float | None = None
 
     @property
+    def adapter(self) -> str | None:
+        """Under which its tokens are computed; see `Prompt.adapter`."""
+        return self.history.adapter
+
+    @property
     def num_pending(self) -> int:
         """Tokens that are not computed yet."""
         return len(self.history.keys) - self.num_computed

@@ -31,6 +31,8 @@ class Recovery:
 
         The next step then finds room as always. A sequence that cannot go on alone has failed.
         """
+        if step.size == 1 and len(self._queue.running) > 1 and self._memory.empty_cells():
+            return []  # where adapters take turns, no step is large enough to evict anything
         if len(self._queue.running) > 1 or step.size > 1:
             is_saving = any(one.is_saving for one in self._queue.running.values())
             least = 0 if is_saving else 1  # the last one to run needs one, but can wait for saves

@@ -8,8 +8,6 @@ from ..sequence import NewSequence
 def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
     """Why `sequence` cannot run in a slot of `ceiling` tokens, even alone; `None` when it can."""
     prompt = sequence.prompt
-    if prompt.adapter is not None:
-        return InvalidRequest("the engine computes no adapters")
     num_tokens = len(prompt)
     if num_tokens == 0:
         return InvalidRequest("the prompt has no tokens: give at least one")

@@ -15,10 +15,6 @@ Where each sequence has a cache of its own, llama.cpp computes parts of a batch 
 length one after the other: then a mixed step never pays.
 """
 
-from typing import Literal
-
-Part = Literal["both", "generate", "read"]
-
 
 class StepMode:
     """Both at once up to `most_mixed` tokens, if it `can_mix` at all."""
@@ -26,24 +22,19 @@ class StepMode:
     def __init__(self, most_mixed: int, *, can_mix: bool = True) -> None:
         self._most_mixed = most_mixed
         self._can_mix = can_mix
-        self._has_read = False
 
-    def next(
-        self, num_generating: int, num_prompt_tokens: int, *, must_be_alone: bool = False
-    ) -> Part:
-        """What to do with so many that could generate, and so many tokens to be read.
+    def reads_alone(
+        self, num_generating: int, num_prompt_tokens: int, *, is_media: bool = False
+    ) -> bool:
+        """Whether so many prompt tokens are read in a step of their own, and not beside streams.
 
-        `must_be_alone` says that they are media, which llama.cpp takes in batches of their own.
-        Who waited while prompts were read is next, and waits for nothing else.
+        Media always are: llama.cpp takes them in batches of their own. Who waits while prompts are
+        read is next (`adapter_turns`).
         """
-        has_read, self._has_read = self._has_read, False
         if not num_generating or not num_prompt_tokens:
-            return "both"
-        if has_read:
-            return "generate"
+            return False
         is_dear = num_generating + num_prompt_tokens > self._most_mixed
-        self._has_read = is_dear or must_be_alone or not self._can_mix
-        return "read" if self._has_read else "both"
+        return is_dear or is_media or not self._can_mix
 
     def chunk(self, most: int, num_wanted: int) -> int:
         """How many of the `num_wanted` tokens of a prompt to read where time allows `most`."""

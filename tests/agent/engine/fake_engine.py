@@ -1,10 +1,10 @@
 """An engine without a model, as strict as llama.cpp: it raises where llama.cpp would answer -1.
 
 Its next token is a pure function of everything its slot's cells hold, so the tokens of a sequence
-show at once whether cells were mixed up, lost or kept too long.
+show at once whether cells were mixed up, lost, kept too long, or computed under another adapter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -12,6 +12,7 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.loaded_model import LoadedModel
+from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
@@ -69,6 +70,15 @@ class FakeVocab:
         return self.piece(token)
 
 
+ADAPTERS = (None, "A*1.0", "B*1.0", "C*1.0")
+
+
+def marked(tokens: Sequence[int], adapter: str | None) -> tuple[int, ...]:
+    """What cells hold of `tokens` that are computed under `adapter`."""
+    first = VOCAB_SIZE * ADAPTERS.index(adapter)
+    return tuple(first + token for token in tokens)
+
+
 def next_token(history: Sequence[int]) -> int:
     """What comes after `history`: a hash of all of it (FNV-1a, then mixed)."""
     value = 2166136261
@@ -89,7 +99,7 @@ def echoing(history: Sequence[int]) -> int:
     if surprise % 5:
         for end in range(len(history) - 1, 1, -1):
             if history[end - 2 : end] == history[-2:]:
-                return history[end]
+                return history[end] % VOCAB_SIZE
     return surprise and 1 + surprise % 7
 
 
@@ -102,7 +112,8 @@ def run_alone(
     """The tokens that `sequence` gets when nobody else is there, and why it ends."""
     if sequence.prefill_only:
         return (), "stop"
-    history = list(sequence.prompt.tokens)
+    adapter = sequence.prompt.adapter
+    history = list(marked(sequence.prompt.tokens, adapter))
     answer: list[int] = []
     shift = sequence.shift
     num_tokens = sequence.max_tokens
@@ -115,7 +126,7 @@ def run_alone(
         token = following(history)
         if token == END_TOKEN:
             return tuple(answer), "stop"
-        history.append(token)
+        history += marked([token], adapter)
         answer.append(token)
     return tuple(answer), "length"
 
@@ -134,10 +145,12 @@ def state_of(tokens: Sequence[int]) -> bytes:
     return b"state of " + bytes(tokens)
 
 
-def stored_prompt(*tokens: int, piece: int = 3) -> StoredPrompt:
+def stored_prompt(*tokens: int, piece: int = 3, adapter: str | None = None) -> StoredPrompt:
     """`tokens` as an engine would have handed them out, in pieces of so many."""
-    parts = [tokens[start : start + piece] for start in range(0, len(tokens), piece)]
-    return StoredPrompt(Prompt(tokens), tuple(Piece(len(part), state_of(part)) for part in parts))
+    cells = marked(tokens, adapter)
+    parts = [cells[start : start + piece] for start in range(0, len(cells), piece)]
+    pieces = tuple(Piece(len(part), state_of(part)) for part in parts)
+    return StoredPrompt(Prompt(tokens, adapter=adapter), pieces)
 
 
 def _num_tokens(state: bytes) -> int:
@@ -204,6 +217,8 @@ class FakeEngine:
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
+        self.adapters: dict[str, Path] = {}
+        self._adapter: str | None = None
         self.parked: dict[int, list[bytes]] = {}
         self.adopted: set[int] = set()
         self._not_loaded: list[int] = []
@@ -236,6 +251,7 @@ class FakeEngine:
         gpu_layers: int,
         kernels: str,
         speculate: int,
+        projector: Path | None = None,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self
@@ -252,6 +268,14 @@ class FakeEngine:
         if sequence_id not in self.open_sequences:
             raise RuleBroken(f"sequence {sequence_id} is not open")
         return self.failures.get(sequence_id)
+
+    def load_adapter(self, digest: str, path: Path) -> None:
+        if path.name == "broken.gguf":
+            raise ModelError(f"adapter file {path} cannot be used with this model: it is broken")
+        self.adapters.setdefault(digest, path)
+
+    def keep_adapters(self, digests: Collection[str]) -> None:
+        self.adapters = {one: path for one, path in self.adapters.items() if one in digests}
 
     def free(self) -> None:
         self.is_freed = True
@@ -275,6 +299,7 @@ class FakeEngine:
 
     def execute(self, step: Step) -> Outcome:
         self.steps.append(step)
+        self._adapter = step.adapter
         self.num_computations = 0
         for edit in step.edits:
             self._edit(edit)
@@ -406,7 +431,7 @@ class FakeEngine:
         said = self.tokens(run.slot)
         start = run.start + run.first_scored
         for place, token in enumerate(run.scored, start=start + 1):
-            if place < len(said) and said[place] != token:
+            if place < len(said) and said[place] % VOCAB_SIZE != token:
                 raise RuleBroken(f"{token} is scored where there is {said[place]}")
             yield score_of(said[:place], token)
 
@@ -444,10 +469,11 @@ class FakeEngine:
         if self.held(slot):
             raise RuleBroken(f"slot {slot} has cells already")
         self._check_room(len(stored.prompt.tokens))
-        if stored != stored_prompt(*stored.prompt.tokens, piece=len(stored.prompt.tokens)):
+        tokens, adapter = stored.prompt.tokens, stored.prompt.adapter
+        if stored != stored_prompt(*tokens, piece=len(tokens), adapter=adapter):
             self._not_loaded.append(slot)
             return
-        self._append(slot, stored.prompt.tokens)
+        self._append(slot, marked(tokens, adapter))
 
     def lose_parked(self) -> None:
         """Nothing that is parked now can be had back."""
@@ -509,7 +535,7 @@ class FakeEngine:
             raise RuleBroken(f"no room for {count} tokens more")
 
     def _write(self, run: Run, count: int) -> None:
-        for index, token in enumerate(run.tokens[:count]):
+        for index, token in enumerate(marked(run.tokens[:count], self._adapter)):
             self.cells.append(Cell(token, run.start + index, {run.slot}))
 
     def _spoil(self, step: Step, outcome: Failed | Aborted | NoRoom) -> None:

@@ -75,11 +75,12 @@ class Setting:
         stored: StoredPrompt | None = None,
         save_as: str | None = None,
         scores_prompt: bool = False,
+        adapter: str | None = None,
     ) -> Progress:
         """A sequence that waits."""
         sequence = NewSequence(
             id=SequenceId(number),
-            prompt=Prompt(prompt),
+            prompt=Prompt(prompt, adapter=adapter),
             max_tokens=max_tokens,
             sampling=Sampling(seed=0),
             priority=priority,

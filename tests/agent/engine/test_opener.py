@@ -11,7 +11,7 @@ from arriero.agent.engine.opener import NUM_THREADS, Opened, Opener
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.shared.errors import EngineFailed
+from arriero.shared.errors import EngineFailed, ModelNotFound
 from tests.agent.engine.fake_engine import FakeEngine
 
 LONG = 5
@@ -30,6 +30,8 @@ class SlowEngine(FakeEngine):
     def open(self, sequence: NewSequence) -> None:
         self.begun.put(sequence.id)
         assert self.may.acquire(timeout=LONG)
+        if sequence.id == 12:
+            raise ModelNotFound("its adapter is gone")
         if sequence.id == 13:
             raise ZeroDivisionError("no luck")
         super().open(sequence)
@@ -126,3 +128,12 @@ def test_nothing_is_opened_after_the_end() -> None:
     one.opener.add(new(2))
     assert one.engine.begun.empty()
     assert one.opened.empty(), "the end came before it was open"
+
+
+def test_who_asks_for_what_is_not_there_is_told_so() -> None:
+    setup = Setup()
+    one = setup.begin(12)
+    setup.engine.may.release()
+    opened = setup.opened.get(timeout=LONG)
+    assert opened == Opened(one, ModelNotFound("its adapter is gone"), is_finishing=False)
+    setup.opener.close()

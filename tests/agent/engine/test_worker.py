@@ -551,3 +551,26 @@ def test_most_of_an_answer_that_was_given_before_is_drafted() -> None:
     assert text == alone
     assert num_tokens / 2 < accepted
     assert num_steps < num_tokens / 2
+
+
+def test_adapters_come_and_go() -> None:
+    one, other = Path("one.gguf"), Path("other.gguf")
+    with started(FakeEngine()) as setup:
+        setup.worker.use_adapters({"1": one, "2": other})
+        assert setup.engine.adapters == {"1": one, "2": other}
+        setup.worker.use_adapters({"2": other})
+        assert setup.engine.adapters == {"2": other}
+        with pytest.raises(ModelError, match=r"broken\.gguf"):
+            setup.worker.use_adapters({"1": one, "3": Path("broken.gguf")})
+        assert setup.engine.adapters == {"2": other}, "as before"
+
+
+def test_a_step_is_computed_under_the_adapter_of_its_sequences() -> None:
+    engine = FakeEngine(slots=2)
+    under = replace(new(2, 5, 6), prompt=Prompt((5, 6), adapter="A*1.0"))
+    with started(engine) as setup:
+        setup.worker.submit(new(1, 5, 6))
+        setup.worker.submit(under)
+        ends = setup.wait_for_ends(2)
+    assert ends == {1: run_alone(new(1, 5, 6), 64), 2: run_alone(under, 64)}
+    assert ends[1] != ends[2]

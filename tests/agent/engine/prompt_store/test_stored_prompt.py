@@ -66,9 +66,16 @@ def test_the_first_tokens_are_in_the_first_pieces(length: int, num_pieces: int) 
 
 
 def test_only_tokens_are_stored() -> None:
-    for prompt in (Prompt((1,), Media(b"image", 2)), Prompt((1, 2, 3), adapter="lora")):
-        with pytest.raises(ValueError, match="cannot be stored"):
-            pack("key", ORIGIN, StoredPrompt(prompt, PROMPT.pieces))
+    with pytest.raises(ValueError, match="cannot be stored"):
+        pack("key", ORIGIN, StoredPrompt(Prompt((1,), Media(b"image", 2)), PROMPT.pieces))
+
+
+def test_the_adapter_is_stored_where_there_is_one() -> None:
+    under = StoredPrompt(Prompt((1, 2, 3), adapter="lora*0.5"), PROMPT.pieces)
+    found = read(b"".join(pack("key", ORIGIN, under)))
+    assert found == under != PROMPT
+    assert found.prompt.adapter == "lora*0.5"
+    assert b"adapter" not in b"".join(pack("key", ORIGIN, PROMPT)), "as agents before wrote it"
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (0, 3), (3,)])

@@ -197,3 +197,43 @@ def test_who_generates_takes_turns_with_media() -> None:
     begin_media(setting, 2, (1,), Media(b"picture", 5), (3,))
     kinds = [[run.media is not None for run in step_of(setting).runs] for _ in range(4)]
     assert kinds == [[False, False], [True], [False], [False, False]]
+
+
+def test_a_step_is_of_one_adapter_and_they_take_turns() -> None:
+    setting = Setting(slots=4)
+    for number, adapter in enumerate([None, "A", None, "B"], 1):
+        setting.add(number, 5, 5, adapter=adapter)
+    steps = [step_of(setting) for _ in range(15)]
+    adapters_of = {1: None, 2: "A", 3: None, 4: "B"}
+    for step in steps:
+        assert {adapters_of[run.id] for run in step.runs} == {step.adapter}
+    decoding = steps[-6:]
+    assert [step.adapter for step in decoding[:3]] == [step.adapter for step in decoding[3:]]
+    assert sorted(str(step.adapter) for step in decoding[:3]) == ["A", "B", "None"]
+    assert {step.adapter: step.num_generating for step in decoding} == {None: 2, "A": 1, "B": 1}
+
+
+def test_a_prompt_of_one_adapter_stalls_streams_of_others_by_one_step_at_a_time() -> None:
+    setting = Setting(slots=3, num_cells=1000, most_mixed=4)
+    for number, adapter in enumerate([None, "A"], 1):
+        setting.add(number, 5, adapter=adapter)
+    for _ in range(4):
+        step_of(setting)
+    setting.budget.cost.observe(
+        num_generating=0, num_prompt_tokens=50, depth=0, num_drafted=0, seconds=5.0
+    )
+    setting.add(3, *[6] * 40, adapter="B")
+    adapters = [step_of(setting).adapter for _ in range(10)]
+    reads = [index for index, adapter in enumerate(adapters) if adapter == "B"]
+    assert len(reads) > 2
+    for start in reads[:-1]:
+        assert set(adapters[start + 1 : start + 3]) == {None, "A"}
+
+
+def test_a_prefix_is_shared_under_the_same_adapter_only() -> None:
+    setting = Setting(slots=3, num_cells=1000)
+    setting.add(1, *[5] * 20, max_tokens=1, adapter="A")
+    step_of(setting)
+    others = [setting.add(2, *[5] * 20, 6, adapter="A"), setting.add(3, *[5] * 20, 6)]
+    step_of(setting)
+    assert [one.num_cached for one in others] == [20, 0]

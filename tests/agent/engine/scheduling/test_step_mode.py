@@ -7,37 +7,20 @@ from hypothesis import strategies as st
 from arriero.agent.engine.scheduling.step_mode import StepMode
 
 
-def test_little_is_read_beside() -> None:
-    step_mode = StepMode(10)
-    assert [
-        step_mode.next(3, 7),
-        step_mode.next(3, 7),
-        step_mode.next(0, 50),
-        step_mode.next(50, 0),
-    ] == ["both"] * 4
-
-
-def test_much_is_read_in_mixing() -> None:
-    step_mode = StepMode(10)
-    assert [step_mode.next(3, 8) for _ in range(4)] == ["read", "generate", "read", "generate"]
-
-
-def test_streams_do_not_wait_twice_in_a_row() -> None:
-    step_mode = StepMode(10)
-    assert [step_mode.next(1, 20), step_mode.next(2, 0), step_mode.next(2, 20)] == [
-        "read",
-        "both",
-        "read",
-    ]
-
-
-def test_nor_for_what_could_be_read_beside() -> None:
-    step_mode = StepMode(10)
-    assert [step_mode.next(3, 20), step_mode.next(3, 4), step_mode.next(3, 4)] == [
-        "read",
-        "generate",
-        "both",
-    ]
+@pytest.mark.parametrize(
+    ("num_generating", "num_prompt_tokens", "is_alone"),
+    [
+        (3, 7, False),
+        (0, 50, False),
+        (50, 0, False),
+        (3, 8, True),
+        (1, 20, True),
+    ],
+)
+def test_little_is_read_beside_and_much_alone(
+    num_generating: int, num_prompt_tokens: int, is_alone: bool
+) -> None:
+    assert StepMode(10).reads_alone(num_generating, num_prompt_tokens) == is_alone
 
 
 @pytest.mark.parametrize(
@@ -60,7 +43,12 @@ def test_every_chunk_is_some_of_the_prompt_and_the_last_ones_fill_tiles(
     assert most < 64 or all(chunk % 64 == 0 for chunk in chunks[1:])
 
 
-def test_where_mixing_gains_nothing_steps_take_turns() -> None:
+def test_where_mixing_gains_nothing_prompts_are_read_alone() -> None:
     step_mode = StepMode(10, can_mix=False)
-    modes = [step_mode.next(*each) for each in ((1, 1), (1, 1), (0, 5), (3, 0))]
-    assert modes == ["read", "generate", "both", "both"]
+    alone = [step_mode.reads_alone(*each) for each in ((1, 1), (0, 5), (3, 0))]
+    assert alone == [True, False, False]
+
+
+def test_media_are_read_alone() -> None:
+    assert StepMode(10).reads_alone(1, 1, is_media=True)
+    assert not StepMode(10).reads_alone(0, 1, is_media=True), "nobody is there beside"

@@ -1,0 +1,89 @@
+"""Whose turn a step is."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.scheduling.adapter_turns import AdapterKey, AdapterTurns, Turn
+
+
+def steps(
+    turns: AdapterTurns,
+    count: int,
+    generating: Sequence[AdapterKey],
+    reader: Sequence[AdapterKey] = (),
+    *,
+    mixes: bool = False,
+) -> list[str]:
+    """What is done in the next `count` steps, such as `A` (generates), `read A`, `A, read A`."""
+    done = []
+    for _ in range(count):
+        turn = turns.next(generating, reader)
+        generates = turn.adapter in generating and (mixes or not turn.reads)
+        turns.took(turn.adapter, has_generated=generates, has_read=turn.reads)
+        parts = [str(turn.adapter)] * generates + [f"read {turn.adapter}"] * turn.reads
+        done.append(", ".join(parts))
+    return done
+
+
+def test_adapters_take_turns() -> None:
+    assert steps(AdapterTurns(), 5, [None, "A", "B", "A"]) == ["None", "A", "B", "None", "A"]
+
+
+def test_a_newcomer_is_next_after_those_who_wait() -> None:
+    turns = AdapterTurns()
+    assert steps(turns, 1, ["A", "B"]) == ["A"]
+    assert steps(turns, 3, ["A", "B", "C"]) == ["B", "A", "C"]
+
+
+def test_everybody_generates_between_two_steps_that_read() -> None:
+    done = steps(AdapterTurns(), 8, [None, "A"], ["B"])
+    assert done == ["read B", "None", "A", "read B", "None", "A", "read B", "None"]
+
+
+def test_alone_it_reads_and_generates_in_turn() -> None:
+    assert steps(AdapterTurns(), 4, ["A"], ["A"]) == ["read A", "A", "read A", "A"]
+
+
+def test_what_is_read_beside_generating_counts_for_both() -> None:
+    assert steps(AdapterTurns(), 3, ["A"], ["A"], mixes=True) == ["A, read A"] * 3
+    done = steps(AdapterTurns(), 5, ["A", "B"], ["A"], mixes=True)
+    assert done == ["A, read A", "B", "A, read A", "B", "A, read A"]
+
+
+def test_nothing_to_do_is_a_turn_of_nobody() -> None:
+    assert AdapterTurns().next([], []) == Turn()
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    turns = AdapterTurns()
+    steps(turns, 9, ["A", "B", "C"], ["C"])
+    steps(turns, 1, ["B"])
+    assert len(turns) == 1
+
+
+KEYS: list[AdapterKey] = [None, "A", "B", "C", "D"]
+
+
+@given(
+    adapters=st.lists(st.sampled_from(KEYS), min_size=1, unique=True),
+    readers=st.lists(st.lists(st.sampled_from(KEYS), max_size=2), min_size=40, max_size=40),
+    mixes=st.booleans(),
+)
+def test_a_stream_waits_for_one_step_of_each_other_adapter_and_one_that_reads(
+    adapters: list[AdapterKey], readers: list[list[AdapterKey]], mixes: bool
+) -> None:
+    turns, others, reads = AdapterTurns(), dict.fromkeys(adapters, 0), dict.fromkeys(adapters, 0)
+    for reader in readers:
+        (done,) = steps(turns, 1, adapters, reader, mixes=mixes)
+        for key in adapters:
+            if done.split(",")[0] == str(key):
+                others[key] = reads[key] = 0
+            elif done.startswith("read"):
+                reads[key] += 1
+            else:
+                others[key] += 1
+                reads[key] += "read" in done
+        assert max(others.values()) < max(2, len(adapters))
+        assert max(reads.values()) <= 1
