@@ -131,7 +131,7 @@ def access_key(name: str, role: str, **more: Any) -> dict[str, Any]:
         "is_valid": True,
         "priority": "interactive",
         "created_at": 1_700_000_000.0,
-        **dict.fromkeys(("models", "labels", *limits, "max_tokens", *times)),
+        **dict.fromkeys(("models", "labels", *limits, "max_tokens", "default_priority", *times)),
         **more,
     }
 

@@ -180,7 +180,7 @@ class ActiveRequest:
             prompt=prepared.prompt,
             max_tokens=prepared.max_tokens,
             sampling=prepared.sampling,
-            priority=request.priority,
+            priority=request.priority or 0,
             shift=prepared.shift,
             prefill_only=request.prefill_only,
             stored=prepared.stored,

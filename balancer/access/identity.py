@@ -24,7 +24,7 @@ class CallerLimits:
     """What a caller may use; `None` is no limit.
 
     `models`: names that it may ask for. `max_tokens`: most tokens of one answer. `priority`: the
-    highest class that its requests may have.
+    highest class that its requests may have. `default_priority`: that of requests that name none.
     """
 
     __pydantic_config__ = STRICT
@@ -35,6 +35,7 @@ class CallerLimits:
     max_queued: Positive | None = None
     max_tokens: Positive | None = None
     priority: PriorityClass = "interactive"
+    default_priority: PriorityClass | None = None
 
 
 NO_LIMITS = CallerLimits()

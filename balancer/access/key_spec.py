@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from ...shared.errors import Conflict, InvalidRequest, NotFound
+from ...shared.inference import PRIORITY_CLASSES
 from ...shared.quantities import parse_duration
 from ...shared.strict import STRICT, at_most
 from ...shared.validation import parse_json
@@ -46,6 +47,7 @@ class KeySpec:
     """The body of `POST /api/v1/keys`. `expires` in seconds from now.
 
     `models` are those that its holder may ask for, or of an agent's key those that it may serve.
+    `priority` is the highest class of its requests, `default_priority` that of those that say none.
     `labels` are for agents' keys: the labels that an agent with this key may have.
     """
 
@@ -61,6 +63,7 @@ class KeySpec:
     max_queued: Positive | None = None
     max_tokens: Positive | None = None
     priority: PriorityClass = "interactive"
+    default_priority: PriorityClass | None = None
 
     @property
     def limits(self) -> CallerLimits:
@@ -81,6 +84,12 @@ def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
     """The key to add. Raises `Conflict`, or `InvalidRequest` where nobody could come in then."""
     if spec.labels is not None and spec.role != "agent":
         raise InvalidRequest("`labels`: only keys of the role agent have labels", field="labels")
+    if _is_above(spec.default_priority, spec.priority):
+        raise InvalidRequest(
+            f"`default_priority`: {spec.default_priority} is above {spec.priority}, the highest "
+            "that `priority` allows",
+            field="default_priority",
+        )
     if spec.role != "admin" and not any(key.role == "admin" for key in ring.records()):
         raise InvalidRequest(
             "`role`: the first key must have the role admin; from then on every call needs a key, "
@@ -103,6 +112,11 @@ def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
         expires_at=None if spec.expires is None else now + spec.expires,
         revision=1 if old is None else old.revision + 1,
     )
+
+
+def _is_above(kind: PriorityClass | None, highest: PriorityClass) -> bool:
+    rank = PRIORITY_CLASSES.index
+    return kind is not None and rank(kind) > rank(highest)
 
 
 def surplus(ring: Keyring, name: str, now: float) -> AccessKey | None:

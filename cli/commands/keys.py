@@ -74,6 +74,11 @@ def _add_spec(group: Any) -> None:
     for name in LIMITS:
         group.add_argument(f"--{name}", metavar="N", type=positive)
     group.add_argument("--priority", choices=PRIORITIES, help="the highest of its requests")
+    group.add_argument(
+        "--default-priority",
+        choices=PRIORITIES,
+        help="that of its requests that say none (default: default)",
+    )
 
 
 async def _keys(arguments: argparse.Namespace, target: Target) -> None:
@@ -133,7 +138,8 @@ def _spec(arguments: argparse.Namespace) -> Json:
     if arguments.role is None:
         raise UsageError(f"--role: is missing; choose from {', '.join(ROLES)}")
     limits = {name.replace("-", "_"): None for name in LIMITS}
-    given = {name: getattr(arguments, name) for name in ("role", "expires", "priority", *limits)}
+    names = ("role", "expires", "priority", "default_priority", *limits)
+    given = {name: getattr(arguments, name) for name in names}
     if arguments.models is not None:
         given["models"] = [name.strip() for name in arguments.models.split(",") if name.strip()]
     if arguments.label:
@@ -289,6 +295,8 @@ def _limits(key: Json) -> str:
     told = [f"{key[name]} {name.replace('_', ' ')}" for name in names if key[name] is not None]
     if key["priority"] != "interactive":
         told.append(f"priority {key['priority']}")
+    if key.get("default_priority") is not None:  # balancers before it have none
+        told.append(f"priority {key['default_priority']} if none is said")
     return ", ".join(told) or "none"
 
 

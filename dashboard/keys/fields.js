@@ -11,6 +11,7 @@ export const ROLES = {
   agent: "join as an agent",
 };
 export const PRIORITIES = ["interactive", "default", "batch"];
+const UNSAID = { "": "default", interactive: "", batch: "" };
 
 /** `name` is that of the balancer's field; with `roles` it is for keys of these alone. */
 export const FIELDS = [
@@ -25,6 +26,7 @@ export const FIELDS = [
   { name: "max_queued", label: "Requests waiting", kind: number, isLimit: true },
   { name: "max_tokens", label: "Tokens of an answer", kind: number, isLimit: true },
   { name: "priority", label: "Highest priority", kind: required, choices: PRIORITIES, isLimit: true },
+  { name: "default_priority", label: "Priority if none is said", kind: required, choices: UNSAID, isLimit: true },
 ];
 
 /** Whether keys of a role have this field. */

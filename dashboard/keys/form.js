@@ -81,7 +81,7 @@ export class KeyForm {
 function select(choices) {
   const named = Array.isArray(choices) ? choices.map((name) => [name, ""]) : Object.entries(choices);
   const options = named.map(([name, meaning]) => {
-    const option = element("option", "", meaning ? `${name}: ${meaning}` : name);
+    const option = element("option", "", [name, meaning].filter(Boolean).join(": "));
     option.value = name;
     return option;
   });

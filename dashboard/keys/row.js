@@ -74,6 +74,7 @@ function limitsOf(key) {
   const told = Object.entries(LIMITS).filter(([name]) => key[name] !== null);
   const words = told.map(([name, what]) => `${count(key[name])} ${what}`);
   if (key.priority !== "interactive") words.push(`priority ${key.priority}`);
+  if (key.default_priority) words.push(`priority ${key.default_priority} if none is said`);
   return words.join(", ") || "none";
 }
 

@@ -59,8 +59,10 @@ from .priority import (
     Priority,
     PriorityClass,
     ServiceTier,
+    UsedTier,
     priority_class_of,
     priority_of_tier,
+    tier_of,
 )
 from .request import MAX_TOKEN_IDS, CacheKey, GenerateRequest, MaxTokens, PromptInput, TopLogprobs
 from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
@@ -121,9 +123,11 @@ __all__ = [
     "ToolList",
     "TopLogprobs",
     "Usage",
+    "UsedTier",
     "Waiting",
     "WaitsFor",
     "can_go_on",
     "priority_class_of",
     "priority_of_tier",
+    "tier_of",
 ]

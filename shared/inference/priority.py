@@ -12,11 +12,11 @@ PRIORITY_NUMBERS: dict[str, int] = {"batch": -1, "default": 0, "interactive": 1}
 """The `priority` that each word stands for."""
 
 
-def priority_class_of(priority: int) -> PriorityClass:
-    """Numbers above 0 are interactive, those below 0 batch."""
-    if priority > 0:
-        return "interactive"
-    return "batch" if priority < 0 else "default"
+def priority_class_of(priority: int | None) -> PriorityClass:
+    """Numbers above 0 are interactive, those below 0 batch. Without a number it is default."""
+    if priority is None or priority == 0:
+        return "default"
+    return "interactive" if priority > 0 else "batch"
 
 
 def _number_of(priority: object) -> object:
@@ -36,12 +36,27 @@ Priority = Annotated[
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
 """OpenAI's words."""
 
+UsedTier = Literal["default", "flex", "priority"]
+"""OpenAI's words for the class that a request had."""
+
 _TIERS: dict[str, PriorityClass] = {
     "flex": "batch",
+    **dict.fromkeys(("default", "scale"), "default"),
     **dict.fromkeys(("priority", "fast", "ultrafast"), "interactive"),
+}
+_USED: dict[PriorityClass, UsedTier] = {
+    "batch": "flex",
+    "default": "default",
+    "interactive": "priority",
 }
 
 
-def priority_of_tier(tier: ServiceTier | None) -> int:
-    """The priority that a service tier asks for."""
-    return PRIORITY_NUMBERS[_TIERS.get(tier or "auto", "default")]
+def priority_of_tier(tier: ServiceTier | None) -> int | None:
+    """The priority that a service tier asks for; with `auto` the caller's own counts."""
+    kind = _TIERS.get(tier or "auto")
+    return None if kind is None else PRIORITY_NUMBERS[kind]
+
+
+def tier_of(priority: int | None) -> UsedTier:
+    """The service tier that stands for the class of a priority."""
+    return _USED[priority_class_of(priority)]

@@ -44,7 +44,7 @@ class GenerateRequest(SamplingChoices):
     - `continue_final_message`: the answer continues the last message.
     - `add_generation_prompt`: `false` leaves out the template's beginning of an answer.
     - `priority`: `interactive`, `default` or `batch`; or a number, whose sign is the class, and
-      which orders the requests within an agent.
+      which orders the requests within an agent. Without one it is that of the caller's key.
     - `deadline_ms`: milliseconds within which the whole answer is of use. What cannot begin before
       is refused, and what has not ended by then ends with `deadline_exceeded`.
     - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
@@ -71,7 +71,7 @@ class GenerateRequest(SamplingChoices):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     grammar: Grammar | None = None
-    priority: Priority = 0
+    priority: Priority | None = None
     deadline_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     prefill_only: bool = False

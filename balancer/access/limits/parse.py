@@ -43,7 +43,7 @@ def format_limits(limits: CallerLimits) -> str:
 def _value(name: str, text: str) -> object:
     if name == "models":
         return text.split("+")
-    if name == "priority":
+    if name in ("priority", "default-priority"):
         return text
     if not (text.isascii() and text.isdigit()) or len(text) > 10:
         raise ValueError(f"must have a whole number for {name}, not {text[:60]!r}")

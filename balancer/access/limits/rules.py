@@ -5,7 +5,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ....shared.errors import InvalidRequest, ModelNotFound, RequestError
-from ....shared.inference import PRIORITY_CLASSES, GenerateRequest, PriorityClass
+from ....shared.inference import (
+    PRIORITY_CLASSES,
+    PRIORITY_NUMBERS,
+    GenerateRequest,
+    PriorityClass,
+)
 from ..identity import NO_LIMITS, CallerLimits
 
 T = TypeVar("T")
@@ -30,6 +35,7 @@ def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
         max_queued=_first(own.max_queued, defaults.max_queued),
         max_tokens=_first(own.max_tokens, defaults.max_tokens),
         priority=min(own.priority, defaults.priority, key=PRIORITY_CLASSES.index),
+        default_priority=_first(own.default_priority, defaults.default_priority),
     )
 
 
@@ -85,7 +91,7 @@ def hidden(
 def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest | InvalidRequest:
     """`request` within `limits`: without `max_tokens` it gets the most, a higher one is an error.
 
-    A higher priority is lowered.
+    One that says no priority has its caller's default; a higher one is lowered.
     """
     most = limits.max_tokens
     if most is not None and request.max_tokens is None:
@@ -95,8 +101,16 @@ def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest |
             f"`max_tokens`: at most {most} for this caller, not {request.max_tokens}",
             field="max_tokens",
         )
-    priority = _MOST_PRIORITY[limits.priority]
-    return request if request.priority <= priority else replace(request, priority=priority)
+    priority = priority_within(request.priority, limits)
+    return request if priority == request.priority else replace(request, priority=priority)
+
+
+def priority_within(priority: int | None, limits: CallerLimits) -> int | None:
+    """The priority that a request for `priority` gets; `None` is that nobody said one."""
+    if priority is None and limits.default_priority is not None:
+        priority = PRIORITY_NUMBERS[limits.default_priority]
+    most = _MOST_PRIORITY[limits.priority]
+    return most if (priority or 0) > most else priority
 
 
 def _first(own: T | None, default: T | None) -> T | None:

@@ -44,7 +44,11 @@ class ThinkingDetails(TypedDict):
     thinking_tokens: Count
 
 
-class MessageUsage(TypedDict):
+MessageTier = Literal["standard", "priority", "batch"]
+"""The class that a request had in the queue."""
+
+
+class TokenCounts(TypedDict):
     """Token counts. `input_tokens` are those that were not read from a cache."""
 
     input_tokens: Count
@@ -52,6 +56,12 @@ class MessageUsage(TypedDict):
     cache_creation_input_tokens: Count
     output_tokens: Count
     output_tokens_details: ThinkingDetails
+
+
+class MessageUsage(TokenCounts):
+    """Token counts, and how the request was served."""
+
+    service_tier: MessageTier
 
 
 class TextBlock(TypedDict):

@@ -14,8 +14,8 @@ from .answer_types import (
     Block,
     ContextManaged,
     MessageAnswer,
-    MessageUsage,
     StopReason,
+    TokenCounts,
 )
 
 
@@ -102,7 +102,7 @@ class MessageDelta(TypedDict):
 
     type: Literal["message_delta"]
     delta: MessageEnd
-    usage: MessageUsage
+    usage: TokenCounts
     context_management: NotRequired[ContextManaged]
 
 

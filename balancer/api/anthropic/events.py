@@ -19,10 +19,11 @@ from .answer_types import (
     CompactionBlock,
     ContextManaged,
     MessageAnswer,
-    MessageUsage,
+    MessageTier,
     StopReason,
     TextBlock,
     ThinkingBlock,
+    TokenCounts,
     ToolUseBlock,
 )
 from .conversation.blocks import Json
@@ -48,14 +49,15 @@ class MessageEvents(EventRenderer):
         *,
         model: str,
         max_tokens: int | None,
+        tier: MessageTier = "standard",
         context: ContextManaged | None = None,
         hides_thinking: bool = False,
         summarizes: Summarized | None = None,
     ) -> None:
         """`id` without its prefix; `context` says which edits shortened the prompt.
 
-        With `hides_thinking` thinking blocks have no text. With `summarizes` the message is one
-        compaction block.
+        `tier` is the class that it has. With `hides_thinking` thinking blocks have no text. With
+        `summarizes` the message is one compaction block.
         """
         self._id = id
         self._max_tokens = max_tokens
@@ -71,7 +73,7 @@ class MessageEvents(EventRenderer):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(Usage()),
+            "usage": {**_counts(Usage()), "service_tier": tier},
         }
         """The message so far."""
         if context is not None:
@@ -84,7 +86,11 @@ class MessageEvents(EventRenderer):
 
     def _begun(self, begun: Begun) -> None:
         usage = Usage(prompt_tokens=begun.prompt_tokens, cached_tokens=begun.cached_tokens)
-        self.message["usage"] = _usage(usage)
+        self._count(usage)
+
+    def _count(self, usage: Usage) -> None:
+        tier = self.message["usage"]["service_tier"]
+        self.message["usage"] = {**_counts(usage), "service_tier": tier}
 
     # ---- blocks
 
@@ -147,9 +153,9 @@ class MessageEvents(EventRenderer):
         message = self.message
         message["stop_reason"] = self._stop_reason(done)
         message["stop_sequence"] = done.stop_string if done.finish_reason == "stop" else None
-        message["usage"] = usage = _usage(done.usage)
+        self._count(done.usage)
         end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        told: Json = {"type": "message_delta", "delta": end, "usage": usage}
+        told: Json = {"type": "message_delta", "delta": end, "usage": _counts(done.usage)}
         if (context := message.get("context_management")) is not None:
             told["context_management"] = context
         yield told
@@ -298,7 +304,7 @@ class _ToolUse(_Block):
         return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": input}
 
 
-def _usage(usage: Usage) -> MessageUsage:
+def _counts(usage: Usage) -> TokenCounts:
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_read_input_tokens": usage.cached_tokens,

@@ -114,7 +114,6 @@ MESSAGES: Mapping[str, Rule] = {
     "inference_geo": Ignored("the fleet is where it is"),
     "mcp_servers": Ignored("tools of MCP servers are left out"),
     "metadata": Ignored("requests are not told apart by users"),
-    "service_tier": Ignored("there are no tiers", nothing('"auto"', '"standard_only"')),
     "speed": Ignored("there is one speed", nothing('"standard"')),
     "user_profile_id": Ignored("there are no profiles"),
     "workspace_id": Ignored("there are no workspaces"),

@@ -1,11 +1,19 @@
-"""How a request wants to be answered: thinking, format, effort."""
+"""How a request wants to be answered: thinking, format, effort, tier."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....shared.errors import InvalidRequest
-from ....shared.inference import ChatMessage, Grammar, JsonSchemaGrammar
+from ....shared.inference import (
+    PRIORITY_NUMBERS,
+    ChatMessage,
+    Grammar,
+    JsonSchemaGrammar,
+    PriorityClass,
+    priority_class_of,
+)
 from ....shared.strict import STRICT
+from .answer_types import MessageTier
 
 Json = dict[str, Any]
 
@@ -43,6 +51,26 @@ def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
         )
     wanted = format or options.format
     return None if wanted is None else JsonSchemaGrammar(type="json_schema", schema=wanted.schema)
+
+
+Tier = Literal["auto", "standard_only"]
+"""Who says `auto` has the class of its key; with `standard_only` nobody goes before others."""
+
+_TIERS: dict[PriorityClass, MessageTier] = {
+    "batch": "batch",
+    "default": "standard",
+    "interactive": "priority",
+}
+
+
+def priority_of(tier: Tier) -> int | None:
+    """The neutral priority that a tier asks for; `None` is its key's."""
+    return None if tier == "auto" else PRIORITY_NUMBERS["default"]
+
+
+def tier_of(priority: int | None) -> MessageTier:
+    """Anthropic's word for the class that a request has."""
+    return _TIERS[priority_class_of(priority)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ from .conversation.tools import (
     with_type,
 )
 from .fields import MESSAGES
-from .options import Format, OutputOptions, ThinkingOptions, grammar, thinks
+from .options import Format, OutputOptions, ThinkingOptions, Tier, grammar, priority_of, thinks
 
 _MaxTokens = Annotated[int, Field(ge=0, lt=2**31)]
 """With 0 the prompt is computed for later requests, and nothing is generated."""
@@ -111,6 +111,7 @@ class _Body:
     output_format: Format | None = None
     compaction: Summarize | None = None
     context_management: ContextManagement | None = None
+    service_tier: Tier = "auto"
     thread: Annotated[CreateThread | ContinueThread, Field(discriminator="type")] | None = None
 
 
@@ -247,6 +248,7 @@ def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
         grammar=grammar(parsed.output_config, parsed.output_format),
         chat_template_kwargs=parsed.output_config.variables(),
         continue_final_message=messages[-1].role == "assistant",
+        priority=priority_of(parsed.service_tier),
         **_calling(parsed.tool_choice, conversation),
     )
     check_readable(request)

@@ -27,12 +27,13 @@ from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
 from ..transport.waiting import comments_after
-from .answer_types import ContextManaged, CountedMessage
+from .answer_types import ContextManaged, CountedMessage, MessageTier
 from .conversation.blocks import Json
 from .conversation.compaction import summarized
 from .editing import Edited, apply_edits
 from .errors import anthropic_error, anthropic_status
 from .events import MessageEvents
+from .options import tier_of
 from .requests import (
     FIELD_NAMES,
     ContinueThread,
@@ -150,6 +151,7 @@ class _Handlers:
                 stream.id,
                 owner=caller.owner,
                 model=wanted.model or runtime.model_name_for("generate", caller),
+                tier=tier_of(runtime.priority(edited.request, caller)),
                 context=_context(wanted, edited),
             )
             if wanted.stream:
@@ -175,6 +177,7 @@ class _Answer(MessageEvents):
         *,
         owner: str | None,
         model: str,
+        tier: MessageTier,
         context: ContextManaged | None,
     ) -> None:
         wanted = asked.wanted
@@ -182,6 +185,7 @@ class _Answer(MessageEvents):
             id,
             model=model,
             max_tokens=wanted.max_tokens,
+            tier=tier,
             context=context,
             hides_thinking=wanted.hides_thinking,
             summarizes=summarized(asked.conversation.messages) if wanted.is_compaction else None,

@@ -9,7 +9,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ....shared.inference import Count
+from ....shared.inference import Count, UsedTier
 from ..common.log_probs import TokenLogProb
 
 ChatFinish = Literal["stop", "length", "tool_calls"]
@@ -113,6 +113,7 @@ class ChatCompletion(TypedDict):
     object: Literal["chat.completion"]
     created: int
     model: str
+    service_tier: UsedTier
     choices: list[ChatChoice]
     usage: OpenAIUsage
 
@@ -158,6 +159,7 @@ class ChatChunk(TypedDict):
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
+    service_tier: UsedTier
     choices: list[ChatChunkChoice]
     usage: NotRequired[OpenAIUsage | None]
 
@@ -190,6 +192,7 @@ class Completion(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
+    service_tier: UsedTier
     choices: list[CompletionChoice]
     usage: OpenAIUsage
 
@@ -210,6 +213,7 @@ class CompletionChunk(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
+    service_tier: UsedTier
     choices: list[CompletionChunkChoice]
     usage: NotRequired[OpenAIUsage | None]
 

@@ -13,7 +13,7 @@ from ....shared.inference import GenerateRequest, RequestId, Usage
 from ...access.identity import CallerLimits
 from ...access.limits.account import SOON, Demand, Standing
 from ...access.limits.limiter import Limiter
-from ...access.limits.rules import bounded, hidden, model_for
+from ...access.limits.rules import bounded, hidden, model_for, priority_within
 from ...access.limits.token_estimate import demand_of, demand_of_queries
 from ..caller import Caller
 from ..queries.query import QueryRequest
@@ -61,6 +61,10 @@ class Admission:
         resolve = self._state.models.resolve
         names = self._limiter.limits_of(caller).models or ()
         return frozenset(resolve(name) or name for name in names)
+
+    def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
+        """The priority that a request of the caller gets."""
+        return priority_within(request.priority, self._limiter.limits_of(caller))
 
     def request(
         self, request: GenerateRequest, caller: Caller, now: float, *, together: int = 1

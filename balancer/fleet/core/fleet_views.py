@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, islice
 
-from ....shared.inference import PRIORITY_CLASSES, AgentId, RequestId, Waiting
+from ....shared.inference import (
+    PRIORITY_CLASSES,
+    AgentId,
+    GenerateRequest,
+    RequestId,
+    Waiting,
+)
 from ....shared.reports.model_info import Task
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
@@ -56,6 +62,10 @@ class FleetViews:
     def standing(self, caller: Caller, now: float) -> Standing:
         """How much of its limits a caller has left."""
         return self._admission.standing(caller, now)
+
+    def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
+        """The priority that a request of `caller` gets; `None` is that nobody said one."""
+        return self._admission.priority(request, caller)
 
     @property
     def revision(self) -> int:

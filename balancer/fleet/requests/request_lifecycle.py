@@ -172,7 +172,7 @@ class RequestLifecycle(Lifecycle):
             waited_seconds=self.waited(now),
             age_seconds=now - self.accepted_at,
             num_tokens=self.num_tokens,
-            priority=self.request.priority,
+            priority=self.request.priority or 0,
             caller=self.caller.name,
             moves=self.moves.num,
         )

@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ....shared.errors import Conflict, NotFound, ShuttingDown
@@ -137,6 +138,8 @@ class KeptRequests:
             created_at=self._wall_clock(),
             keeps_failure=keeps_failure,
         )
+        # Another run of the balancer does not know the limits of the caller's key.
+        request = replace(request, priority=self._runtime.priority(request, caller))
         asked = Asked(self._runtime.seeded(request), caller, note)
         return self._open(record, asked, tell_waiting=tell_waiting, together=together)
 

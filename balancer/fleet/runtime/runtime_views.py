@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-from ....shared.inference import AgentId, RequestId, Waiting
+from ....shared.inference import AgentId, GenerateRequest, RequestId, Waiting
 from ....shared.reports.model_info import Task
 from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
@@ -62,6 +62,10 @@ class RuntimeViews:
         """How many requests wait for each model, and for how many seconds the oldest has."""
         now, waiting = self._clock(), self._fleet.waiting_by_model()
         return {name: (each.num_waiting, now - each.since) for name, each in waiting.items()}
+
+    def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
+        """The priority that a request of `caller` gets; `None` is that nobody said one."""
+        return self._fleet.priority(request, caller)
 
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""

@@ -24,6 +24,7 @@ class Key(TypedDict):
     max_queued: Count | None
     max_tokens: Count | None
     priority: PriorityClass
+    default_priority: PriorityClass | None
     created_at: float
     expires_at: float | None
     revoked_at: float | None

@@ -19,6 +19,7 @@ def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
         max_queued=limits.max_queued,
         max_tokens=limits.max_tokens,
         priority=limits.priority,
+        default_priority=limits.default_priority,
         created_at=key.created_at,
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,

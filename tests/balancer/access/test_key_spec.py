@@ -24,7 +24,8 @@ def spec(text: str) -> KeySpec:
 def test_a_spec_in_full() -> None:
     given = spec(
         '{"name": "ci", "role": "inference", "models": ["a"], "expires": "90d",'
-        ' "priority": "batch", "requests_per_minute": 6, "tokens_per_minute": 7,'
+        ' "priority": "default", "default_priority": "batch",'
+        ' "requests_per_minute": 6, "tokens_per_minute": 7,'
         ' "max_concurrent": 8, "max_queued": 9, "max_tokens": 10}'
     )
     key = created(ring_of(ADMIN), given, "digest", 100.0)
@@ -35,7 +36,8 @@ def test_a_spec_in_full() -> None:
         max_concurrent=8,
         max_queued=9,
         max_tokens=10,
-        priority="batch",
+        priority="default",
+        default_priority="batch",
     )
     assert (key.digest, key.created_at, key.revision) == ("digest", 100.0, 1)
     assert key.expires_at == 100.0 + 90 * 86400
@@ -120,3 +122,15 @@ def test_those_that_are_over_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Conflict, match="limit"):
         surplus(ring_of(ADMIN, record("a", 1), record("b", 2)), "new", 10.0)
     assert MAX_KEYS == 1000
+
+
+def test_what_is_said_by_nobody_is_within_what_is_allowed() -> None:
+    above = spec(
+        '{"name": "a", "role": "inference", "priority": "default",'
+        ' "default_priority": "interactive"}'
+    )
+    with pytest.raises(InvalidRequest, match="interactive is above default") as refusal:
+        created(ring_of(ADMIN), above, "d", 1.0)
+    assert refusal.value.field == "default_priority"
+    same = replace(above, default_priority="default")
+    assert created(ring_of(ADMIN), same, "d", 1.0).limits.default_priority == "default"

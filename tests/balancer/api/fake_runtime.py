@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Self
 
 from arriero.balancer.access.limits.account import NO_STANDING, Standing
+from arriero.balancer.access.limits.rules import priority_within
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
@@ -230,6 +231,9 @@ class FakeFleetRuntime:
             for name in sorted(self.model_names)
             if name in allowed
         )
+
+    def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
+        return priority_within(request.priority, caller.limits)
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         return next((view.info.name for view in self.models(caller)), "")

@@ -21,7 +21,8 @@ KEY: dict[str, Any] = {
     "max_concurrent": None,
     "max_queued": None,
     "max_tokens": None,
-    "priority": "batch",
+    "priority": "default",
+    "default_priority": "batch",
     "created_at": 1.7e9,
     "expires_at": 1.8e9,
     "revoked_at": None,
@@ -35,7 +36,8 @@ def test_create_prints_the_key_alone(
 ) -> None:
     balancer.will(says(KEY | {"key": SECRET}))
     argv = ["create", "ci", "--role", "inference", "--models", "tiny, big", "--expires", "90d"]
-    limits = ["--requests-per-minute", "60", "--priority", "batch"]
+    limits = ["--requests-per-minute", "60", "--priority", "default"]
+    limits += ["--default-priority", "batch"]
     assert main([*argv, *limits]) == 0
     method, path, body = balancer.seen[0]
     assert (method, path) == ("POST", "/api/v1/keys")
@@ -45,7 +47,8 @@ def test_create_prints_the_key_alone(
         "models": ["tiny", "big"],
         "expires": "90d",
         "requests_per_minute": 60,
-        "priority": "batch",
+        "priority": "default",
+        "default_priority": "batch",
     }
     told = capsys.readouterr()
     assert told.out == f"{SECRET}\n"

@@ -10,6 +10,7 @@ from arriero.shared.inference import (
     ServiceTier,
     priority_class_of,
     priority_of_tier,
+    tier_of,
 )
 
 PRIORITY: TypeAdapter[int] = TypeAdapter(Priority)
@@ -52,4 +53,15 @@ def test_tiers_are_classes() -> None:
         "scale",
     }
     assert (kinds["priority"], kinds["flex"]) == ("interactive", "batch")
-    assert priority_of_tier(None) == 0
+    assert priority_of_tier("default") == 0
+    assert priority_of_tier("auto") is priority_of_tier(None) is None, "the caller's own counts"
+
+
+def test_the_tier_that_was_used_is_told_in_three_words() -> None:
+    told = {tier: tier_of(priority_of_tier(tier)) for tier in get_args(ServiceTier)}
+    assert {tier: each for tier, each in told.items() if tier != each} == {
+        "auto": "default",
+        "scale": "default",
+        "fast": "priority",
+        "ultrafast": "priority",
+    }

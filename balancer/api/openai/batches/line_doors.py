@@ -12,7 +12,7 @@ from functools import partial
 from pydantic_core import to_json
 
 from .....shared.errors import NotFound, RequestError, status_of
-from .....shared.inference import GenerateRequest
+from .....shared.inference import GenerateRequest, UsedTier, tier_of
 from ....fleet.caller import Caller
 from ....fleet.queries.query import QueryRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
@@ -75,7 +75,8 @@ class LineDoors:
     async def _generated(self, wanted: Wanted, shape: Shape, caller: Caller) -> Answered:
         try:
             open_one = partial(self._runtime.open, caller=caller)
-            streams = open_together(open_one, [_of_batch(each) for each in wanted.requests])
+            requests = [_of_batch(each) for each in wanted.requests]
+            streams = open_together(open_one, requests)
             async with Merged(streams) as merged:
                 answers = await merged.collect(all_or_nothing=True)
         except RequestError as error:
@@ -84,6 +85,7 @@ class LineDoors:
             id=f"{shape.id_prefix}{streams[0].id}",
             created=int(time.time()),
             model=wanted.model or self._runtime.model_name_for("generate", caller),
+            service_tier=self._tier(requests[0], caller),
         )
         whole = whole_answer(shape, head, answers, wanted.num_choices)
         return Answered(status=200, body=to_json(whole), request_id=streams[0].id)
@@ -104,11 +106,15 @@ class LineDoors:
                 wanted,
                 previous,
                 served=wanted.model or self._runtime.model_name_for("generate", caller),
+                service_tier=self._tier(neutral, caller),
                 created_at=int(time.time()),
                 owner=caller.owner,
             )
             await read_to_end(stream, answer, wanted.field_names)
         return Answered(status=200, body=to_json(answer.response), request_id=stream.id)
+
+    def _tier(self, request: GenerateRequest, caller: Caller) -> UsedTier:
+        return tier_of(self._runtime.priority(request, caller))
 
     def _previous(self, id: str | None, caller: Caller) -> Stored | None:
         if id is None:
@@ -151,4 +157,4 @@ ENDPOINTS = (
 
 
 def _of_batch(request: GenerateRequest) -> GenerateRequest:
-    return replace(request, priority=min(request.priority, BATCH_PRIORITY), stream=False)
+    return replace(request, priority=min(request.priority or 0, BATCH_PRIORITY), stream=False)

@@ -27,6 +27,7 @@ from .....shared.inference import (
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
+    UsedTier,
     Waiting,
 )
 from ...common.accumulator import Accumulator
@@ -63,6 +64,7 @@ class Head:
     id: str
     created: int
     model: str
+    service_tier: UsedTier = "default"
 
 
 class Shape(Protocol):
@@ -355,6 +357,7 @@ def whole_answer(
         "object": shape.object_name,
         "created": head.created,
         "model": head.model,
+        "service_tier": head.service_tier,
         "choices": choices,
         "usage": usage_of(ends, num_choices),
     }

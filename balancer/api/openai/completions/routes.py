@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from .....shared.errors import RequestError
-from .....shared.inference import Done, Event, Failed, Waiting
+from .....shared.inference import Done, Event, Failed, Waiting, tier_of
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
@@ -53,6 +53,7 @@ async def _answer(
 async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
+    caller = caller_of(request)
     open_one = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
     streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
@@ -60,7 +61,8 @@ async def _answer_all(
         head = Head(
             id=f"{shape.id_prefix}{streams[0].id}",
             created=int(streams[0].created_at),
-            model=wanted.model or runtime.model_name_for("generate", caller_of(request)),
+            model=wanted.model or runtime.model_name_for("generate", caller),
+            service_tier=tier_of(runtime.priority(wanted.requests[0], caller)),
         )
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:

@@ -2,7 +2,7 @@
 
 import time
 
-from .....shared.inference import Done, Event, RequestId
+from .....shared.inference import Done, Event, RequestId, UsedTier
 from ...conversation_store import ConversationStore
 from .answer_types import Response
 from .events import ResponseEvents
@@ -14,7 +14,7 @@ from .stored import Stored, stored
 class Answer(ResponseEvents):
     """The answer to `wanted`, which continues `previous`, by the model `served`.
 
-    It belongs to `owner`.
+    It has the `service_tier`, and belongs to `owner`.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Answer(ResponseEvents):
         previous: Stored | None,
         *,
         served: str,
+        service_tier: UsedTier,
         created_at: int,
         owner: str | None,
     ) -> None:
@@ -35,7 +36,7 @@ class Answer(ResponseEvents):
         super().__init__(
             id,
             created_at=created_at,
-            echo=wanted.echo(served),
+            echo=wanted.echo(served, service_tier),
             namespaces=wanted.namespaces,
             is_background=wanted.background,
         )

@@ -4,7 +4,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from .....shared.inference import Count
+from .....shared.inference import Count, UsedTier
 from ...common.log_probs import TokenLogProb
 from .items import Status
 
@@ -151,7 +151,7 @@ class ReasoningEcho(TypedDict):
 
 
 class ResponseEcho(TypedDict):
-    """What a response repeats of its request."""
+    """What a response repeats of its request, and the service tier that it has."""
 
     model: str
     instructions: str | None
@@ -165,6 +165,7 @@ class ResponseEcho(TypedDict):
     text: TextEcho
     reasoning: ReasoningEcho
     truncation: Literal["disabled"]
+    service_tier: UsedTier
     top_logprobs: int
     metadata: dict[str, str]
     user: str | None

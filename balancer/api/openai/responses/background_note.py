@@ -6,7 +6,7 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
-from .....shared.inference import RequestId
+from .....shared.inference import RequestId, UsedTier
 from ....fleet.runtime.kept_request import KeptRequest
 from ...conversation_store import ConversationStore
 from .answer import Answer
@@ -18,15 +18,18 @@ from .stored import Stored
 class _Note:
     body: str
     served: str
+    service_tier: UsedTier = "default"
     previous: Stored | None = None
 
 
 _note = TypeAdapter(_Note)
 
 
-def note_of(wanted: Wanted, previous: Stored | None, served: str) -> bytes:
+def note_of(wanted: Wanted, previous: Stored | None, served: str, service_tier: UsedTier) -> bytes:
     """As it is kept with the request. `served` is the model that answers."""
-    note = _Note(body=wanted.raw.decode(), served=served, previous=previous)
+    note = _Note(
+        body=wanted.raw.decode(), served=served, service_tier=service_tier, previous=previous
+    )
     return _note.dump_json(note)
 
 
@@ -40,6 +43,7 @@ def answers_of(kept: KeptRequest, store: ConversationStore) -> Callable[[], Answ
         parse_response(note.body.encode()),
         note.previous,
         served=note.served,
+        service_tier=note.service_tier,
         created_at=kept.record.created_at,
         owner=kept.record.key.owner,
     )
@@ -52,10 +56,18 @@ def answer_to(
     previous: Stored | None,
     *,
     served: str,
+    service_tier: UsedTier,
     created_at: float,
     owner: str | None,
 ) -> Answer:
     """What renders a response that was asked for at `created_at`, in seconds since 1970."""
     return Answer(
-        id, store, wanted, previous, served=served, created_at=int(created_at), owner=owner
+        id,
+        store,
+        wanted,
+        previous,
+        served=served,
+        service_tier=service_tier,
+        created_at=int(created_at),
+        owner=owner,
     )

@@ -28,6 +28,7 @@ from .....shared.inference import (
     ServiceTier,
     ToolChoice,
     TopLogprobs,
+    UsedTier,
     priority_of_tier,
 )
 from .....shared.sampling import sampling_fields
@@ -262,7 +263,7 @@ class Wanted:
         check_readable(request)
         return request
 
-    def echo(self, model: str) -> ResponseEcho:
+    def echo(self, model: str, service_tier: UsedTier = "default") -> ResponseEcho:
         """What the response repeats of its request; `model` is the one that answers."""
         body = self._body
         choice = body.tool_choice
@@ -279,6 +280,7 @@ class Wanted:
             "text": body.text.echo(),
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",
+            "service_tier": service_tier,
             "top_logprobs": body.top_logprobs,
             "metadata": body.metadata or {},
             "user": body.user,

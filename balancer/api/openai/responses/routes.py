@@ -8,7 +8,7 @@ from functools import partial
 from aiohttp import web
 
 from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
-from .....shared.inference import GenerateRequest
+from .....shared.inference import GenerateRequest, UsedTier, tier_of
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.kept_request import KeptRequest
@@ -89,6 +89,7 @@ class _Handlers:
                 wanted,
                 previous,
                 served=self._served(wanted, caller),
+                service_tier=self._tier(neutral, caller),
                 created_at=stream.created_at,
                 owner=caller.owner,
             )
@@ -109,12 +110,13 @@ class _Handlers:
         neutral: GenerateRequest,
     ) -> web.StreamResponse:
         """In the background."""
-        served = self._served(wanted, caller_of(request))
-        keep = await keeper(request, note_of(wanted, previous, served))
+        caller = caller_of(request)
+        served, tier = self._served(wanted, caller), self._tier(neutral, caller)
+        keep = await keeper(request, note_of(wanted, previous, served, tier))
         with _told(wanted):
             kept = keep(neutral)
         request[request_id_key] = kept.id
-        response = self._background.add(kept, self._rendering(wanted, previous, kept, served))
+        response = self._background.add(kept, self._rendering(wanted, previous, kept, served, tier))
         headers = {REQUEST_ID: kept.id}
         if not wanted.stream:
             return json_response(response.response(), headers=headers)
@@ -123,7 +125,12 @@ class _Handlers:
         )
 
     def _rendering(
-        self, wanted: Wanted, previous: Stored | None, kept: KeptRequest, served: str
+        self,
+        wanted: Wanted,
+        previous: Stored | None,
+        kept: KeptRequest,
+        served: str,
+        service_tier: UsedTier,
     ) -> Callable[[], Answer]:
         return partial(
             answer_to,
@@ -132,12 +139,16 @@ class _Handlers:
             wanted,
             previous,
             served=served,
+            service_tier=service_tier,
             created_at=kept.record.created_at,
             owner=kept.record.key.owner,
         )
 
     def _served(self, wanted: Wanted, caller: Caller) -> str:
         return wanted.model or self._runtime.model_name_for("generate", caller)
+
+    def _tier(self, request: GenerateRequest, caller: Caller) -> UsedTier:
+        return tier_of(self._runtime.priority(request, caller))
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_response)

@@ -17,6 +17,7 @@ LIMITS = st.builds(
     max_queued=COUNTS,
     max_tokens=COUNTS,
     priority=st.sampled_from(["batch", "default", "interactive"]),
+    default_priority=st.none() | st.sampled_from(["batch", "default", "interactive"]),
 )
 
 
@@ -44,6 +45,7 @@ def test_what_is_written_is_read(limits: CallerLimits) -> None:
         ("max-tokens=0", "max-tokens must be"),
         ("max-tokens=99999999999", "whole number for max-tokens"),
         ("priority=high", "priority must be"),
+        ("default-priority=1", "default-priority must be"),
         ("max-tokens", "NAME=VALUE"),
     ],
 )

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.access.identity import NO_LIMITS, CallerLimits, PriorityClass
-from arriero.balancer.access.limits.rules import bounded, joined, model_for, share_of
+from arriero.balancer.access.limits.rules import (
+    bounded,
+    joined,
+    model_for,
+    priority_within,
+    share_of,
+)
 from arriero.shared.errors import InvalidRequest, ModelNotFound
 from arriero.shared.inference import GenerateRequest
 
@@ -78,3 +84,32 @@ def test_shares_add_up_to_the_limit_and_less_than_one_more_each(num: int, limit:
     assert limit <= num * share.max_concurrent < limit + num
     assert (share.tokens_per_minute, share.max_queued) == (None, None)
     assert share.max_tokens == limit, "of one request, wherever it goes"
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "highest", "given"),
+    [
+        (None, None, "interactive", None),
+        (None, None, "default", None),
+        (None, None, "batch", -1),
+        (None, "batch", "interactive", -1),
+        (None, "interactive", "interactive", 1),
+        (None, "interactive", "default", 0),
+        (0, "batch", "interactive", 0),
+        (5, "batch", "interactive", 5),
+        (-5, "interactive", "interactive", -5),
+    ],
+)
+def test_who_says_no_priority_has_the_callers_default(
+    asked: int | None, default: PriorityClass | None, highest: PriorityClass, given: int | None
+) -> None:
+    limits = CallerLimits(priority=highest, default_priority=default)
+    assert priority_within(asked, limits) == given
+    assert bounded(replace(REQUEST, priority=asked), limits) == replace(REQUEST, priority=given)
+
+
+def test_a_default_of_all_keys_is_for_those_without_their_own() -> None:
+    defaults = CallerLimits(default_priority="batch")
+    assert joined(CallerLimits(max_queued=1), defaults).default_priority == "batch"
+    own = CallerLimits(default_priority="interactive")
+    assert joined(own, defaults).default_priority == "interactive"

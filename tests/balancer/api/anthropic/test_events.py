@@ -88,6 +88,7 @@ def test_text() -> None:
         "stop_reason": "end_turn",
         "stop_sequence": None,
         "usage": {
+            "service_tier": "standard",
             "input_tokens": 5,
             "cache_read_input_tokens": 4,
             "cache_creation_input_tokens": 0,
@@ -298,7 +299,7 @@ def replayed(told: list[Json]) -> Json:
                 is_open = False
             case "message_delta":
                 assert not is_open
-                message |= {**event["delta"], "usage": event["usage"]}
+                message |= {**event["delta"], "usage": message["usage"] | event["usage"]}
             case other:
                 assert other == "ping" or (other in ("message_stop", "error") and not is_open)
     return dict(message)

@@ -7,7 +7,9 @@ from arriero.balancer.api.anthropic.options import (
     OutputOptions,
     ThinkingOptions,
     grammar,
+    priority_of,
     thinks,
+    tier_of,
 )
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, JsonSchemaGrammar
@@ -46,3 +48,13 @@ def test_either_field_has_the_format() -> None:
     with pytest.raises(InvalidRequest) as caught:
         grammar(OutputOptions(format=some), other)
     assert caught.value.field == "output_format"
+
+
+def test_tiers_are_classes() -> None:
+    assert (priority_of("auto"), priority_of("standard_only")) == (None, 0)
+    assert [tier_of(each) for each in (None, 0, 7, -7)] == [
+        "standard",
+        "standard",
+        "priority",
+        "batch",
+    ]

@@ -49,7 +49,7 @@ def test_the_most() -> None:
         tools=[TOOL | {"type": "custom", "cache_control": {"type": "ephemeral"}}],
         tool_choice={"type": "none"},
         metadata={"user_id": "u"},
-        service_tier="auto",
+        service_tier="standard_only",
     )
     function = {"name": "f", "description": "does f", "parameters": {"type": "object"}}
     assert asked == GenerateRequest(
@@ -59,6 +59,7 @@ def test_the_most() -> None:
         ),
         model="demo",
         max_tokens=5,
+        priority=0,
         stream=True,
         stop=("END",),
         temperature=0.5,

@@ -267,3 +267,14 @@ async def test_counting() -> None:
     ):
         assert await response.json() == {"input_tokens": 7}
         assert response.headers["request-id"]
+
+
+async def test_the_tier_that_was_used_is_told(client: TestClient) -> None:
+    for asked in ("auto", "standard_only"):
+        _, _, text = await ask(client, service_tier=asked)
+        assert json.loads(text)["usage"]["service_tier"] == "standard"
+    _, _, text = await ask(client, stream=True)
+    assert events(text)[0]["message"]["usage"]["service_tier"] == "standard"
+    status, _, text = await ask(client, service_tier="flex")
+    assert status == 400
+    assert "service_tier" in json.loads(text)["error"]["message"]

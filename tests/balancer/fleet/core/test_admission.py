@@ -16,7 +16,7 @@ from arriero.shared.errors import (
     RateLimited,
     RequestError,
 )
-from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.inference import GenerateRequest, RequestId, priority_class_of
 from arriero.shared.messages import PromptRead, Start
 from arriero.shared.queries import Embed, Tokenize
 from tests.balancer.fleet.builders import ended, hello, piece, request
@@ -185,3 +185,16 @@ def test_a_caller_with_models_sees_those_and_no_others_names() -> None:
     assert fleet.fleet.model_name_for("generate", only) == "gone"
     error = refusal(fleet.send("r", request("gone"), only))
     assert isinstance(error, ModelNotFound) and "llama" not in error.message
+
+
+def test_who_says_no_priority_has_the_class_of_its_key() -> None:
+    scene = Limited()
+    caller = Caller(name="ci", limits=CallerLimits(default_priority="batch"))
+    said, unsaid = request(priority=1), replace(request(), priority=None)
+    for id, wanted, kind in (("unsaid", unsaid, "batch"), ("said", said, "interactive")):
+        told = scene.fleet.priority(wanted, caller)
+        assert started(scene.send(id, wanted, caller)).priority == told
+        view = scene.fleet.request(RequestId(id), scene.now)
+        assert view is not None
+        assert priority_class_of(view.priority) == kind
+    assert scene.fleet.priority(unsaid, ANONYMOUS) is None

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.runtime.kept_request import EVENT_BYTES
 from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
@@ -60,6 +62,15 @@ async def test_every_reader_gets_all_events_from_the_first_on(
     told = [Token("a"), Token("b"), Token("c"), done()]
     assert [await read(each) for each in (first, second, third)] == [told] * 3
     assert len(runtime.streams) == 1
+
+
+async def test_the_class_of_its_callers_key_is_kept_with_it(
+    kept: KeptRequests, runtime: FakeFleetRuntime
+) -> None:
+    """Whoever goes on with it later does not know the key's limits."""
+    limited = replace(ALICE, limits=CallerLimits(default_priority="batch"))
+    kept.open("k", BODY, REQUEST, caller=limited)
+    assert (REQUEST.priority, runtime.streams[0].request.priority) == (None, -1)
 
 
 async def test_a_reader_that_goes_cancels_nothing(

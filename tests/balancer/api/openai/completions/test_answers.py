@@ -36,7 +36,7 @@ from arriero.shared.inference import (
 from tests.balancer.api.fake_runtime import TIMINGS, done
 from tests.balancer.api.strict_models import checked
 
-HEAD = Head(id="x-1", created=5, model="m")
+HEAD = Head(id="x-1", created=5, model="m", service_tier="flex")
 
 
 def written(writer: ChunkWriter, *events: tuple[int, Event], tail: bool = True) -> list[Any]:
@@ -77,7 +77,7 @@ def test_chat_chunks() -> None:
         choice(0, "length", delta={}),
     ]
     head = {"id": "x-1", "object": "chat.completion.chunk", "created": 5, "model": "m"}
-    assert chunks == [head] * 5
+    assert chunks == [head | {"service_tier": "flex"}] * 5
 
 
 def test_chunks_of_calls() -> None:
@@ -140,7 +140,7 @@ def test_completion_chunks() -> None:
         choice(0, "stop", text=""),
     ]
     head = {"id": "x-1", "object": "text_completion", "created": 5, "model": "m"}
-    assert chunks == [head] * 2
+    assert chunks == [head | {"service_tier": "flex"}] * 2
 
 
 def test_an_answer_without_text_still_has_a_role() -> None:
@@ -227,8 +227,9 @@ def test_completions_are_what_the_client_knows(tokens: list[Event], end: Done) -
     """Only the last chunk: of those before the client's model wants a reason, too."""
     events = (*tokens, end)
     *_, last = written(writer(Completion()), *((0, event) for event in events))
-    checked(TypeAdapter(TextCompletion), last)
-    checked(TypeAdapter(TextCompletion), whole_answer(Completion(), HEAD, [answer(*events)], 1))
+    whole = whole_answer(Completion(), HEAD, [answer(*events)], 1)
+    for told in (last, whole):
+        checked(TypeAdapter(TextCompletion), told, ours=["service_tier"])
 
 
 def answer(*events: Event) -> Accumulator:
@@ -248,6 +249,7 @@ def test_whole_chat_answer() -> None:
         "object": "chat.completion",
         "created": 5,
         "model": "m",
+        "service_tier": "flex",
         "choices": [
             *choice(
                 0,

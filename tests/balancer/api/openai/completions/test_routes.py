@@ -270,3 +270,24 @@ async def test_the_official_client_closing_a_stream(
     await anext(aiter(stream))
     await stream.close()
     await runtime.until(lambda: runtime.num_open == 0)
+
+
+@pytest.mark.parametrize(("path", "body"), BOTH)
+async def test_the_tier_that_was_used_is_told(
+    runtime: FakeFleetRuntime, client: TestClient, path: str, body: Any
+) -> None:
+    runtime.script = echo
+    for asked, used in (
+        (None, "default"),
+        ("auto", "default"),
+        ("flex", "flex"),
+        ("fast", "priority"),
+    ):
+        _, answer = await post(client, path, body | {"service_tier": asked})
+        assert answer["service_tier"] == used
+    streamed = await client.post(
+        f"/v1/{path}", json=body | {"stream": True, "service_tier": "priority"}
+    )
+    frames = (await streamed.text()).removesuffix("data: [DONE]\n\n").split("\n\n")
+    told = [json.loads(frame.removeprefix("data: ")) for frame in frames if frame]
+    assert {chunk["service_tier"] for chunk in told} == {"priority"}

@@ -22,7 +22,14 @@ from tests.balancer.api.fake_runtime import done
 def test_what_ended_well_is_stored(body: bytes, end: Event, *, is_stored: bool) -> None:
     store = ConversationStore()
     answer = Answer(
-        RequestId("r"), store, parse_response(body), None, served="demo", created_at=1, owner="a"
+        RequestId("r"),
+        store,
+        parse_response(body),
+        None,
+        served="demo",
+        service_tier="default",
+        created_at=1,
+        owner="a",
     )
     answer.begin()
     answer.take(Token("yes"))

@@ -21,7 +21,14 @@ def previous() -> Stored:
     store = ConversationStore()
     wanted = parse_response(b'{"input": "before"}')
     answer = answer_to(
-        RequestId("p"), store, wanted, None, served="m", created_at=1.0, owner="ana@1"
+        RequestId("p"),
+        store,
+        wanted,
+        None,
+        served="m",
+        service_tier="priority",
+        created_at=1.0,
+        owner="ana@1",
     )
     answer.begin()
     answer.take(Token("well"))
@@ -33,13 +40,23 @@ def previous() -> Stored:
 def test_it_is_the_same(continues: bool) -> None:
     wanted, before = parse_response(BODY), previous() if continues else None
     store = ConversationStore()
-    first = answer_to(RECORD.id, store, wanted, before, served="m", created_at=12.5, owner="ana@1")
-    kept = KeptRequest(RECORD, lambda _, __: None, note=note_of(wanted, before, "m"))
+    first = answer_to(
+        RECORD.id,
+        store,
+        wanted,
+        before,
+        served="m",
+        service_tier="priority",
+        created_at=12.5,
+        owner="ana@1",
+    )
+    kept = KeptRequest(RECORD, lambda _, __: None, note=note_of(wanted, before, "m", "priority"))
     other_store = ConversationStore()
     second = answers_of(kept, other_store)()
     for event in (Token("a"), done()):
         assert first.take(event) == second.take(event)
     assert first.response == second.response
+    assert first.response["service_tier"] == "priority"
     [mine, others] = [
         each.find("resp_r", Stored, 0.0, owner="ana@1") for each in (store, other_store)
     ]

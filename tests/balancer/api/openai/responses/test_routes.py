@@ -200,3 +200,13 @@ async def test_a_conversation_may_have_so_many_bytes(
     status, refusal = await error(client, "POST", "/v1/responses", json=body)
     assert (status, refusal["param"]) == (413, "previous_response_id")
     assert len(runtime.streams) == 1
+
+
+async def test_the_tier_that_was_used_is_told(client: TestClient) -> None:
+    assert (await create(client))["service_tier"] == "default"
+    assert (await create(client, service_tier="flex"))["service_tier"] == "flex"
+    body = {"input": "hi", "stream": True, "service_tier": "priority"}
+    async with client.post("/v1/responses", json=body) as response:
+        told = events(await response.text())
+    tiers = {each["response"]["service_tier"] for each in told if "response" in each}
+    assert tiers == {"priority"}
