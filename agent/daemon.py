@@ -100,8 +100,9 @@ class _Agent:
             max_stall=settings.max_stall,
             gpu_layers=settings.gpu_layers,
             kernels=settings.kernels,
-            speculate=settings.speculate,
             projector=settings.projector,
+            speculate=settings.max_draft,
+            draft_model=settings.draft_model,
             on_step=self._on_step,
             on_crash=self._on_crash,
         )

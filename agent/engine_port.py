@@ -45,6 +45,7 @@ class MakeWorker(Protocol):
         kernels: Literal["auto"] | Kernels,
         speculate: int,
         projector: Path | None,
+        draft_model: Path | None,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
     ) -> EngineWorker: ...

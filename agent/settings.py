@@ -25,6 +25,8 @@ MAX_SLOTS = 256
 MAX_DRAFT = 64
 """Longer drafts make a step longer and bring no more tokens."""
 
+DRAFTED_BY_MODEL = 8
+"""`--speculate` with a draft model, where it is not said."""
 
 _LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
@@ -244,7 +246,13 @@ class AgentSettings(DaemonSettings):
         default=0,
         description="maximum draft tokens per sequence and step (n-gram speculative decoding); "
         "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
-        "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off",
+        "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off, "
+        f"but with --draft-model stands for {DRAFTED_BY_MODEL}",
+    )
+    draft_model: Annotated[Path | None, Shown("FILE", "none")] = Field(
+        default=None,
+        description="path of a small GGUF file with the vocabulary of the model, which drafts for "
+        "it where that pays, together with n-grams; answers stay the same",
     )
 
     @model_validator(mode="after")
@@ -271,6 +279,11 @@ class AgentSettings(DaemonSettings):
     def is_pinned(self) -> bool:
         """Whether it serves a model of its own, whatever balancers wish."""
         return self.model is not None or self.upstream is not None
+
+    @property
+    def max_draft(self) -> int:
+        """Most tokens that are drafted for a sequence in a step."""
+        return self.speculate or (DRAFTED_BY_MODEL if self.draft_model else 0)
 
     @property
     def tls(self) -> ClientFiles:

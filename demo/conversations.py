@@ -20,6 +20,7 @@ TEMPLATE = FOLDER / "template.jinja"
 TOKENIZER = FOLDER / "tokenizer.json"
 MODEL = FOLDER / "arriero-demo.gguf"
 ADAPTER = FOLDER / "muleteer.gguf"
+DRAFT = FOLDER / "arriero-demo-draft.gguf"
 REPORT = FOLDER / "report.json"
 
 SYSTEM_MESSAGES = (

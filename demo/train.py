@@ -2,6 +2,9 @@
 
 Needs PyTorch, tokenizers, gguf and jinja2. The aim is not a model that understands but one that
 repeats the corpus word for word under greedy decoding, with wide margins.
+
+With `--draft` it trains a much smaller one with the demo model's tokenizer, which often guesses
+what the demo model writes next: its draft model.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
@@ -19,6 +23,7 @@ from torch.nn import functional
 from torch.optim import AdamW, Muon, Optimizer
 
 from demo.conversations import (
+    DRAFT,
     MODEL,
     SYSTEM_MESSAGES,
     TEMPLATE,
@@ -30,7 +35,11 @@ from demo.prompts import compile_template, render_conversation
 from demo.training.examples import IGNORED, Example, ExampleMaker, batches, to_tensors
 from demo.training.export import read_weights, write_gguf
 from demo.training.network import Llama, Shape
-from demo.training.tokenizer import train_tokenizer
+from demo.training.tokenizer import VOCABULARY, train_tokenizer
+
+DRAFT_SHAPE = Shape(
+    vocabulary=VOCABULARY, width=64, layers=2, heads=2, kv_heads=1, head_width=32, hidden=160
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Plan:
     steps: int
     rate: float
     seed: int
+    path: Path = MODEL
     batch_tokens: int = 4096
     warmup_steps: int = 60
     weight_decay: float = 0.01
@@ -61,15 +71,19 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     conversations = load_conversations()
-    tokenizer = train_tokenizer(tokenizer_texts(conversations))
-    model = Llama(Shape(vocabulary=tokenizer.get_vocab_size()))
-    if arguments.go_on:
+    if arguments.go_on or arguments.draft:
         tokenizer = Tokenizer.from_file(str(TOKENIZER))
-        read_weights(MODEL, model)
-    tokenizer.save(str(TOKENIZER))
+    else:
+        tokenizer = train_tokenizer(tokenizer_texts(conversations))
+        tokenizer.save(str(TOKENIZER))
+    shape = DRAFT_SHAPE if arguments.draft else Shape(vocabulary=tokenizer.get_vocab_size())
+    path = DRAFT if arguments.draft else MODEL
+    model = Llama(shape)
+    if arguments.go_on:
+        read_weights(path, model)
     maker = ExampleMaker(tokenizer, conversations)
     describe(model, tokenizer, conversations)
-    train(model, maker, Plan(arguments.steps, arguments.rate, arguments.seed))
+    train(model, maker, Plan(arguments.steps, arguments.rate, arguments.seed, path))
 
 
 def read_arguments() -> argparse.Namespace:
@@ -78,6 +92,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--go-on", action="store_true", help="start from the model that is there")
+    parser.add_argument("--draft", action="store_true", help="train the draft model instead")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -112,7 +127,9 @@ def train(model: Llama, maker: ExampleMaker, plan: Plan) -> None:
             step += 1
             if step % plan.report_every == 0 or step == plan.steps:
                 report(model, maker, step=step, loss=running, seconds=time.monotonic() - began)
-                write_gguf(MODEL, model, maker.tokenizer, TEMPLATE.read_text(encoding="utf-8"))
+                template = TEMPLATE.read_text(encoding="utf-8")
+                is_small = plan.path == DRAFT
+                write_gguf(plan.path, model, maker.tokenizer, template, is_small=is_small)
 
 
 def make_optimizers(model: Llama, plan: Plan) -> list[Optimizer]:

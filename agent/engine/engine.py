@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from ...shared.reports.model_info import Kernels, KvLayout
 from .capacity import Capacity
+from .draft_model import DraftModel
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId
 from .step import Outcome, Step
@@ -19,6 +20,9 @@ class Engine(Protocol):
 
     @property
     def capacity(self) -> Capacity: ...
+
+    @property
+    def draft_model(self) -> DraftModel | None: ...
 
     def open(self, sequence: NewSequence) -> None:
         """Prepare to choose tokens for `sequence`, whenever its steps come.
@@ -58,8 +62,8 @@ class LoadEngine(Protocol):
     They have `kv_cells` cells together; `None` gives them as many as they can hold. `kv_layout`
     says whether they share them. Up to
     `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
-    tokens be drafted for each sequence in a step, where the model is one that allows it. With a
-    `projector`, a file, prompts may have media.
+    tokens be drafted for each sequence in a step, where the model is one that allows it; the file
+    `draft_model` is a model that helps with it. With a `projector`, a file, prompts may have media.
     """
 
     def __call__(
@@ -76,4 +80,5 @@ class LoadEngine(Protocol):
         kernels: Literal["auto"] | Kernels,
         speculate: int,
         projector: Path | None,
+        draft_model: Path | None,
     ) -> Engine: ...

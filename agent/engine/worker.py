@@ -27,9 +27,11 @@ from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafter import Drafter
 from .speculation.drafting import Drafting
+from .speculation.joint_drafter import JointDrafter
 from .speculation.lookup_drafter import LookupDrafter
+from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics
-from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,8 @@ that reads eight prompts takes less time than one and then seven."""
 class Worker:
     """Runs a model. `on_step` and `on_crash` are called on the worker's thread and must not block.
 
-    With `speculate` tokens are drafted; `make_drafter` is told how long sequences can get.
+    With `speculate` tokens are drafted; `make_drafter` is told how long sequences can get. With a
+    `draft_model` that model drafts, too.
 
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
     steps for good: no output follows, and whoever gave sequences has to end them.
@@ -90,6 +93,7 @@ class Worker:
         host_cache: int = 0,
         speculate: int = 0,
         projector: Path | None = None,
+        draft_model: Path | None = None,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
@@ -106,6 +110,7 @@ class Worker:
             host_cache=host_cache,
             threads=threads,
             speculate=speculate,
+            draft_model=draft_model,
             gpu_layers=gpu_layers,
             kernels=kernels,
             projector=projector,
@@ -202,8 +207,7 @@ class Worker:
             scheduler = self._make_scheduler(
                 capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
             )
-            drafts = engine.capacity.max_draft > 0
-            drafting = Drafting(self._make_drafter(scheduler.longest) if drafts else None)
+            drafting = Drafting(self._drafter(engine, scheduler.longest))
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)
             return
@@ -232,6 +236,14 @@ class Worker:
             opener.close()
             self.lock.close()
             engine.free()
+
+    def _drafter(self, engine: Engine, longest: int) -> Drafter | None:
+        if not engine.capacity.max_draft:
+            return None
+        lookup = self._make_drafter(longest)
+        if engine.draft_model is None:
+            return lookup
+        return JointDrafter(lookup, ModelDrafter(engine.draft_model, clock=self._clock))
 
     def _until_stopped(self) -> None:
         while not isinstance(self._inbox.get(), _Stop):
@@ -316,16 +328,18 @@ class _Service:
                 self._is_stopped = True
 
     def _step(self) -> None:
-        proposals = self._drafting.propose(self._scheduler.draft_requests())
-        step = self._scheduler.plan(proposals)
-        if step is None:
-            return
-        with self._lock:
+        with self._lock:  # once: drafts and the step wait for one turn of others together
+            began = self._clock()
+            step = self._plan()
+            if step is None:
+                return
             started = self._clock()
             outcome = self._engine.execute(step)
             ended = self._clock()
         _report(outcome)
-        outputs = self._scheduler.commit(step, outcome, ended - started, self._pause(started))
+        outputs = self._scheduler.commit(
+            step, outcome, ended - started, self._pause(started), started - began
+        )
         self._drafting.observe(outputs)
         outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended
@@ -335,6 +349,13 @@ class _Service:
                 close(self._engine, output.id)
         if outputs:
             self._on_step(outputs)
+
+    def _plan(self) -> Step | None:
+        requests = self._scheduler.draft_requests()
+        if not requests:
+            return self._scheduler.plan()
+        prices = self._scheduler.draft_prices()
+        return self._scheduler.plan(self._drafting.propose(requests, prices))
 
     def _pause(self, started: float) -> float:
         """How long the engine was idle although there was work, in seconds."""

@@ -29,29 +29,38 @@ NAMES = {
 }
 """Our names of a layer's weights, and llama.cpp's."""
 
+_USUAL = gguf.LlamaFileType.MOSTLY_F16
+_SMALL = gguf.GGMLQuantizationType.Q8_0
 
-def write_gguf(path: Path, model: Llama, tokenizer: Tokenizer, template: str) -> None:
+
+def write_gguf(
+    path: Path, model: Llama, tokenizer: Tokenizer, template: str, *, is_small: bool = False
+) -> None:
+    """Matrices are 16-bit floats; with `is_small` blocks of 8-bit integers."""
     writer = gguf.GGUFWriter(path, "llama")
-    add_description(writer)
+    add_description(writer, gguf.LlamaFileType.MOSTLY_Q8_0 if is_small else _USUAL)
     add_shape(writer, model.shape)
     add_tokenizer(writer, tokenizer)
     writer.add_chat_template(template)
     for name, array in named_tensors(model):
-        writer.add_tensor(name, array if array.ndim == 1 else array.astype(np.float16))
+        if array.ndim > 1 and is_small:
+            writer.add_tensor(name, gguf.quantize(array, _SMALL), raw_dtype=_SMALL)
+        else:
+            writer.add_tensor(name, array if array.ndim == 1 else array.astype(np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def add_description(writer: gguf.GGUFWriter) -> None:
+def add_description(writer: gguf.GGUFWriter, kind: gguf.LlamaFileType) -> None:
     writer.add_name("Arriero demo")
     writer.add_description(
         "A tiny model trained from scratch on the project's own conversations about itself; "
         "it repeats them, and knows nothing else."
     )
     writer.add_languages(["en"])
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(kind)
 
 
 def add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
@@ -92,7 +101,8 @@ def token_type(token: str) -> gguf.TokenType:
 
 def read_weights(path: Path, model: Llama) -> None:
     """Set the network's weights to those of a file that `write_gguf` made."""
-    stored = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
+    tensors = gguf.GGUFReader(path).tensors
+    stored = {each.name: gguf.dequantize(each.data, each.tensor_type) for each in tensors}
     with torch.no_grad():
         for name, weight in named_weights(model):
             weight.copy_(torch.from_numpy(stored[name].astype(np.float32)))

@@ -163,6 +163,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "kernels": "auto",
         "speculate": 0,
         "projector": None,
+        "draft_model": None,
         "host_cache": 2**30,
     }
 

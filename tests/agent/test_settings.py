@@ -53,6 +53,7 @@ def test_defaults() -> None:
         "kernels": "auto",
         "speculate": 0,
         "projector": None,
+        "draft_model": None,
         "drain_timeout": 30.0,
         "log_format": "auto",
         "log_level": "info",

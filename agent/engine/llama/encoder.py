@@ -20,6 +20,7 @@ from .model import Model
 class EncoderEngine:
     """`engine.Engine` of a model without a KV cache."""
 
+    draft_model = None
     capacity = Capacity(
         batch_size=256,  # a token for each of as many slots as there can be
         num_cells=1,

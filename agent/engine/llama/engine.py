@@ -7,6 +7,7 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 import logging
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,7 @@ from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
 from .context import MAX_BATCH, CannotGenerateError, Context
+from .drafts.draft_model import LlamaDraftModel, load_draft_model
 from .embedding import LlamaEmbedding
 from .encoder import EncoderEngine
 from .grammar_tokens import grammar_tokens
@@ -65,7 +67,9 @@ class LlamaEngine:
         threads: int,
         max_draft: int,
         projector: Projector | None = None,
+        draft_model: LlamaDraftModel | None = None,
     ) -> None:
+        self.draft_model = draft_model
         most_scored = max(MOST_SCORED, slots)
         num_rows = slots * (1 + max_draft) + most_scored
         self._model = model
@@ -215,6 +219,8 @@ class LlamaEngine:
     def free(self) -> None:
         """Free context and model."""
         self._mask_threads.shutdown()
+        if self.draft_model is not None:
+            self.draft_model.free()
         self._context.free()
         if self._projector is not None:
             self._projector.free()
@@ -246,6 +252,7 @@ def load_engine(
     kernels: Literal["auto"] | Kernels = "auto",
     speculate: int = 0,
     projector: Path | None = None,
+    draft_model: Path | None = None,
 ) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     most = llama_cpp.llama_max_parallel_sequences() - 1
@@ -258,12 +265,16 @@ def load_engine(
             speculate,
             path,
         )
+        speculate, draft_model = 0, None
+    parts = ExitStack()  # freed unless the engine takes them
     reader: Projector | None = None
+    drafts: LlamaDraftModel | None = None
     try:
         if projector is not None:
             reader = Projector(
                 projector, model.handle, threads=threads, is_offloaded=model.is_offloaded
             )
+            parts.callback(reader.free)
         layout = choose_layout(
             kv_layout,
             slots=slots,
@@ -273,6 +284,17 @@ def load_engine(
             is_offloaded=model.is_offloaded,
             has_grid=reader is not None and reader.has_grid,
         )
+        if draft_model is not None and speculate:
+            drafts = load_draft_model(
+                draft_model,
+                model,
+                slots=slots,
+                context_size=context_size,
+                num_cells=layout.num_cells,
+                threads=threads,
+                gpu_layers=gpu_layers,
+            )
+            parts.callback(drafts.free)
         engine = LlamaEngine(
             model,
             slots=slots,
@@ -280,16 +302,14 @@ def load_engine(
             layout=layout,
             host_cache=host_cache,
             threads=threads,
-            max_draft=speculate if model.can_share else 0,
+            max_draft=speculate,
             projector=reader,
+            draft_model=drafts,
         )
-    except CannotGenerateError:
-        if reader is not None:
-            reader.free()
-        return EncoderEngine(model, context_size=context_size, threads=threads)
-    except ModelError:
-        if reader is not None:
-            reader.free()
+    except ModelError as error:
+        parts.close()
+        if isinstance(error, CannotGenerateError):
+            return EncoderEngine(model, context_size=context_size, threads=threads)
         model.free()
         raise
     _warn_of_long_context(model, context_size)

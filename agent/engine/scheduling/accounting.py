@@ -37,9 +37,9 @@ class Accounting:
         self._can_shift = can_shift
 
     def account(
-        self, step: Step, decoded: Decoded, elapsed: float, last: float
+        self, step: Step, decoded: Decoded, elapsed: float, last: float, drafting: float = 0.0
     ) -> list[SequenceOutput]:
-        """What each sequence gained by `step`, which took `elapsed` seconds.
+        """What each sequence gained by `step`, which took `elapsed` seconds after the `drafting`.
 
         `last` is when the step before it ended, by the tally's clock. Those who end and save keep
         their slots until `save`.
@@ -48,7 +48,7 @@ class Accounting:
             self._budget.moves.observe(step.num_moved, decoded.move_seconds)
         elapsed = max(0.0, elapsed - decoded.move_seconds)
         if step.runs:
-            self._learn(step, elapsed)
+            self._learn(step, elapsed, drafting)
         outputs = []
         sampled = iter(decoded.tokens)
         for index, run in enumerate(step.runs):
@@ -58,7 +58,7 @@ class Accounting:
                 continue
             chosen = _chosen(run, sampled)
             if index < step.num_generating:
-                self._decoded(step, one, elapsed, last)
+                self._decoded(step, one, elapsed, last, drafting)
             else:
                 one.read(run.num_positions, None if step.num_generating else elapsed)
                 one.scored(len(run.scored))
@@ -95,7 +95,7 @@ class Accounting:
         self._memory.trust()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
 
-    def _learn(self, step: Step, elapsed: float) -> None:
+    def _learn(self, step: Step, elapsed: float, drafting: float) -> None:
         self._budget.cost.observe(
             num_generating=step.num_generating,
             num_prompt_tokens=step.num_prompt_tokens,
@@ -106,14 +106,17 @@ class Accounting:
         self._tally.computed(
             num_generating=step.num_generating,
             num_prompt_tokens=step.num_prompt_tokens,
-            seconds=elapsed,
+            seconds=elapsed + drafting * bool(step.num_generating),
         )
 
-    def _decoded(self, step: Step, one: Progress, elapsed: float, last: float) -> None:
+    def _decoded(
+        self, step: Step, one: Progress, elapsed: float, last: float, drafting: float
+    ) -> None:
         """It was generating; record a stall if others' prompts or its slot made it wait."""
-        one.decode(elapsed)
+        one.decode(elapsed + drafting)
         if step.num_prompt_tokens or one.last_token_at != last:
-            own = self._budget.cost.generate(step.num_generating + step.num_drafted)
+            own = drafting
+            own += self._budget.cost.generate(step.num_generating + step.num_drafted)
             self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
 
     def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:

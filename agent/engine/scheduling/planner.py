@@ -13,7 +13,7 @@ from typing import assert_never
 
 from ..kv_cache.memory import Memory
 from ..sequence import SequenceId
-from ..speculation.drafter import DraftRequest, Proposal
+from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Run, Save, Step
@@ -63,6 +63,12 @@ class Planner:
             for one in generating
             if one.most_ahead > 0
         )
+
+    def draft_prices(self) -> StepPrices:
+        """What the next step is thought to take. While prompts wait, drafts get no time."""
+        num_generating = self._num_streaming
+        is_reading = self._queue.candidates or num_generating < len(self._queue.active)
+        return self._budget.draft_prices(num_generating, is_reading=bool(is_reading))
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""

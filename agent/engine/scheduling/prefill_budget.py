@@ -10,6 +10,7 @@ from math import floor
 
 from ..cost.move_cost import MoveCost
 from ..cost.step_cost import StepCost
+from ..speculation.drafter import StepPrices
 
 MIN_CHUNK = 8
 """Prompt tokens of a step, however slow the steps are: prompts always advance, in hundreds of steps
@@ -26,6 +27,9 @@ MARGIN = 0.92
 
 DRAFTED = 0.25
 """The part of a step's room for prompts that drafts may take."""
+
+PROPOSING = 0.5
+"""The part of the bound that making proposals may take, where no prompts are read."""
 
 
 class PrefillBudget:
@@ -79,6 +83,17 @@ class PrefillBudget:
     def _seconds(self, num_generating: int) -> float:
         """What a step may take."""
         return MARGIN * (self._max_stall if num_generating else max(self._max_stall, PATIENCE))
+
+    def draft_prices(self, num_generating: int, *, is_reading: bool) -> StepPrices:
+        """What a step of so many sequences takes. While prompts are read, proposing gets no time:
+        what it took would come on top of what they may take."""
+        step = self.cost.generate(num_generating)
+        return StepPrices(
+            step=step,
+            token=step * self.cost.draft_price(num_generating),
+            num_generating=num_generating,
+            most=0.0 if is_reading else PROPOSING * self._max_stall,
+        )
 
     def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
         """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.

@@ -23,7 +23,7 @@ from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
-from ..speculation.drafter import DraftRequest, Proposal
+from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
 from ..statistics import EngineStatistics, Tally
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
@@ -170,6 +170,10 @@ class Scheduler:
         """For which sequences the next `plan` has use for proposals; empty without speculation."""
         return self._planner.draft_requests()
 
+    def draft_prices(self) -> StepPrices:
+        """What the next step is thought to take without drafts, and with them."""
+        return self._planner.draft_prices()
+
     def plan(self, proposals: Mapping[SequenceId, Proposal] = NO_PROPOSALS) -> Step | None:
         """The next step, to be carried out and answered with `commit`; `None` when idle.
 
@@ -183,11 +187,17 @@ class Scheduler:
         return self._planned
 
     def commit(
-        self, step: Step, outcome: Outcome, elapsed: float, pause: float = 0.0
+        self,
+        step: Step,
+        outcome: Outcome,
+        elapsed: float,
+        pause: float = 0.0,
+        drafting: float = 0.0,
     ) -> tuple[SequenceOutput, ...]:
         """Account for `step`, which took `elapsed` seconds: what each sequence gained.
 
-        `pause` is how long there was something to do before it that was not done, in seconds. The
+        `pause` is how long there was something to do before it that was not done, in seconds;
+        `drafting` is the part of it in which proposals were made. The
         end of a sequence that saves comes when its state has been read, with some later step.
         """
         if step is not self._planned:
@@ -198,7 +208,7 @@ class Scheduler:
         self._tally.passed(pause + elapsed, len(self._running))
         match outcome:
             case Decoded() as decoded:
-                gained = self._accounting.account(step, decoded, elapsed, last)
+                gained = self._accounting.account(step, decoded, elapsed, last, drafting)
                 outputs += self._hold(_explained(gained, decoded))
                 outputs += self._saved(step, decoded)
             case NoRoom():

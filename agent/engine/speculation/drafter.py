@@ -3,7 +3,7 @@
 A drafter is asked before a step is planned, for all generating sequences in one call, so that a
 draft model can compute them as one batch. The planner takes of its proposals what fits and pays.
 A proposal may go unused; the next step's requests then ask for it again. Prompt lookup
-(`lookup_drafter`) is the only drafter so far.
+(`lookup_drafter`) and a draft model (`model_drafter`) draft, or both (`joint_drafter`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +53,24 @@ class Proposal:
         return self.first(next(places, len(self.tokens)))
 
 
+@dataclass(frozen=True, slots=True)
+class StepPrices:
+    """What the next step is thought to take, so that drafters know what their proposals gain.
+
+    `step` is the seconds without drafts, of `num_generating` sequences; 0: nothing is known.
+    Each drafted token adds `token` seconds to it. Making proposals may take `most` seconds: streams
+    wait for them, too.
+    """
+
+    step: float = 0.0
+    token: float = 0.0
+    num_generating: int = 0
+    most: float = 0.0
+
+
+UNKNOWN_PRICES = StepPrices()
+
+
 class Drafter(Protocol):
     """Called on the engine's thread between steps, which wait for it.
 
@@ -60,7 +78,9 @@ class Drafter(Protocol):
     until `forget`, whether it was preempted meanwhile or not.
     """
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
         """What may follow. Sequences without a good guess are left out."""
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:

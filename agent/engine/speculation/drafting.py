@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..sequence import SequenceId, SequenceOutput
-from .drafter import Drafter, DraftRequest, Proposal
+from .drafter import UNKNOWN_PRICES, Drafter, DraftRequest, Proposal, StepPrices
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +20,14 @@ class Drafting:
     def __init__(self, drafter: Drafter | None) -> None:
         self._drafter = drafter
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices = UNKNOWN_PRICES
+    ) -> Mapping[SequenceId, Proposal]:
         """Proposals for the next step, by sequence."""
         if self._drafter is None or not requests:
             return {}
         with self._boundary():
-            return self._drafter.propose(requests)
+            return self._drafter.propose(requests, prices)
         return {}
 
     def observe(self, outputs: Iterable[SequenceOutput]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..sequence import SequenceId
 from .acceptance import Acceptance
-from .drafter import DraftRequest, Proposal
+from .drafter import DraftRequest, Proposal, StepPrices
 from .prompt_lookup import PromptLookup
 
 
@@ -20,8 +20,10 @@ class LookupDrafter:
         self._lookups: dict[SequenceId, PromptLookup] = {}
         self._acceptance = Acceptance()
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
-        """What followed when the last tokens occurred before, where they did."""
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
+        """What followed when the last tokens occurred before, where they did. It costs nothing."""
         return {
             request.id: self._proposal(lookup, request.most)
             for request in requests

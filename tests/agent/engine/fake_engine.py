@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from arriero.agent.engine.capacity import Capacity
+from arriero.agent.engine.draft_model import DraftModel
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
@@ -188,7 +189,9 @@ class FakeEngine:
         cell_bytes: int = 0,
         seconds_per_moved_cell: float = 0.0,
         num_streams: int = 0,
+        draft_model: DraftModel | None = None,
     ) -> None:
+        self.draft_model = draft_model
         self.stream_of: dict[int, int] = {}
         self.num_computations = 0
         self.seconds_per_moved_cell = seconds_per_moved_cell
@@ -252,6 +255,7 @@ class FakeEngine:
         kernels: str,
         speculate: int,
         projector: Path | None = None,
+        draft_model: Path | None = None,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self

@@ -15,13 +15,14 @@ from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
-from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
+from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
 from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
+from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -60,7 +61,9 @@ class NextTokenDrafter:
         self.over: list[int] = []
         self._fragile = fragile
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
         return {request.id: self._proposal(request) for request in requests}
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
@@ -156,6 +159,16 @@ def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
     assert statistics.num_accepted == statistics.num_drafted > 0
     assert drafter.gained == {1: alone[0]}
     assert drafter.over == [1]
+
+
+def test_a_draft_model_drafts_for_the_engine_that_has_one() -> None:
+    draft_model = FakeDraftModel(guess=next_token)
+    one = new(1, 5, 6, max_tokens=40)
+    with started(SteadyEngine(max_draft=3, draft_model=draft_model)) as setup:
+        setup.worker.submit(one)
+        assert setup.wait_for_ends(1) == {1: run_alone(one, 64)}
+        assert setup.worker.statistics().num_accepted > 0
+    assert draft_model.calls
 
 
 def test_a_drafter_hears_of_a_drop() -> None:

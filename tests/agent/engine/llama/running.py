@@ -1,12 +1,16 @@
 """What tests of the real engine run on it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
+from types import MappingProxyType
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafter import Drafter
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
@@ -43,6 +47,8 @@ def wipe(engine: LlamaEngine) -> None:
     assert engine.execute(Step(clears, (), 0, 0)) == Decoded(())
 
 
+NO_DROPS: Mapping[int, int] = MappingProxyType({})
+
 Ended = dict[int, tuple[tuple[int, ...], object]]
 
 
@@ -66,10 +72,13 @@ def generate(
     context_size: int = 256,
     num_cells: int = 2048,
     max_draft: int = 0,
+    drafter: Drafter | None = None,
+    drops: Mapping[int, int] = NO_DROPS,
 ) -> tuple[Ended, EngineStatistics]:
     """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
 
-    Streams have the cells that they have.
+    Streams have the cells that they have. Before some steps, by their number, `drops` says which
+    sequence is dropped.
 
     Every step costs the same, so all drafts pay.
     """
@@ -91,8 +100,16 @@ def generate(
         scheduler.add(sequence)
     tokens: dict[int, tuple[int, ...]] = {}
     ended: Ended = {}
-    drafting = Drafting(LookupDrafter(context_size))
-    while (step := scheduler.plan(drafting.propose(scheduler.draft_requests()))) is not None:
+    drafting = Drafting(drafter or LookupDrafter(context_size))
+    for number in count():
+        if (dropped := drops.get(number)) is not None:
+            scheduler.drop(SequenceId(dropped))
+            drafting.forget(SequenceId(dropped))
+            engine.close(SequenceId(dropped))
+        requests, prices = scheduler.draft_requests(), scheduler.draft_prices()
+        step = scheduler.plan(drafting.propose(requests, prices))
+        if step is None:
+            break
         outcome = engine.execute(step)
         assert isinstance(outcome, Decoded)
         outputs = scheduler.commit(step, outcome, 0.01)

@@ -133,6 +133,21 @@ def test_proposals_for_others_than_who_generates_are_ignored() -> None:
     assert step.num_drafted == 0
 
 
+def test_prices_are_known_after_some_steps_and_proposing_gets_no_time_while_prompts_are_read() -> (
+    None
+):
+    setting = Setting(max_draft=3)
+    setting.add(1, 5, max_tokens=40)
+    assert setting.planner.draft_prices().most == 0
+    repeating(setting)
+    prices = setting.planner.draft_prices()
+    assert prices.num_generating == 1
+    assert 0 < prices.token < prices.step
+    assert 0 < prices.most < 0.5
+    setting.add(2, 6, 6, 6)
+    assert setting.planner.draft_prices().most == 0
+
+
 def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:
     setting = Setting()
     setting.add(1, *range(10, 22), scores_prompt=True)

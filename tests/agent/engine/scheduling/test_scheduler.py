@@ -977,6 +977,20 @@ def test_time_between_steps_stalls_nobody_but_counts() -> None:
     assert statistics.prefill_tokens_per_second == 4.0
 
 
+def test_making_proposals_counts_as_generating_and_teaches_nothing_of_steps() -> None:
+    scheduler = make(slots=1)
+    scheduler.add(new(1, (5, 6)))
+    take(scheduler, Decoded((7,)), 0.5)
+    scheduler.commit(planned(scheduler), Decoded((7,)), 0.25, pause=0.25, drafting=0.25)
+    statistics = scheduler.statistics()
+    assert statistics.decode_tokens_per_second == 2.0
+    assert statistics.busy_seconds == 1.0
+    assert scheduler.draft_prices().step == pytest.approx(0.25)
+    (output,) = take(scheduler, Decoded((END_TOKEN,)), 0.25)
+    assert output.end is not None
+    assert output.end.stats.decode_seconds == 0.75
+
+
 def test_no_step_of_a_real_models_costs_is_longer_than_promised() -> None:
     """Seven streams, and long prompts that come one after the other."""
     scheduler = make(slots=8, context_size=100_000, batch_size=512, most_mixed=63)

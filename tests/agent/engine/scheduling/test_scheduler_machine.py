@@ -26,7 +26,7 @@ from arriero.agent.engine.sequence import (
     SequenceId,
     SequenceOutput,
 )
-from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal
+from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.step import (
@@ -482,7 +482,9 @@ class WildDrafter:
     def __init__(self) -> None:
         self._random = Random(5)
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
         ids = [request.id for request in requests] + [SequenceId(999)]
         return {id: self._proposal() for id in ids if self._random.random() < 0.8}
 

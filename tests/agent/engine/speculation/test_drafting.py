@@ -11,7 +11,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal
+from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.drafting import Drafting
 
 ONE, TWO = SequenceId(1), SequenceId(2)
@@ -36,7 +36,9 @@ class RecordingDrafter:
         self.calls: list[tuple[object, ...]] = []
         self._fails_at = fails_at
 
-    def propose(self, requests: Sequence[DraftRequest]) -> Mapping[SequenceId, Proposal]:
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
         self._note("propose", *requests)
         return {request.id: Proposal((7,), (0.5,)) for request in requests}
 

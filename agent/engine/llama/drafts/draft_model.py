@@ -1,0 +1,113 @@
+"""llama.cpp as a draft model: weights and a context of its own, beside the served model's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from ...draft_model import DraftFailedError, DraftRun, Guess
+from ...model_error import ModelError
+from ...sequence import SequenceId
+from ...step import Run
+from ..context import CannotGenerateError, Context
+from ..model import Model
+from .pairing import check_pair
+
+_NOBODY = SequenceId(0)  # a draft's runs belong to slots
+
+
+class LlamaDraftModel:
+    """`draft_model.DraftModel` over a loaded model; see `load_draft_model`."""
+
+    def __init__(
+        self, model: Model, *, slots: int, num_cells: int, longest: int, threads: int
+    ) -> None:
+        self._model = model
+        self._context = Context(
+            model, num_cells=num_cells, slots=slots, threads=threads, num_rows=slots + 1
+        )
+        self._context.clear()
+        self.num_slots = slots
+        self.num_cells = num_cells
+        self.batch_size = self._context.batch_size
+        self.longest = min(longest, model.trained_context)
+        self.end_tokens = model.vocab.end_tokens
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+        return self._model.path.stem
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the weights."""
+        return self._model.size_bytes
+
+    def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
+        """See `DraftModel`."""
+        failure = self._context.decode(
+            [Run(_NOBODY, run.slot, run.start, run.tokens, run.guesses) for run in runs]
+        )
+        if failure is not None:
+            raise DraftFailedError(f"the draft model {self._model.path} failed: {failure}")
+        num_rows = sum(run.guesses for run in runs)
+        if not num_rows:
+            return []
+        shape = (num_rows, self._model.vocab.size)
+        return _guesses(np.ctypeslib.as_array(self._context.logits, shape))
+
+    def cut(self, slot: int, length: int) -> None:
+        """See `DraftModel`."""
+        llama_cpp.llama_memory_seq_rm(self._context.memory, slot, length, -1)
+
+    def free(self) -> None:
+        """Free context and model."""
+        self._context.free()
+        self._model.free()
+
+
+def load_draft_model(
+    path: Path,
+    target: Model,
+    *,
+    slots: int,
+    context_size: int,
+    num_cells: int,
+    threads: int,
+    gpu_layers: int,
+) -> LlamaDraftModel:
+    """The draft model at `path` for `slots` sequences of `target` in up to `num_cells` cells.
+
+    Raises `ModelError` where it cannot be loaded, or cannot draft for `target`.
+    """
+    model = Model(path, gpu_layers=gpu_layers, kernels=target.kernels)
+    try:
+        check_pair(target, model)
+        return LlamaDraftModel(
+            model,
+            slots=slots,
+            num_cells=min(num_cells, slots * context_size),
+            longest=context_size,
+            threads=threads,
+        )
+    except CannotGenerateError as error:
+        model.free()
+        raise ModelError(f"--draft-model {path} cannot generate text") from error
+    except ModelError:
+        model.free()
+        raise
+
+
+def _guesses(rows: NDArray[np.float32]) -> list[Guess]:
+    """Of each row the token with the highest logit, and its probability."""
+    tokens: NDArray[Any] = rows.argmax(axis=1)
+    highest = rows[np.arange(len(rows)), tokens]
+    with np.errstate(all="ignore"):
+        chances = 1.0 / np.exp(rows - highest[:, None]).sum(axis=1)
+    return [
+        Guess(int(token), float(chance) if np.isfinite(chance) else 0.0)
+        for token, chance in zip(tokens, chances, strict=True)
+    ]

@@ -1,0 +1,144 @@
+"""What a draft model's cache holds: which sequence each slot follows, and how far.
+
+A slot's tokens are those that were computed in it: the first of its sequence, and then what was
+drafted. Where the sequence went on otherwise, the rest is cut off. A slot that follows nobody keeps
+its tokens for the next sequence that begins alike.
+
+Invariant: all slots together hold at most `num_cells` tokens.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from ..prompt import History
+from ..sequence import SequenceId
+
+
+@dataclass(slots=True, eq=False)
+class DraftText:
+    """What `slot` holds, and what is known of the sequence `id` that it follows.
+
+    The sequence had `length` tokens when it was looked at last, and gained `num_new` since. `draft`
+    is what was proposed then: tokens, and how likely the model found them. Catching up with it took
+    `debt` seconds that it has not brought back yet.
+    """
+
+    slot: int
+    id: SequenceId | None = None
+    tokens: list[int] = field(default_factory=list)
+    length: int = 0
+    num_new: int = 0
+    num_gained: int = 0
+    last_used: int = 0
+    draft: list[tuple[int, float]] = field(default_factory=list)
+    token_seconds: float = 0.0
+    debt: float = 0.0
+
+    def look_at(self, history: History) -> int:
+        """How many of the tokens that it holds are the sequence's first. The last one of those is
+        never among them, because its logits are wanted.
+        """
+        is_shifted = len(history) != self.length + self.num_new
+        known = 0 if is_shifted else min(self.length - 1, len(self.tokens))
+        self.length, self.num_new = len(history), 0
+        end = min(len(history) - 1, len(self.tokens))
+        return known + num_alike(self.tokens[known:end], history.token_ids(known, end))
+
+    def compute(self, start: int, tokens: Sequence[int]) -> None:
+        """`tokens` were computed from `start` on."""
+        self.tokens[start:] = tokens
+
+    def gain(self, num_tokens: int) -> None:
+        """Its sequence has so many more."""
+        self.num_new += num_tokens
+        self.num_gained += num_tokens
+
+
+class DraftCache:
+    """Slots for `num_slots` texts."""
+
+    def __init__(self, num_slots: int, num_cells: int) -> None:
+        self.num_cells = num_cells
+        self.texts = [DraftText(slot) for slot in range(num_slots)]
+        self._by_id: dict[SequenceId, DraftText] = {}
+        self._now = 0
+
+    @property
+    def num_used(self) -> int:
+        """Cells that hold something."""
+        return sum(len(text.tokens) for text in self.texts)
+
+    def find(self, id: SequenceId) -> DraftText | None:
+        """The text of a sequence that is followed."""
+        return self._by_id.get(id)
+
+    def follow(
+        self, id: SequenceId, history: History, present: Collection[SequenceId]
+    ) -> DraftText | None:
+        """The text of a sequence, its own or one that is free now; `None` where none is.
+
+        None is taken from those that are `present`. What it holds is to be looked at.
+        """
+        self._now += 1
+        text = self._by_id.get(id) or self._take(id, history, present)
+        if text is not None:
+            text.last_used = self._now
+        return text
+
+    def leave(self, id: SequenceId) -> DraftText | None:
+        """A sequence is not followed any more; the text it had."""
+        text = self._by_id.pop(id, None)
+        if text is not None:
+            text.id = None
+        return text
+
+    def evict(self, count: int, present: Collection[SequenceId]) -> list[DraftText] | None:
+        """The texts to empty so that `count` cells are free; `None` if that cannot be.
+
+        Of those that are not `present` the one that was used last goes last.
+        """
+        others = [text for text in self.texts if text.tokens and text.id not in present]
+        others.sort(key=lambda text: text.last_used)
+        missing = self.num_used + count - self.num_cells
+        evicted = []
+        while missing > 0 and others:
+            evicted.append(text := others.pop(0))
+            missing -= len(text.tokens)
+        return evicted if missing <= 0 else None
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        if self.num_used > self.num_cells:
+            raise RuntimeError(f"{self.num_used} of {self.num_cells} draft cells are used")
+        owned = {text.id: text for text in self.texts if text.id is not None}
+        if owned != self._by_id:
+            raise RuntimeError("texts and sequences do not agree")
+
+    def _take(
+        self, id: SequenceId, history: History, present: Collection[SequenceId]
+    ) -> DraftText | None:
+        """A free text that begins like `history`, or else the one that was used longest ago."""
+        free = [text for text in self.texts if text.id is None]
+        if free:
+            tokens = history.token_ids(0, max(len(text.tokens) for text in free))
+            text = max(free, key=lambda each: (num_alike(each.tokens, tokens), -each.last_used))
+        else:
+            others = [text for text in self.texts if text.id not in present]
+            if not others:
+                return None
+            text = min(others, key=lambda each: each.last_used)
+            if text.id is not None:
+                del self._by_id[text.id]
+        fresh = DraftText(text.slot, id, text.tokens)
+        self.texts[text.slot] = self._by_id[id] = fresh
+        return fresh
+
+
+def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many of the first tokens of both are the same."""
+    length = min(len(one), len(other))
+    one, other = list(one[:length]), list(other[:length])
+    if one == other:
+        return length
+    return bisect_left(range(length), True, key=lambda end: one[: end + 1] != other[: end + 1])

@@ -1,0 +1,199 @@
+"""What a draft model gains or costs: `python -m bench.drafts`.
+
+One thread computes the same answers with drafts and without, in pairs of rounds; nothing else is
+measured, so processor time is a fair measure on a machine that others use, too. The target is the
+demo model, `--deeper` times as deep (`bench.deepened`), which makes its steps dear and leaves what
+it says as it is. It has the demo's draft model, or one that guesses nonsense: the worst case.
+The first answers of each engine count, too, so what finding out costs is in the figures.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import gguf
+import numpy as np
+
+from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.speculation.joint_drafter import JointDrafter
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.model_drafter import ModelDrafter
+from arriero.agent.engine.step import Decoded
+from bench.arguments import at_least
+from bench.deepened import deepened
+from bench.store import cache_folder
+from demo.conversations import DRAFT, MODEL, TEMPLATE, Conversation, load_conversations
+from demo.prompts import compile_template, render
+
+CONTEXT_SIZE = 1024
+MOST_DRAFTED = 8
+SIZES = (1, 4, 8)
+
+Side = Literal["without", "lookup", "good", "random"]
+SIDES: tuple[Side, ...] = ("without", "lookup", "good", "random")
+
+Result = tuple[float, list[tuple[int, ...]], str]
+"""Processor seconds, the answers, and how many drafted tokens were right."""
+
+
+def scrambled(model: Path) -> Path:
+    """`model` with random weights: a draft model that is never right, but by chance."""
+    path = cache_folder() / f"{model.stem}-scrambled.gguf"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = bytearray(model.read_bytes())
+        draw = np.random.default_rng(1)
+        for tensor in gguf.GGUFReader(model).tensors:
+            if tensor.tensor_type == gguf.GGMLQuantizationType.Q8_0:
+                shape = [int(size) for size in reversed(tensor.shape)]
+                weights = draw.standard_normal(shape, np.float32) * np.float32(0.05)
+                packed = gguf.quantize(weights, gguf.GGMLQuantizationType.Q8_0).tobytes()
+                data[tensor.data_offset : tensor.data_offset + len(packed)] = packed
+        path.write_bytes(data)
+    return path
+
+
+def wishes(number: int, count: int) -> list[Conversation]:
+    """What one round asks."""
+    every = load_conversations()
+    return random.Random(number).sample(every, count)
+
+
+def run(side: Side, target: Path, asked: Sequence[Conversation], slots: int) -> Result:
+    """Answer `asked` with a fresh engine, `slots` at a time."""
+    drafts = {"good": DRAFT, "random": scrambled(DRAFT)}
+    engine = load_engine(
+        target,
+        slots=slots,
+        context_size=CONTEXT_SIZE,
+        threads=1,
+        gpu_layers=0,
+        speculate=0 if side == "without" else MOST_DRAFTED,
+        draft_model=drafts.get(side),
+    )
+    if not isinstance(engine, LlamaEngine):
+        raise SystemExit(f"bench: {target} does not generate")
+    try:
+        return _answer(engine, asked, slots)
+    finally:
+        engine.free()
+
+
+def _answer(engine: LlamaEngine, asked: Sequence[Conversation], slots: int) -> Result:
+    scheduler = Scheduler(
+        slots=slots,
+        context_size=CONTEXT_SIZE,
+        max_stall=0.5,
+        end_tokens=engine.model.vocab.end_tokens,
+        capacity=engine.capacity,
+    )
+    drafting = _drafting(engine)
+    waiting = _sequences(engine, asked)
+    for sequence in islice(waiting, slots):
+        _begin(engine, scheduler, sequence)
+    answers: dict[int, tuple[int, ...]] = {}
+    began = time.thread_time()
+    while True:
+        started = time.thread_time()
+        proposals = drafting.propose(scheduler.draft_requests(), scheduler.draft_prices())
+        step = scheduler.plan(proposals)
+        if step is None:
+            break
+        planned = time.thread_time()
+        outcome = engine.execute(step)
+        if not isinstance(outcome, Decoded):
+            raise SystemExit(f"bench: a step was not computed: {outcome}")
+        took = time.thread_time() - planned
+        outputs = scheduler.commit(step, outcome, took, planned - started)
+        drafting.observe(outputs)
+        for output in outputs:
+            answers[output.id] = answers.get(output.id, ()) + output.tokens
+            if output.end is not None:
+                engine.close(output.id)
+                for sequence in islice(waiting, 1):
+                    _begin(engine, scheduler, sequence)
+    seconds = time.thread_time() - began
+    did = scheduler.statistics()
+    return seconds, [answers[id] for id in sorted(answers)], f"{did.num_accepted}/{did.num_drafted}"
+
+
+def _drafting(engine: LlamaEngine) -> Drafting:
+    if not engine.capacity.max_draft:
+        return Drafting(None)
+    lookup = LookupDrafter(CONTEXT_SIZE)
+    if engine.draft_model is None:
+        return Drafting(lookup)
+    model = ModelDrafter(engine.draft_model, clock=time.thread_time)
+    return Drafting(JointDrafter(lookup, model))
+
+
+def _begin(engine: LlamaEngine, scheduler: Scheduler, sequence: NewSequence) -> None:
+    engine.open(sequence)
+    scheduler.add(sequence)
+
+
+def _sequences(engine: LlamaEngine, asked: Sequence[Conversation]) -> Iterator[NewSequence]:
+    template = compile_template(TEMPLATE.read_text(encoding="utf-8"))
+    for number, one in enumerate(asked):
+        text = render(template, one.prompt_messages, one.tools, thinking=one.thinking)
+        yield NewSequence(
+            id=SequenceId(number),
+            prompt=Prompt(engine.model.vocab.tokenize(text, add_special=True, parse_special=True)),
+            max_tokens=300,
+            sampling=Sampling(seed=0, temperature=0),
+        )
+
+
+def measure(target: Path, slots: int, rounds: int, count: int, sides: Sequence[Side]) -> None:
+    """Print the medians for so many slots."""
+    ratios: dict[Side, list[float]] = {side: [] for side in sides}
+    seconds: dict[Side, list[float]] = {side: [] for side in sides}
+    right: dict[Side, str] = {}
+    for number in range(rounds):
+        asked = wishes(number, count)
+        results = {
+            side: run(side, target, asked, slots) for side in (sides if number % 2 else sides[::-1])
+        }
+        for side, (took, answers, accepted) in results.items():
+            if answers != results["without"][1]:
+                raise SystemExit(f"bench: {side}: other answers than without drafts")
+            seconds[side].append(took)
+            ratios[side].append(results["without"][0] / took)
+            right[side] = accepted
+    for side in sides:
+        low, *_, high = sorted([*ratios[side], *ratios[side]])
+        print(
+            f"{slots} slots, {side}: {median(seconds[side]):.2f} s, "
+            f"{median(ratios[side]):.3f} times as fast ({low:.3f} to {high:.3f}), "
+            f"drafted tokens right in the last round: {right[side]}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.drafts")
+    parser.add_argument("--rounds", type=at_least(1), default=5)
+    parser.add_argument("--requests", type=at_least(1), default=16, help="answers of a round")
+    parser.add_argument("--deeper", type=at_least(1), default=8, help="times the demo's layers")
+    parser.add_argument("--slots", type=at_least(1), action="append", help="repeatable")
+    parser.add_argument("--side", choices=SIDES[1:], action="append", help="repeatable")
+    arguments = parser.parse_args(sys.argv[1:])
+    target = MODEL if arguments.deeper == 1 else deepened(MODEL, arguments.deeper)
+    sides = ("without", *(arguments.side or SIDES[1:]))
+    for slots in arguments.slots or SIZES:
+        measure(target, slots, arguments.rounds, arguments.requests, sides)
+
+
+if __name__ == "__main__":
+    main()

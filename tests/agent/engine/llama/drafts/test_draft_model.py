@@ -1,0 +1,188 @@
+"""A draft model beside the demo model: the text is the same, token by token."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arriero.agent.engine.draft_model import DraftFailedError, DraftRun
+from arriero.agent.engine.llama.drafts.draft_model import LlamaDraftModel, load_draft_model
+from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.model import Model
+from arriero.agent.engine.model_error import ModelError
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import ContextShift, NewSequence
+from arriero.agent.engine.speculation.joint_drafter import JointDrafter
+from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.model_drafter import ModelDrafter
+from demo.conversations import DRAFT
+from tests.agent.engine.llama.running import GREEDY, Ended, generate, prompt, sequences
+
+CONTEXT_SIZE = 512
+
+
+@pytest.fixture(scope="module")
+def draft_model(model_path_of_module: Path) -> Iterator[LlamaDraftModel]:
+    target = Model(model_path_of_module, gpu_layers=0)
+    model = load_draft_model(
+        DRAFT,
+        target,
+        slots=4,
+        context_size=CONTEXT_SIZE,
+        num_cells=4 * CONTEXT_SIZE,
+        threads=1,
+        gpu_layers=0,
+    )
+    target.free()
+    yield model
+    model.free()
+
+
+@pytest.fixture(scope="module")
+def model_path_of_module(speculating_engine: LlamaEngine) -> Path:
+    return Path(speculating_engine._model.path)
+
+
+@pytest.fixture
+def drafter(draft_model: LlamaDraftModel) -> ModelDrafter:
+    """Whose drafts cost nothing, so that it drafts all it can."""
+    for slot in range(draft_model.num_slots):
+        draft_model.cut(slot, 0)
+    return ModelDrafter(draft_model, clock=lambda: 0.0)
+
+
+@pytest.fixture(scope="module")
+def plain(speculating_engine: LlamaEngine) -> Ended:
+    """What each gets without drafts."""
+    engine = speculating_engine
+    return generate(engine, sequences(engine, GREEDY), slots=4, context_size=CONTEXT_SIZE)[0]
+
+
+def test_it_guesses_as_the_demo_model_goes_on(
+    speculating_engine: LlamaEngine, draft_model: LlamaDraftModel, drafter: ModelDrafter
+) -> None:
+    tokens = prompt(speculating_engine, "What is a slot?")
+    guesses = draft_model.compute((DraftRun(0, 0, tokens), DraftRun(1, 0, tokens[:5])))
+    assert len(guesses) == 2
+    assert all(0 < guess.chance <= 1 for guess in guesses)
+    (again,) = draft_model.compute((DraftRun(2, 0, tokens),))
+    assert again.token == guesses[0].token
+    draft_model.cut(0, len(tokens) - 1)
+    (cut,) = draft_model.compute((DraftRun(0, len(tokens) - 1, tokens[-1:]),))
+    assert cut.token == again.token
+    assert draft_model.compute((DraftRun(1, 5, tokens[5:8], guesses=False),)) == []
+
+
+def test_what_goes_on_nowhere_fails(draft_model: LlamaDraftModel, drafter: ModelDrafter) -> None:
+    draft_model.compute((DraftRun(0, 0, (1, 2, 3)),))
+    with pytest.raises(DraftFailedError, match=r"draft\.gguf failed"):
+        draft_model.compute((DraftRun(0, 1, (1,)),))
+
+
+@pytest.mark.parametrize(("slots", "with_lookup"), [(1, True), (4, False)])
+def test_drafts_of_a_model_change_no_word(
+    speculating_engine: LlamaEngine,
+    drafter: ModelDrafter,
+    plain: Ended,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    slots: int,
+    with_lookup: bool,
+) -> None:
+    """Twelve sequences come and go."""
+    engine = speculating_engine
+    ended, statistics = generate(
+        engine,
+        sequences(engine, GREEDY),
+        slots=slots,
+        context_size=CONTEXT_SIZE,
+        max_draft=6,
+        drafter=JointDrafter(LookupDrafter(CONTEXT_SIZE), drafter) if with_lookup else drafter,
+    )
+    assert ended == plain
+    assert statistics.num_accepted > 100
+    assert caplog.get_records("call") == []
+
+
+@pytest.mark.parametrize("with_drops", [False, True])
+def test_drafts_change_nothing_by_chance_nor_where_others_are_cancelled_or_preempted(
+    speculating_engine: LlamaEngine,
+    drafter: ModelDrafter,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    with_drops: bool,
+) -> None:
+    engine = speculating_engine
+    wanted = sequences(engine, Sampling(seed=3, temperature=0.8))[:8]
+    expected = generate(engine, wanted, slots=1, context_size=CONTEXT_SIZE)[0]
+    drops = {12: 1, 15: 3, 30: 5, 31: 6} if with_drops else {}
+    ended, statistics = generate(
+        engine,
+        wanted,
+        slots=4,
+        context_size=CONTEXT_SIZE,
+        num_cells=2048 if with_drops else 150,
+        max_draft=6,
+        drafter=drafter,
+        drops=drops,
+    )
+    left = [one.id for one in wanted if one.id in ended]
+    assert len(left) >= len(wanted) - len(drops)
+    assert ended == {id: expected[id] for id in left}
+    assert with_drops or statistics.num_preemptions > 0
+    assert statistics.num_accepted > 10
+    assert caplog.get_records("call") == []
+
+
+def test_drafts_follow_a_context_that_shifts(
+    speculating_engine: LlamaEngine, drafter: ModelDrafter, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = speculating_engine
+    wanted: list[NewSequence] = [
+        replace(
+            one,
+            max_tokens=190,
+            sampling=replace(GREEDY, ignore_eos=True),
+            shift=ContextShift(num_kept=4, num_discarded=60),
+        )
+        for one in sequences(engine, GREEDY)[:1]
+    ]
+    expected = generate(engine, wanted, slots=1, context_size=160)[0]
+    ended, statistics = generate(
+        engine, wanted, slots=1, context_size=160, max_draft=6, drafter=drafter
+    )
+    assert ended == expected
+    assert statistics.num_accepted > 20
+    assert caplog.get_records("call") == []
+
+
+def test_an_engine_loads_it_and_one_that_does_not_fit_is_refused(
+    model_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    engine = load_engine(
+        model_path,
+        slots=2,
+        context_size=64,
+        threads=1,
+        gpu_layers=0,
+        speculate=4,
+        draft_model=DRAFT,
+    )
+    assert engine.draft_model is not None
+    assert (engine.draft_model.num_slots, engine.draft_model.num_cells) == (2, 128)
+    assert engine.capacity.max_draft == 4
+    engine.free()
+    missing = tmp_path / "none.gguf"
+    with pytest.raises(ModelError, match=r"none\.gguf"):
+        load_engine(
+            model_path,
+            slots=2,
+            context_size=64,
+            threads=1,
+            gpu_layers=0,
+            speculate=4,
+            draft_model=missing,
+        )

@@ -1,0 +1,73 @@
+"""For each sequence the better proposal, and the model is asked only where it may have that."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from arriero.agent.engine.prompt import History, Prompt
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.speculation.drafter import (
+    UNKNOWN_PRICES,
+    DraftRequest,
+    Proposal,
+    StepPrices,
+)
+from arriero.agent.engine.speculation.joint_drafter import JointDrafter
+
+ONE, TWO, THREE = SequenceId(1), SequenceId(2), SequenceId(3)
+
+
+class Recorder:
+    """Proposes what it is told to, and notes what it hears."""
+
+    def __init__(self, proposals: dict[SequenceId, Proposal], hopes: float = 0.0) -> None:
+        self.proposals = proposals
+        self.hopes = hopes
+        self.asked: list[SequenceId] = []
+        self.heard: list[object] = []
+
+    def hope(self, most: int) -> float:
+        return min(self.hopes, most)
+
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
+        self.asked = [request.id for request in requests]
+        return {id: one for id, one in self.proposals.items() if id in self.asked}
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        self.heard.append((id, tuple(tokens)))
+
+    def forget(self, id: SequenceId) -> None:
+        self.heard.append(id)
+
+
+def request(id: SequenceId) -> DraftRequest:
+    return DraftRequest(id, History(Prompt((1, 2))), 4)
+
+
+def test_the_model_is_asked_for_those_of_which_it_hopes_for_more_and_the_better_one_counts() -> (
+    None
+):
+    likely, unlikely = Proposal((7, 8), (0.9, 0.8)), Proposal((7,), (0.4,))
+    better, worse = Proposal((5, 6), (0.8, 0.6)), Proposal((5,), (0.3,))
+    lookup = Recorder({ONE: likely, TWO: unlikely, THREE: unlikely})
+    model = Recorder({ONE: better, TWO: better, THREE: worse}, hopes=1.5)
+    found = JointDrafter(lookup, model).propose([request(ONE), request(TWO), request(THREE)], P)
+    assert found == {ONE: likely, TWO: better, THREE: unlikely}
+    assert model.asked == [TWO, THREE]
+
+
+def test_what_only_one_of_them_proposes_counts() -> None:
+    one = Proposal((5,), (0.5,))
+    joint = JointDrafter(Recorder({ONE: one}), Recorder({TWO: one}, hopes=4.0))
+    assert joint.propose([request(ONE), request(TWO), request(THREE)], P) == {ONE: one, TWO: one}
+
+
+def test_both_are_told_of_everything() -> None:
+    lookup, model = Recorder({}), Recorder({})
+    joint = JointDrafter(lookup, model)
+    joint.observe(ONE, iter((1, 2)))
+    joint.forget(ONE)
+    assert lookup.heard == model.heard == [(ONE, (1, 2)), ONE]
+
+
+P = UNKNOWN_PRICES

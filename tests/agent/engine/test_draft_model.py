@@ -1,0 +1,9 @@
+"""What a draft model is asked and answers are values."""
+
+from arriero.agent.engine.draft_model import DraftRun, Guess
+
+
+def test_a_run_wants_a_guess_unless_it_only_catches_up() -> None:
+    assert DraftRun(0, 3, (4,)) == DraftRun(0, 3, (4,), guesses=True)
+    assert DraftRun(0, 3, (4,)) != DraftRun(0, 3, (4,), guesses=False)
+    assert Guess(5, 0.5) != Guess(5, 0.6)
