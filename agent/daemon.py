@@ -6,6 +6,7 @@ the event loop's thread while the next step is computed.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from ..shared.messages import PROTOCOL_VERSION, Hello, Status
 from ..shared.models.assignments import Assign, Assignment, Reload
 from ..shared.reports.statistics import Statistics
 from ..shared.tracing.open_telemetry import open_tracer
+from .discovery.links import Links, dialling
 from .engine.embedding.embedder import Embedder
 from .engine.loaded_model import LoadedModel
 from .engine.model_error import ModelError
@@ -34,7 +36,7 @@ from .generation.request_spans import RequestSpans
 from .generation.text_queries import TextQueries
 from .link.agent_key import AgentKey
 from .link.connection import Connection
-from .link.outbound import dial as dial_balancer
+from .link.outbound import Outbound
 from .link.queries import Queries
 from .link.reporter import Reporter
 from .link.requests import Requests
@@ -84,7 +86,7 @@ class _Agent:
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._slots = Slots(settings.slots)
-        self._connections: list[Connection] = []
+        self._links: Links | None = None
         self._told = Tell()
         self._is_ready = False
         self._served: ServedModel | None = None
@@ -170,11 +172,10 @@ class _Agent:
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
         self._told = Tell(issues=dial.issues, work=dial.work)
-        status = self._status(served)
         try:
-            self._connections = self._connect(dial, status, generation, executor)
-            self._reporter.look()
             async with asyncio.TaskGroup() as group:
+                links = self._links = self._connect(group, dial, served, generation, executor)
+                self._reporter.look()
                 helpers = [
                     group.create_task(each)
                     for each in (
@@ -184,9 +185,7 @@ class _Agent:
                         self._fail(),
                     )
                 ]
-                await asyncio.wait(
-                    [group.create_task(connection.run()) for connection in self._connections]
-                )
+                await links.ended()
                 for helper in helpers:
                     helper.cancel()
         finally:
@@ -210,10 +209,44 @@ class _Agent:
         )
 
     def _connect(
-        self, dial: Dial, status: Status, generation: LocalGeneration, executor: QueryExecutor
-    ) -> list[Connection]:
+        self,
+        group: asyncio.TaskGroup,
+        order: Dial,
+        served: ServedModel,
+        generation: LocalGeneration,
+        executor: QueryExecutor,
+    ) -> Links:
+        settings = self._settings
+        tickets = map(Ticket, count(1))
+
+        def make(
+            url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+        ) -> Connection:
+            status = self._status(served)
+            session = Session(
+                hello=self._hello(order, status),
+                status=status,
+                requests=Requests(slots=self._slots, tickets=tickets),
+                queries=Queries(tickets),
+            )
+            return Connection(
+                url,
+                session,
+                generation,
+                executor,
+                on_connected=self._ready,
+                on_change=self._slots_changed,
+                on_order=self._pass_on,
+                on_ended=on_ended,
+                dial=dial,
+            )
+
+        dial_address = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
+        return Links(settings.balancer, make, dial_address, group)
+
+    def _hello(self, order: Dial, status: Status) -> Hello:
         settings, begin = self._settings, self._channel.begin
-        hello = Hello(
+        return Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=begin.agent_id,
             name=settings.name,
@@ -223,26 +256,8 @@ class _Agent:
             labels=settings.labels,
             facts=begin.facts,
             work=status.work,
-            takes_over=dial.takes_over,
+            takes_over=order.takes_over,
         )
-        tickets = map(Ticket, count(1))
-
-        def connect(url: str) -> Connection:
-            requests = Requests(slots=self._slots, tickets=tickets)
-            queries = Queries(tickets)
-            session = Session(hello=hello, status=status, requests=requests, queries=queries)
-            return Connection(
-                url,
-                session,
-                generation,
-                executor,
-                on_connected=self._ready,
-                on_change=self._slots_changed,
-                on_order=self._pass_on,
-                dial=partial(dial_balancer, tls=settings.tls, key=AgentKey(settings.key_file)),
-            )
-
-        return [connect(url) for url in settings.balancer]
 
     async def _hand_out_steps(self, generation: LocalGeneration) -> None:
         while True:
@@ -264,7 +279,7 @@ class _Agent:
                 case _:
                     assert_never(order)
             status = self._status(served)
-            for connection in self._connections:
+            for connection in self._links or ():
                 connection.tell(status)
 
     async def _change(self, served: ServedModel, assignment: Assignment) -> str | None:
@@ -291,17 +306,24 @@ class _Agent:
         await self._shutdown.requested.wait()
         ordered = self._channel.drain_timeout
         timeout = self._settings.drain_timeout if ordered is None else ordered
-        for connection in self._connections:
+        for connection in self._stopped_links():
             connection.drain(timeout)
 
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})
         error = self._crash.result()
-        for connection in self._connections:
+        for connection in self._stopped_links():
             connection.engine_stopped(f"the engine stopped: {_line(error)}")
 
+    def _stopped_links(self) -> Iterable[Connection]:
+        """The connections that there are; no more are made."""
+        if self._links is None:
+            return ()
+        self._links.stop()
+        return self._links
+
     def _slots_changed(self) -> None:
-        for connection in self._connections:
+        for connection in self._links or ():
             connection.slots_changed()
         if self._slots.num_busy:
             self._reporter.stir()
@@ -314,7 +336,7 @@ class _Agent:
         )
 
     def _report(self, statistics: Statistics) -> None:
-        for connection in self._connections:
+        for connection in self._links or ():
             connection.report(statistics)
 
     def _ready(self) -> None:

@@ -117,8 +117,8 @@ class AgentSettings(DaemonSettings):
         tuple[BalancerUrl, ...], Field(min_length=1), AfterValidator(_distinct), Shown("URL")
     ] = Field(
         default=("ws://127.0.0.1:8060",),
-        description="management address of a balancer to dial; in the environment, several are "
-        "separated by commas",
+        description="management address of a balancer to dial, and where a name has several "
+        "addresses, of one at each; in the environment, several are separated by commas",
     )
     tls_ca: Annotated[Path | None, Shown("FILE", "the system's")] = Field(
         default=None,

@@ -5,7 +5,7 @@ The supervisor keeps it running as it keeps an engine. It imports nothing of lla
 
 import asyncio
 import time
-from functools import partial
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from itertools import count
 from typing import assert_never
@@ -14,10 +14,11 @@ from ..shared.lifecycle import Shutdown
 from ..shared.messages import PROTOCOL_VERSION, Hello, Status
 from ..shared.models.assignments import Assign, Reload
 from ..shared.reports.statistics import Statistics
+from .discovery.links import Links, dialling
 from .generation.port import Ticket
 from .link.agent_key import AgentKey
 from .link.connection import Connection
-from .link.outbound import dial as dial_balancer
+from .link.outbound import Outbound
 from .link.queries import Queries
 from .link.reporter import Reporter
 from .link.requests import Requests
@@ -75,7 +76,7 @@ class _Forwarder:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._slots = Slots(settings.slots)
-        self._connections: list[Connection] = []
+        self._links: Links | None = None
         self._told = Tell()
         self._is_stopping = asyncio.Event()
         self._is_ready = False
@@ -120,41 +121,33 @@ class _Forwarder:
         self._is_stopping.set()
         ordered = self._channel.drain_timeout
         timeout = self._settings.drain_timeout if ordered is None else ordered
-        for connection in self._connections:
+        if self._links is not None:
+            self._links.stop()
+        for connection in self._links or ():
             connection.drain(timeout)
 
     async def _serve(self, dial: Dial) -> None:
         self._told = Tell(issues=dial.issues, work=dial.work)
-        status = self._status()
-        self._connections = self._connect(dial, status)
-        self._reporter.look()
         try:
             async with asyncio.TaskGroup() as group:
-                for connection in self._connections:
-                    group.create_task(connection.run())
+                self._links = self._connect(group, dial)
+                self._reporter.look()
         finally:
             self._reporter.stop()
 
-    def _connect(self, dial: Dial, status: Status) -> list[Connection]:
-        settings, begin = self._settings, self._channel.begin
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            agent_id=begin.agent_id,
-            name=settings.name,
-            version=version("arriero"),
-            slots=status.slots,
-            model=status.model,
-            labels=settings.labels,
-            facts=begin.facts,
-            work=status.work,
-            takes_over=dial.takes_over,
-        )
+    def _connect(self, group: asyncio.TaskGroup, order: Dial) -> Links:
+        settings = self._settings
         tickets = map(Ticket, count(1))
 
-        def connect(url: str) -> Connection:
-            requests = Requests(slots=self._slots, tickets=tickets)
+        def make(
+            url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+        ) -> Connection:
+            status = self._status()
             session = Session(
-                hello=hello, status=status, requests=requests, queries=Queries(tickets)
+                hello=self._hello(order, status),
+                status=status,
+                requests=Requests(slots=self._slots, tickets=tickets),
+                queries=Queries(tickets),
             )
             return Connection(
                 url,
@@ -164,10 +157,27 @@ class _Forwarder:
                 on_connected=self._ready,
                 on_change=self._slots_changed,
                 on_order=self._pass_on,
-                dial=partial(dial_balancer, tls=settings.tls, key=AgentKey(settings.key_file)),
+                on_ended=on_ended,
+                dial=dial,
             )
 
-        return [connect(url) for url in settings.balancer]
+        dial_address = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
+        return Links(settings.balancer, make, dial_address, group)
+
+    def _hello(self, order: Dial, status: Status) -> Hello:
+        settings, begin = self._settings, self._channel.begin
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=begin.agent_id,
+            name=settings.name,
+            version=version("arriero"),
+            slots=status.slots,
+            model=status.model,
+            labels=settings.labels,
+            facts=begin.facts,
+            work=status.work,
+            takes_over=order.takes_over,
+        )
 
     async def _obey(self) -> None:
         while True:
@@ -200,15 +210,15 @@ class _Forwarder:
 
     def _changed(self) -> None:
         status = self._status()
-        for connection in self._connections:
+        for connection in self._links or ():
             connection.tell(status)
 
     def _slots_changed(self) -> None:
-        for connection in self._connections:
+        for connection in self._links or ():
             connection.slots_changed()
 
     def _report(self, statistics: Statistics) -> None:
-        for connection in self._connections:
+        for connection in self._links or ():
             connection.report(statistics)
 
     def _ready(self) -> None:

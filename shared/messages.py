@@ -43,6 +43,9 @@ A hello has only fields that this version knows, so that an older balancer can r
 it in words; the agent then dials again with an older version. Both speak the version of the hello.
 """
 
+BALANCER_HEADER = "Arriero-Balancer"
+"""Of the answer to an agent's dial: the balancer's own name, drawn at its start."""
+
 Slots = Annotated[int, Field(ge=0, le=4096)]
 MAX_ISSUES = 64
 MAX_LABELS = 64

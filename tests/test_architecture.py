@@ -152,6 +152,7 @@ PURE = (
     "agent.models.download.response_facts",
     "agent.models.download.retries",
     "agent.models.sources.split_names",
+    "agent.discovery.addresses",
     "agent.link.decisions",
     "agent.link.dialect",
     "agent.link.outgoing",
@@ -525,6 +526,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "agent.engine.statistics": (),
     "agent.link": ("agent.generation.port", "agent.engine.statistics"),
+    "agent.discovery": ("agent.link",),
     "agent.upstream.protocol": (),
     "agent.upstream": (
         *("agent.upstream.protocol", "agent.generation.port", "agent.engine.statistics"),
@@ -532,6 +534,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.upstream_daemon": (
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
         *("agent.generation.port", "agent.upstream", "agent.upstream.protocol"),
+        "agent.discovery",
     ),
     "agent.cpu_cores": (),
     "agent.host_facts": ("agent.cpu_cores",),
@@ -545,7 +548,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "agent.daemon": (
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
-        *("agent.generation", "agent.generation.port", *ENGINE),
+        *("agent.generation", "agent.generation.port", "agent.discovery", *ENGINE),
         *("agent.engine.embedding.embedder", "agent.engine.worker"),
         *("agent.engine_port", "agent.served_model"),
     ),
@@ -568,7 +571,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("agent.models", "agent.models.port", "agent.models.retry_pauses", "agent.host_facts"),
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.daemon"),
         "agent.upstream_daemon",
-        *("agent.link", "agent.generation.port", "agent.engine.llama"),
+        *("agent.link", "agent.discovery", "agent.generation.port", "agent.engine.llama"),
         *("agent.engine", "agent.engine.llama.cells"),
     ),
     "agent.__main__": (

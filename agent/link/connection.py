@@ -50,6 +50,10 @@ logger = logging.getLogger(__name__)
 PATH = "/api/v1/agent-socket"
 
 
+def _nothing() -> None:
+    """Nobody needs to know."""
+
+
 class Connection:
     """Keeps `session` connected to the balancer at `url` (its management address)."""
 
@@ -63,13 +67,15 @@ class Connection:
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
+        on_ended: Callable[[], None] = _nothing,
         dial: Callable[[str], Awaitable[Outbound]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
 
-        `on_order`: the balancer says what this host should serve.
+        `on_order`: the balancer says what this host should serve. `on_ended`: a dial came to
+        nothing, or the connection that it made is over.
         """
         self._url = url
         self._session = session
@@ -78,6 +84,7 @@ class Connection:
         self._on_connected = on_connected
         self._on_change = on_change
         self._on_order = on_order
+        self._on_ended = on_ended
         self._dial = dial
         self._clock = clock
         self._jitter = jitter
@@ -103,6 +110,7 @@ class Connection:
         self._task = asyncio.current_task()
         while not self._is_stopping:
             pause = await self._connect()
+            self._on_ended()
             if self._final_word is not None:
                 raise StartupError(f"balancer {self._url} refuses this agent: {self._final_word}")
             if not self._is_stopping:

@@ -8,6 +8,8 @@ long.
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -15,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
 from ...shared.framing.unsent import limit_unsent
 from ...shared.inference import RequestId
-from ...shared.messages import FromAgent
+from ...shared.messages import BALANCER_HEADER, FromAgent
 from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles
 from .agent_key import NO_KEY, AgentKey
 from .dialling import context_for, dialling_explained
@@ -37,17 +39,26 @@ async def dial(
     *,
     tls: ClientFiles = NOTHING_GIVEN,
     key: AgentKey = NO_KEY,
+    address: str | None = None,
     close_grace: float = CLOSE_GRACE,
 ) -> "Outbound":
-    """Raises `OSError` or `WebSocketException` when nobody suitable answers."""
+    """Dial `url`, at this `address` of its name if given.
+
+    Raises `OSError` or `WebSocketException` when nobody suitable answers.
+    """
     headers = await asyncio.to_thread(key.headers)
     with dialling_explained(tls):
-        return await _dial(url, await context_for(url, tls), headers, close_grace)
+        return await _dial(url, await context_for(url, tls), headers, close_grace, address)
 
 
 async def _dial(
-    url: str, context: ssl.SSLContext | None, headers: Mapping[str, str], close_grace: float
+    url: str,
+    context: ssl.SSLContext | None,
+    headers: Mapping[str, str],
+    close_grace: float,
+    address: str | None,
 ) -> "Outbound":
+    at: dict[str, Any] = {} if address is None else {"host": address, "port": _port_of(url)}
     socket = await connect(
         url,
         ssl=context,
@@ -58,9 +69,15 @@ async def _dial(
         close_timeout=close_grace,
         proxy=None,
         write_limit=PIECE_BYTES,
+        **at,
     )
     limit_unsent(socket.transport.get_extra_info("socket"))
     return Outbound(socket, close_grace)
+
+
+def _port_of(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "wss" else 80)
 
 
 class Outbound:
@@ -75,6 +92,16 @@ class Outbound:
         self._has_work = asyncio.Event()
         self._on_unsendable: Callable[[RequestId], None] | None = None
         self._why: str | None = None
+
+    @property
+    def balancer(self) -> str | None:
+        """Which balancer answered, if it says so; another name for each of its starts."""
+        response = self._socket.response
+        return None if response is None else response.headers.get(BALANCER_HEADER)
+
+    def abort(self) -> None:
+        """Close the connection at once; nothing was sent over it."""
+        self._socket.transport.abort()
 
     @property
     def why_closed(self) -> str:

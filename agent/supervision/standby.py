@@ -5,9 +5,8 @@ they order. The engine process takes over from it, link by link.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
@@ -19,10 +18,11 @@ from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from ...shared.models.assignments import Assign, HostFacts, Reload, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
+from ..discovery.links import Links, dialling
 from ..generation.port import Listener, Ticket
 from ..link.agent_key import AgentKey
 from ..link.connection import Connection
-from ..link.outbound import dial
+from ..link.outbound import Outbound
 from ..link.queries import Queries
 from ..link.requests import Requests
 from ..link.session import Session
@@ -45,7 +45,7 @@ class Standby:
     ) -> None:
         """`on_connected`: a balancer let the agent in. `on_order`: what it wants of it."""
         self._balancers = settings.balancer
-        self._dial = partial(dial, tls=settings.tls, key=AgentKey(settings.key_file))
+        self._dial = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
         self._hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=agent_id,
@@ -58,7 +58,8 @@ class Standby:
         self._group = group
         self._on_connected = on_connected
         self._on_order = on_order
-        self._connections: list[Connection] = []
+        self._status = Status(slots=0, accepting=True)
+        self._links: Links | None = None
 
     def show(
         self,
@@ -75,30 +76,33 @@ class Standby:
         A new connection takes over from those that an engine process may still have; it says that
         the model `loading` is being loaded, so that requests for it wait.
         """
-        status = Status(slots=0, accepting=True, issues=issues, work=work)
-        for connection in self._connections:
-            connection.tell(status)
+        self._status = Status(slots=0, accepting=True, issues=issues, work=work)
+        self._hello = replace(self._hello, work=work, loading=loading, takes_over=True)
+        for connection in self._links or ():
+            connection.tell(self._status)
         if is_making_way:
-            self._leave([each for each in self._connections if not each.is_live])
-            self._connections = [each for each in self._connections if each.is_live]
-        elif not self._connections:
-            hello = replace(self._hello, work=work, loading=loading, takes_over=True)
-            self._connections = [self._connect(url, hello, status) for url in self._balancers]
+            self._leave(only_dead=True)
+        elif self._links is None:
+            self._links = Links(self._balancers, self._make, self._dial, self._group)
 
     def leave(self) -> None:
         """Disconnect from every balancer, without waiting for that."""
-        self._leave(self._connections)
-        self._connections = []
+        self._leave()
 
-    def _leave(self, connections: list[Connection]) -> None:
-        for connection in connections:
-            connection.drain(0.0)
+    def _leave(self, *, only_dead: bool = False) -> None:
+        if self._links is not None:
+            self._links.leave(only_dead=only_dead)
+            self._links = self._links or None
 
-    def _connect(self, url: str, hello: Hello, status: Status) -> Connection:
+    def _make(
+        self, url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+    ) -> Connection:
         tickets = map(Ticket, count(1))
         requests = Requests(slots=Slots(0), tickets=tickets)
-        session = Session(hello=hello, status=status, requests=requests, queries=Queries(tickets))
-        connection = Connection(
+        session = Session(
+            hello=self._hello, status=self._status, requests=requests, queries=Queries(tickets)
+        )
+        return Connection(
             url,
             session,
             _NoGeneration(),
@@ -106,10 +110,9 @@ class Standby:
             on_connected=self._on_connected,
             on_change=_nothing,
             on_order=self._on_order,
-            dial=self._dial,
+            on_ended=on_ended,
+            dial=dial,
         )
-        self._group.create_task(connection.run())
-        return connection
 
 
 class _NoGeneration:

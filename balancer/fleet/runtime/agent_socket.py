@@ -6,6 +6,7 @@ lost; nobody else notices.
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 from ....shared.errors import Unauthorized
 from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
-from ....shared.messages import FromAgent, Hello, decode_from_agent
+from ....shared.messages import BALANCER_HEADER, FromAgent, Hello, decode_from_agent
 from ....shared.validation import invalid
 from ...access.identity import Identity
 from ..decisions import LinkId
@@ -77,6 +78,7 @@ class _AgentSocket:
         self._runtime = runtime
         self._needs_certificate = needs_certificate
         self._admission = admission
+        self._name = uuid.uuid4().hex
         self._patience = runtime.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
@@ -89,6 +91,7 @@ class _AgentSocket:
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )
+        socket.headers[BALANCER_HEADER] = self._name
         await socket.prepare(request)
         transport = request.transport
         if transport is None:

@@ -193,3 +193,14 @@ async def test_somebody_else_there() -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(DialFailed, match="404"):
             await dial(f"ws://127.0.0.1:{port}")
+
+
+async def test_a_name_is_dialled_at_the_address_that_is_given(balancer: FakeBalancer) -> None:
+    port = balancer.url.rpartition(":")[2]
+    outbound = await dial(f"ws://balancers.invalid:{port}", address="127.0.0.1")
+    peer = await balancer.peers.get()
+    assert peer.socket.request is not None
+    assert peer.socket.request.headers["Host"] == f"balancers.invalid:{port}"
+    assert outbound.balancer is None, "this one does not say which it is"
+    outbound.abort()
+    await peer.socket.wait_closed()

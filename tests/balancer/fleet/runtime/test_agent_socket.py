@@ -19,6 +19,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
 from arriero.shared.inference import Done, Failed, Token
 from arriero.shared.messages import (
+    BALANCER_HEADER,
     PROTOCOL_VERSION,
     FromAgent,
     FromBalancer,
@@ -261,3 +262,12 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
         error = (await response.json())["error"]
         assert error["code"] == "unauthorized"
         assert "have to show a certificate" in error["message"]
+
+
+async def test_an_agent_hears_which_balancer_answers(client: Client) -> None:
+    names = []
+    for _ in range(2):
+        socket = await client.ws_connect(PATH)
+        names.append(socket._response.headers[BALANCER_HEADER])
+        await socket.close()
+    assert names[0] and names[0] == names[1]

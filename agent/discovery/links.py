@@ -1,0 +1,216 @@
+"""Connections to all balancers of an agent: one for each address of each name of `--balancer`.
+
+Names are looked up again when a connection is lost, and now and then. Two addresses may turn out to
+be one balancer's: the second connection is given up, and tried again later.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from ipaddress import ip_address
+from typing import assert_never
+from urllib.parse import urlsplit
+
+from ...shared.log import context
+from ...shared.tls.contexts import ClientFiles
+from ..link.agent_key import AgentKey
+from ..link.connection import Connection
+from ..link.dialling import DialFailed
+from ..link.outbound import Outbound, dial
+from .addresses import Address, Addresses, Decision, Dial, Leave, of_one_kind
+
+logger = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 30.0
+"""Seconds between two looks at a name, less a random half."""
+
+LOOK_AFTER_LOSS = 1.0
+"""Seconds from a lost connection to the next look, less a random half."""
+
+DialAddress = Callable[[str, Address], Awaitable[Outbound]]
+"""Dials a URL, at this address of its name."""
+
+Make = Callable[[str, Callable[[str], Awaitable[Outbound]], Callable[[], None]], Connection]
+"""Makes a connection to a URL, which dials so and says when it has ended or failed."""
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+
+async def resolve(host: str) -> list[str]:
+    """The addresses of a name, of one kind; none if it cannot be looked up."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    kinds = ((family == socket.AF_INET, str(at[0])) for family, _, _, _, at in found)
+    return of_one_kind(kinds)
+
+
+def dialling(*, tls: ClientFiles, key: AgentKey) -> DialAddress:
+    """Dials with these files and this key."""
+
+    async def dial_at(url: str, address: Address) -> Outbound:
+        return await dial(url, tls=tls, key=key, address=address)
+
+    return dial_at
+
+
+class AlreadyConnected(DialFailed):
+    """The balancer that answers has a connection already."""
+
+
+class Links:
+    """`make` makes the connections, which run as tasks of `group`."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        make: Make,
+        dial: DialAddress,
+        group: asyncio.TaskGroup,
+        *,
+        resolve: Resolve = resolve,
+        look_interval: float = LOOK_INTERVAL,
+        look_after_loss: float = LOOK_AFTER_LOSS,
+    ) -> None:
+        self._make = make
+        self._dial = dial
+        self._group = group
+        self._resolve = resolve
+        self._look_interval = look_interval
+        self._look_after_loss = look_after_loss
+        self._connections: dict[tuple[str, Address], Connection] = {}
+        self._balancers: dict[tuple[str, Address], str] = {}
+        self._lookouts: list[asyncio.Task[None]] = []
+        self._num_running = 0
+        self._ended = asyncio.Event()
+        for url in urls:
+            if _is_address(host := urlsplit(url).hostname or ""):
+                self._open(url, None, None)
+            else:
+                self._lookouts.append(group.create_task(self._look_out(url, host)))
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Those that there are now."""
+        return iter(list(self._connections.values()))
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def ended(self) -> None:
+        """Wait until all have ended, after `stop`."""
+        await self._ended.wait()
+
+    def stop(self) -> None:
+        """Dial no further addresses; each connection ends when it is drained or stopped."""
+        for lookout in self._lookouts:
+            lookout.cancel()
+        self._lookouts = []
+        if not self._num_running:
+            self._ended.set()
+
+    def leave(self, *, only_dead: bool = False) -> None:
+        """Stop, and leave all; or those that no balancer has let in."""
+        self.stop()
+        for key, connection in list(self._connections.items()):
+            if not (only_dead and connection.is_live):
+                del self._connections[key]
+                connection.drain(0.0)
+
+    # ---- one name
+
+    async def _look_out(self, url: str, host: str) -> None:
+        addresses, lost = Addresses(), asyncio.Event()
+        while True:
+            for decision in addresses.resolved(await self._resolve(host)):
+                self._carry_out(decision, url, addresses, lost)
+            lost.clear()
+            await _rings(lost, self._look_interval * _part())
+            if lost.is_set():
+                await asyncio.sleep(self._look_after_loss * _part())
+
+    def _carry_out(
+        self, decision: Decision, url: str, addresses: Addresses, lost: asyncio.Event
+    ) -> None:
+        match decision:
+            case Dial(address):
+                if address is not None:
+                    logger.info("dialling a balancer", extra=context(url=url, address=address))
+
+                def ended() -> None:
+                    lost.set()
+                    for following in addresses.lost(address):
+                        self._carry_out(following, url, addresses, lost)
+
+                self._open(url, address, addresses, ended)
+            case Leave(address):
+                if (connection := self._connections.pop((url, address), None)) is not None:
+                    connection.drain(0.0)
+            case _:
+                assert_never(decision)
+
+    # ---- one connection
+
+    def _open(
+        self,
+        url: str,
+        address: Address,
+        addresses: Addresses | None,
+        on_ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        key = (url, address)
+
+        async def dial_it(at: str) -> Outbound:
+            outbound = await self._dial(at, address)
+            self._claim(key, outbound)
+            if addresses is not None:
+                addresses.joined(address)
+            return outbound
+
+        def ended() -> None:
+            self._balancers.pop(key, None)
+            on_ended()
+
+        self._connections[key] = self._make(url, dial_it, ended)
+        self._num_running += 1
+        self._group.create_task(self._run(self._connections[key]))
+
+    async def _run(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._num_running -= 1
+            if not self._num_running and not self._lookouts:
+                self._ended.set()
+
+    def _claim(self, key: tuple[str, Address], outbound: Outbound) -> None:
+        """Raises `AlreadyConnected` for a balancer that another address led to."""
+        balancer = outbound.balancer
+        if balancer is None:
+            return
+        if balancer in self._balancers.values():
+            outbound.abort()
+            raise AlreadyConnected("another address leads to the same balancer, too")
+        self._balancers[key] = balancer
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _part() -> float:
+    return 1 - random.random() / 2
+
+
+async def _rings(event: asyncio.Event, within: float) -> None:
+    try:
+        async with asyncio.timeout(within):
+            await event.wait()
+    except TimeoutError:
+        return

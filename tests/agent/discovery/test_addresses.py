@@ -1,0 +1,90 @@
+"""Which addresses of a name are dialled."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.discovery.addresses import (
+    MOST_ADDRESSES,
+    Addresses,
+    Decision,
+    Dial,
+    Leave,
+    of_one_kind,
+)
+
+
+def test_a_name_with_one_address_is_dialled_as_it_is() -> None:
+    addresses = Addresses()
+    assert addresses.resolved(["10.0.0.1"]) == [Dial(None)]
+    assert addresses.resolved(["10.0.0.2"]) == []
+
+
+def test_each_of_several_is_dialled() -> None:
+    addresses = Addresses()
+    assert addresses.resolved(["b", "a", "b"]) == [Dial("a"), Dial("b")]
+    assert addresses.resolved(["a", "b", "c"]) == [Dial("c")]
+
+
+def test_an_address_that_is_gone_is_left_once_its_connection_is_lost() -> None:
+    addresses = Addresses()
+    addresses.resolved(["a", "b", "c"])
+    addresses.joined("a")
+    assert addresses.resolved(["b", "d"]) == [Dial("d"), Leave("c")]
+    assert addresses.lost("b") == [], "it may come back"
+    assert addresses.lost("a") == [Leave("a")]
+    assert addresses.dialled == {"b", "d"}
+
+
+def test_a_name_that_cannot_be_looked_up_stands_for_what_it_was() -> None:
+    addresses = Addresses()
+    assert addresses.resolved([]) == [Dial(None)], "so that somebody says that nobody answers"
+    assert addresses.resolved(["a", "b"]) == [Dial("a"), Dial("b"), Leave(None)]
+    assert addresses.resolved([]) == []
+
+
+def test_addresses_are_bounded() -> None:
+    addresses = Addresses()
+    addresses.resolved([f"a{n}" for n in range(MOST_ADDRESSES + 5)])
+    assert len(addresses.dialled) == MOST_ADDRESSES
+
+
+def test_a_host_with_an_address_of_each_kind_is_one() -> None:
+    assert of_one_kind([(True, "127.0.0.1"), (False, "::1")]) == ["127.0.0.1"]
+    assert of_one_kind([(False, "::1"), (False, "::2")]) == ["::1", "::2"]
+    assert of_one_kind([]) == []
+
+
+NAMES = ["a", "b", "c"]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("resolved"), st.lists(st.sampled_from(NAMES))),
+            st.tuples(st.sampled_from(["joined", "lost"]), st.sampled_from([None, *NAMES])),
+        )
+    )
+)
+def test_what_is_dialled_is_what_was_decided(events: list[tuple[str, object]]) -> None:
+    addresses, dialled = Addresses(), set[str | None]()
+    last: list[str] | None = None
+    for event, about in events:
+        decisions: list[Decision] = []
+        if event == "resolved":
+            assert isinstance(about, list)
+            last = about or last or []
+            decisions = addresses.resolved(about)
+        elif event == "joined":
+            addresses.joined(about)  # type: ignore[arg-type]
+        else:
+            decisions = addresses.lost(about)  # type: ignore[arg-type]
+        for decision in decisions:
+            if isinstance(decision, Dial):
+                assert decision.address not in dialled
+                dialled.add(decision.address)
+            else:
+                dialled.remove(decision.address)
+        assert dialled == addresses.dialled
+        addresses.check_integrity()
+        if last is not None:
+            assert dialled >= (set(last) if len(set(last)) > 1 else {None})
