@@ -15,6 +15,7 @@ PACKAGES = ("shared", "agent", "balancer", "dashboard", "client", "cli")
 
 PURE = (
     "shared.inference.abilities",
+    "balancer.fleet.requests.dispatch.needs",
     *(
         f"agent.upstream.protocol.{name}"
         for name in (

@@ -21,8 +21,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import get_args
 
-from ...shared.errors import InvalidRequest, ModelNotFound, PromptTooLong, RequestError
+from ...shared.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    NotSupported,
+    PromptTooLong,
+    RequestError,
+)
 from ...shared.inference import GenerateRequest
+from ...shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
 from ...shared.reports.model_info import ModelInfo, Task
 from .decisions import LinkId
 from .prompt_room import PromptRoom, check_length, largest, room_of
@@ -58,6 +65,7 @@ class _Facts:
     view: ModelView
     tasks: frozenset[Task]
     room: PromptRoom
+    abilities: frozenset[frozenset[Ability]]
 
 
 def _tasks(infos: Sequence[ModelInfo]) -> frozenset[Task]:
@@ -90,6 +98,7 @@ class _Model:
             ModelView(info=infos[0], status=status if len(self.reports) else "unloaded"),
             _tasks(infos),
             room_of(infos),
+            frozenset(info.abilities for info in infos),
         )
 
 
@@ -104,6 +113,7 @@ class ModelRegistry:
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
         self._room: PromptRoom | None = None
+        self._any_abilities: frozenset[frozenset[Ability]] | None = None
         self._names: dict[Task | None, str] = {}
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
@@ -207,6 +217,29 @@ class ModelRegistry:
             return None
         return InvalidRequest(f"the model `{name[:200]}` cannot {_VERBS[task]}", field="model")
 
+    def unable(self, request: GenerateRequest) -> NotSupported | None:
+        """The error for what no agent of the model it is for can do, though it generates."""
+        sets = self._abilities(request.model)
+        if not sets or ABILITIES in sets:
+            return None
+        errors = [lacking(request, each, "no agent of the model can") for each in sets]
+        return None if None in errors else errors[0]
+
+    def can_tokenize(self, name: str | None) -> bool:
+        """Whether an agent of the model, or of any, answers what is asked of its tokenizer."""
+        sets = self._abilities(name)
+        return not sets or any(each >= TOKENIZER for each in sets)
+
+    def _abilities(self, name: str | None) -> frozenset[frozenset[Ability]]:
+        """What agents of the model can do, or those of any with `None`."""
+        if name is not None:
+            model = self._models.get(name)
+            return frozenset() if model is None else model.facts.abilities
+        if self._any_abilities is None:
+            every = (model.facts.abilities for model in self._models.values())
+            self._any_abilities = frozenset().union(*every)
+        return self._any_abilities
+
     def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
         """The error for a prompt that fits into no context of the model it is for."""
         return check_length(request, self.room(request.model))
@@ -299,7 +332,7 @@ class ModelRegistry:
         self._outdate_all()
 
     def _outdate_all(self) -> None:
-        self._views = self._room = None
+        self._views = self._room = self._any_abilities = None
         self._names.clear()
 
     def check_integrity(self) -> None:

@@ -57,6 +57,8 @@ def check_length(request: GenerateRequest, room: PromptRoom) -> PromptTooLong | 
 
 
 def _room(info: ModelInfo) -> PromptRoom:
+    if info.upstream is not None and not info.context_size:
+        return PromptRoom()  # not every server tells
     num_tokens = max(info.context_size - 1, 0)
     longest = info.longest_token
     return PromptRoom(num_tokens, num_tokens * longest if longest else inf, longest or 1)

@@ -10,6 +10,7 @@ from math import inf
 
 from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
+from ...shared.inference.abilities import ABILITIES, Ability
 from ...shared.messages import FromBalancer, Hello, Issue, Status
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
@@ -92,6 +93,11 @@ class Agent:
     def generates(self) -> str | None:
         """The name of the model, if that can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What requests may need of it."""
+        return ABILITIES if self.model is None else self.model.abilities
 
     @property
     def fingerprint(self) -> str | None:

@@ -41,6 +41,8 @@ Ability = Literal[
 ]
 
 ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
+TOKENIZER: frozenset[Ability] = frozenset(("tokenize", "detokenize", "count_tokens"))
+"""What is asked of a tokenizer, without generating anything."""
 
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 _TOP_K = ("top_k", "min_p", "repeat_penalty")
@@ -122,9 +124,12 @@ def field_of(request: GenerateRequest, ability: Ability) -> str:
 def lacking(
     request: GenerateRequest, abilities: Iterable[Ability], who: str
 ) -> NotSupported | None:
-    """The error where `request` needs more than `abilities`; `who` cannot do it."""
+    """The error where `request` needs more than `abilities`.
+
+    `who` is the subject of the sentence and its verb, such as `this server cannot`.
+    """
     missing = needs_of(request).difference(abilities)
     if not missing:
         return None
     field = min(field_of(request, ability) for ability in missing)
-    return NotSupported(f"`{field}`: {who} cannot serve it", field=field)
+    return NotSupported(f"`{field}`: {who} serve it", field=field)

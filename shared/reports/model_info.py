@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..inference import Count
+from ..inference.abilities import ABILITIES, Ability
 from ..models.assignments import MAX_MODEL_NAME
 from ..strict import STRICT, ListOf
 
@@ -62,3 +63,10 @@ class ModelInfo:
     kv_layout: KvLayout | None = None
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
     upstream: Upstream | None = None
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What requests may need of it: all there is, unless its upstream lacks something."""
+        if self.upstream is None:
+            return ABILITIES
+        return ABILITIES.intersection(self.upstream.abilities)

@@ -55,7 +55,9 @@ def path_of(request: GenerateRequest) -> str:
 
 def body_of(request: GenerateRequest, server: Server) -> Json:
     """The body for `path_of(request)`. Raises `NotSupported` that names the field."""
-    if error := lacking(request, server.abilities, f"the upstream server of `{server.model}`"):
+    if error := lacking(
+        request, server.abilities, f"the upstream server of `{server.model}` cannot"
+    ):
         raise error
     body: Json = {"model": server.model, "stream": True}
     if server.counts_at_end:

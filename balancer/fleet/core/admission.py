@@ -8,7 +8,7 @@ against limits.
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ....shared.errors import RateLimited, RequestError, ShuttingDown
+from ....shared.errors import NotSupported, RateLimited, RequestError, ShuttingDown
 from ....shared.inference import GenerateRequest, RequestId, Usage
 from ...access.identity import CallerLimits
 from ...access.limits.account import SOON, Demand, Standing
@@ -130,7 +130,8 @@ class Admission:
         refusal = self._state.models.refusal("generate", request.model)
         if refusal is None and request.has_images:
             refusal = self._state.models.refusal("vision", request.model)
-        return refusal or self._state.models.too_long(request)
+        models = self._state.models
+        return refusal or models.unable(request) or models.too_long(request)
 
     def _with_eyes(self, request: GenerateRequest) -> GenerateRequest:
         """With pictures and no model, the request is for one that reads pictures."""
@@ -141,7 +142,15 @@ class Admission:
     def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
-        return self._state.models.refusal(query_request.task, query_request.model)
+        refusal = self._state.models.refusal(query_request.task, query_request.model)
+        if refusal is None and query_request.kind == "text":
+            return self._untold(query_request)
+        return refusal
+
+    def _untold(self, query_request: QueryRequest) -> NotSupported | None:
+        if self._state.models.can_tokenize(query_request.model):
+            return None
+        return NotSupported("the model's upstream server does not tell how it tokenises")
 
     def _demand(self, request: GenerateRequest, limits: CallerLimits) -> Demand:
         """Estimating costs a look at the whole prompt, so it is done only where tokens count."""

@@ -20,6 +20,7 @@ from ....shared.errors import (
     from_wire,
 )
 from ....shared.inference import RequestId
+from ....shared.inference.abilities import TOKENIZER
 from ....shared.messages import Ask, Reply, Withdraw
 from ....shared.queries import Declined, Query, Result
 from ..caller import Caller
@@ -172,7 +173,8 @@ class QueryDispatcher:
         tasks = agent.model.tasks if agent.model else ()
         decisions: list[Decision] = []
         for kind, queue in self._queues.items():
-            is_able = agent.takes_work and (kind == "text" or kind in tasks)
+            can = agent.abilities >= TOKENIZER if kind == "text" else kind in tasks
+            is_able = agent.takes_work and can
             hands = queue.agent_changed(agent.link, agent.served if is_able else None)
             decisions += self._hand_out(hands, now)
         return decisions

@@ -15,6 +15,7 @@ from ..registry import Registry
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView, RoutingView
 from .dispatch.dispatch import Dispatch
+from .dispatch.needs import Needs
 from .fair_queue.foreground import Foreground
 from .giving_way import GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
@@ -29,6 +30,7 @@ class LiveRequests:
         self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
         self.foreground = Foreground()
+        self.needs = Needs()
         self._giving_way = GivingWay()
         self._limits = limits
         self._registry = registry
@@ -95,6 +97,7 @@ class LiveRequests:
         self.waiting_room.forget(lifecycle.id)
         self._giving_way.stops(lifecycle.id)
         self.foreground.left(lifecycle.id)
+        self.needs.left(lifecycle.id)
         self._changes.advance()
         self._touch_agent(lifecycle)
 
@@ -135,6 +138,7 @@ class LiveRequests:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
+        self.needs.check_integrity()
         if len(self.foreground) != sum(e.kind != "batch" for e in self._lifecycles.values()):
             raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()

@@ -14,7 +14,7 @@ from ..routing.rates import Measurement
 from .delivered import Told
 from .hopeless import least_ended, refusal_of
 from .request_lifecycle import RequestLifecycle
-from .routing import RoutingRequest, routing_of
+from .routing import RoutingRequest
 from .transitions import Transitions, loss_of, offer_of, refuse
 
 _CANNOT_RESUME = AgentLost(
@@ -45,10 +45,11 @@ class Requests(Transitions):
         For one whose caller has little in a full queue, another makes room.
         """
         lifecycle = RequestLifecycle(id, request, self._limits, now, caller=caller)
-        routing = routing_of(request, caller)
+        routing = self._routing_of(lifecycle)
         decisions = self._make_room(routing, now)
         assigned = self.dispatch.enqueue(id, routing)
         if isinstance(assigned, Refuse):
+            self.needs.left(id)
             assigned.error.retry_after = self.waiting_room.retry_after(request.model)
             return [*decisions, *refuse(lifecycle, assigned.error, now)]
         self._came(lifecycle, now)
@@ -63,7 +64,7 @@ class Requests(Transitions):
     def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Go on with one that another run of the balancer accepted; it ends where nobody can."""
         id = lifecycle.id
-        routing = routing_of(lifecycle.request, lifecycle.caller)
+        routing = self._routing_of(lifecycle)
         if lifecycle.has_streamed:
             routing = replace(routing, engine=lifecycle.engine)
         assigned = self.dispatch.resume(id, routing)
@@ -197,21 +198,24 @@ class Requests(Transitions):
 
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is ready to be given work."""
-        return self._start(self.dispatch.agent_joined(agent.link, offer_of(agent)), now)
+        decisions = self._look_at_needs(agent, now)
+        joined = self.dispatch.agent_joined(agent.link, offer_of(agent, self.needs))
+        return [*decisions, *self._start(joined, now)]
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
-        offer = offer_of(agent)
+        decisions = self._look_at_needs(agent, now)
+        offer = offer_of(agent, self.needs)
         for id in self.dispatch.running_on(agent.link):
             lifecycle = self._lifecycles[id]
             if lifecycle.model == agent.generates:
                 lifecycle.fingerprint_known(agent.fingerprint)
             self._runs(lifecycle, offer.keys if offer.is_able else ())
-        return self._start(self.dispatch.agent_changed(agent.link, offer), now)
+        return [*decisions, *self._start(self.dispatch.agent_changed(agent.link, offer), now)]
 
     def agent_suspended(self, agent: Agent) -> None:
         """An agent takes no more work, and will be gone in a moment. Starts nobody."""
-        self.dispatch.agent_suspended(agent.link, offer_of(agent))
+        self.dispatch.agent_suspended(agent.link, offer_of(agent, self.needs))
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
         """An agent that was full may be tried again."""
@@ -219,7 +223,8 @@ class Requests(Transitions):
 
     def measured(self, agent: Agent) -> None:
         """An agent has reported how full its cache is."""
-        if agent.statistics is not None:
+        has_cells = agent.model is None or agent.model.upstream is None
+        if agent.statistics is not None and has_cells:
             cells = agent.statistics.cells
             held = cells.used + cells.kept + cells.parked
             self.dispatch.router.cache_is(agent.link, max(cells.total, held))

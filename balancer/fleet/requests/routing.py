@@ -18,6 +18,13 @@ class Engine(NamedTuple):
     fingerprint: str
 
 
+class Able(NamedTuple):
+    """Agents that can do all of this, which not all can (`shared.inference.abilities`)."""
+
+    model: str | None
+    needs: tuple[str, ...]
+
+
 class Warm(NamedTuple):
     """One agent alone, which has computed much of the prompt; for a while. It has the model."""
 
@@ -25,20 +32,24 @@ class Warm(NamedTuple):
     link: LinkId
 
 
-Wanted = str | Engine | Warm | None
-"""What a request waits for: a model by name, an agent that goes on where another stopped, any."""
+Wanted = str | Engine | Able | Warm | None
+"""What a request waits for: a model by name, an agent that goes on where another stopped, any.
+
+Or any of those that can do what it needs.
+"""
 
 
 def model_of(wanted: Wanted) -> str | None:
     """The name of the model that is wanted; `None` is any."""
-    return wanted.model if isinstance(wanted, Engine | Warm) else wanted
+    return wanted.model if isinstance(wanted, Engine | Able | Warm) else wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """What an agent can be given. Without a model it gets nothing.
 
-    `cache_tokens` is how much its cache holds, as long as it has not said so itself.
+    `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
+    the needs that it can meet, of those that not all agents can.
     """
 
     model: str | None
@@ -46,6 +57,7 @@ class Offer:
     is_accepting: bool = True
     fingerprint: str | None = None
     cache_tokens: float = inf
+    able: tuple[Able, ...] = ()
 
     @property
     def is_able(self) -> bool:
@@ -54,12 +66,12 @@ class Offer:
 
     @property
     def keys(self) -> tuple[Wanted, ...]:
-        """The queues it serves: of its model, of its engine, and of those who take any."""
+        """The queues it serves: of its model, its engine, those who take any, and its abilities."""
         if self.model is None:
             return ()
         if self.fingerprint is None:
-            return (None, self.model)
-        return (None, self.model, Engine(self.model, self.fingerprint))
+            return (None, self.model, *self.able)
+        return (None, self.model, Engine(self.model, self.fingerprint), *self.able)
 
 
 NOTHING = Offer(model=None, slots=0)
@@ -73,7 +85,8 @@ class RoutingRequest:
 
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
     tokens it takes (`fair_queue/charge.py`). `prefix_key` names a stored prompt that the request
-    begins with. `num_tokens` of the prompt are known only where it was given as token ids.
+    begins with. `num_tokens` of the prompt are known only where it was given as token ids. `able`:
+    what it needs is not for every agent.
     """
 
     model: str | None = None
@@ -82,6 +95,7 @@ class RoutingRequest:
     prefix_key: str | None = None
     num_tokens: int | None = None
     engine: Engine | None = None
+    able: Able | None = None
     chain: PrefixChain = NO_CHAIN
     most_answer: int | None = None
     charge: int = LEAST
@@ -89,7 +103,7 @@ class RoutingRequest:
     @property
     def wanted(self) -> Wanted:
         """The queue it waits in."""
-        return self.engine or self.model
+        return self.engine or self.able or self.model
 
 
 def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:

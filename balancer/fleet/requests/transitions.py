@@ -11,9 +11,10 @@ from ..recorder import MoveReason
 from ..registry import Agent
 from ..routing.rates import Measurement
 from .dispatch.assignments import Assign
+from .dispatch.needs import Needs
 from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
-from .routing import Offer
+from .routing import Offer, RoutingRequest, routing_of
 
 
 class Transitions(LiveRequests):
@@ -38,7 +39,7 @@ class Transitions(LiveRequests):
             )
             self._not_held(lifecycle.id)
             self.waiting_room.started(lifecycle.id)
-            self._runs(lifecycle, offer_of(agent).keys)
+            self._runs(lifecycle, offer_of(agent, self.needs).keys)
             self._deadlines.arm(lifecycle.id)
             self._changes.advance()
             self._registry.touch(assign.link)
@@ -117,6 +118,37 @@ class Transitions(LiveRequests):
         ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
         return [*last, *self._start(ended, now)]
 
+    # ---- what not every agent can do
+
+    def _routing_of(self, lifecycle: RequestLifecycle) -> RoutingRequest:
+        """How a newcomer finds its agent; those that can serve it offer to, from now on."""
+        routing = routing_of(lifecycle.request, lifecycle.caller)
+        able = self.needs.key_of(lifecycle.request)
+        if able is None:
+            return routing
+        if self.needs.came(lifecycle.id, able):
+            self._offer_anew()
+        return replace(routing, able=able)
+
+    def _offer_anew(self) -> None:
+        """There are other needs than before."""
+        for agent in self._registry:
+            if self.dispatch.has_agent(agent.link):
+                self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
+
+    def _look_at_needs(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent that lacks something gets none of those that need it, also of those who wait."""
+        if agent.generates is None or not self.needs.seen(agent.abilities):
+            return []
+        narrowed = []
+        for id, lifecycle in self._lifecycles.items():
+            if (able := self.needs.key_of(lifecycle.request)) is not None:
+                self.needs.came(id, able)
+                self.dispatch.narrow(id, able)
+                narrowed.append(id)
+        self._offer_anew()
+        return self._start(self.dispatch.retry(narrowed), now)
+
     # ---- many at once
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
@@ -164,7 +196,7 @@ def _for_agent(request: GenerateRequest) -> GenerateRequest:
     return request if request.deadline_ms is None else replace(request, deadline_ms=None)
 
 
-def offer_of(agent: Agent) -> Offer:
+def offer_of(agent: Agent, needs: Needs) -> Offer:
     """What dispatch may give the agent."""
     return Offer(
         model=agent.generates,
@@ -172,6 +204,7 @@ def offer_of(agent: Agent) -> Offer:
         is_accepting=agent.takes_work,
         fingerprint=agent.fingerprint,
         cache_tokens=agent.slots * agent.model.context_size if agent.model else 0,
+        able=needs.keys_for(agent.generates, agent.abilities),
     )
 
 

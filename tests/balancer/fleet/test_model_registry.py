@@ -4,9 +4,9 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.model_registry import MAX_REMEMBERED, ModelRegistry
-from arriero.shared.errors import InvalidRequest, ModelNotFound, PromptTooLong
+from arriero.shared.errors import InvalidRequest, ModelNotFound, NotSupported, PromptTooLong
 from arriero.shared.inference import GenerateRequest
-from arriero.shared.reports.model_info import ModelInfo, Task
+from arriero.shared.reports.model_info import ModelInfo, Task, Upstream
 from tests.balancer.fleet.builders import model_info, request
 
 LLAMA = replace(model_info("llama"), tasks=("generate", "embed"))
@@ -252,3 +252,45 @@ def test_pictures_are_for_models_all_of_whose_agents_read_them(scene: Scene) -> 
     scene.leaves(B)
     assert scene.registry.refusal("vision", None) is None
     assert scene.registry.name_for("vision") == "llama"
+
+
+def forwarded(*abilities: str) -> ModelInfo:
+    upstream = Upstream(kind="ollama", address="h:1", abilities=abilities)
+    return replace(LLAMA, upstream=upstream)
+
+
+SCORED = GenerateRequest(prompt="a", model="llama", logprobs=True)
+
+
+def test_what_no_agent_of_the_model_can_do_is_refused_by_name(scene: Scene) -> None:
+    registry = scene.registry
+    assert registry.unable(SCORED) is None
+    assert registry.can_tokenize("llama")
+    scene.serves(A, forwarded("prompt", "from_the_future"))
+    error = registry.unable(SCORED)
+    assert error == NotSupported("`logprobs`: no agent of the model can serve it", field="logprobs")
+    assert registry.unable(replace(SCORED, logprobs=False)) is None
+    assert not registry.can_tokenize("llama")
+    scene.serves(C, LLAMA)
+    assert registry.unable(SCORED) is None
+    assert registry.can_tokenize("llama")
+
+
+def test_one_agent_has_to_be_able_to_do_all_of_it() -> None:
+    scene = Scene()
+    scene.serves(A, forwarded("prompt", "logprobs"))
+    scene.serves(B, forwarded("prompt", "top_k"))
+    assert scene.registry.unable(SCORED) is None
+    assert scene.registry.unable(replace(SCORED, top_k=4)) is not None
+    assert scene.registry.unable(replace(SCORED, model=None)) is None
+    assert scene.registry.unable(replace(SCORED, model="other")) is None
+
+
+def test_who_names_no_model_is_refused_what_nobody_can_do() -> None:
+    scene = Scene()
+    assert scene.registry.unable(replace(SCORED, model=None)) is None
+    scene.serves(A, forwarded("prompt"))
+    assert scene.registry.unable(replace(SCORED, model=None)) is not None
+    assert not scene.registry.can_tokenize(None)
+    scene.serves(B, BERT)
+    assert scene.registry.can_tokenize(None)

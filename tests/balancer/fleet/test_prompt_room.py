@@ -5,6 +5,7 @@ import pytest
 from arriero.balancer.fleet.prompt_room import PromptRoom, check_length, largest, room_of
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, PromptInput
+from arriero.shared.reports.model_info import Upstream
 from tests.balancer.fleet.builders import model_info
 
 SMALL = replace(model_info(), context_size=10, longest_token=4)
@@ -60,3 +61,11 @@ def test_what_may_be_shortened_or_what_a_template_makes_is_never_too_long() -> N
     assert check_length(GenerateRequest(prompt=(7,) * 10, n_discard=2), ROOM) is None
     messages = (ChatMessage(role="user", content="x" * 10**5),)
     assert check_length(GenerateRequest(messages=messages), ROOM) is None
+
+
+def test_an_upstream_may_not_tell_its_context() -> None:
+    upstream = Upstream(kind="ollama", address="h:1")
+    unknown = replace(model_info(), context_size=0, upstream=upstream)
+    assert room_of([unknown]) == PromptRoom()
+    assert refusal((7,) * 10_000, room_of([unknown, SMALL])) is None
+    assert refusal((7,) * 10, room_of([replace(SMALL, upstream=upstream)])) is not None

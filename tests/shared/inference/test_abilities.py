@@ -63,10 +63,10 @@ def test_a_field_needs_its_ability_and_is_named(
     asked = request(**fields)
     assert ability in needs_of(asked)
     assert field_of(asked, ability) == field
-    error = lacking(asked, ABILITIES - {ability}, "that server")
+    error = lacking(asked, ABILITIES - {ability}, "that server cannot")
     assert error is not None
     assert (error.field, error.message) == (field, f"`{field}`: that server cannot serve it")
-    assert lacking(asked, ABILITIES, "that server") is None
+    assert lacking(asked, ABILITIES, "that server cannot") is None
 
 
 def test_plain_requests_need_only_their_form() -> None:

@@ -13,7 +13,7 @@ Invariants:
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from .....shared.errors import QueueFull
@@ -21,7 +21,7 @@ from .....shared.inference import PriorityClass, RequestId
 from ...caller import Account
 from ...decisions import LinkId, Refuse
 from ...routing.rates import Measurement
-from ..routing import Engine, Offer, RoutingRequest
+from ..routing import Able, Engine, Offer, RoutingRequest
 from .assignments import Assign, Assignments, Entry
 
 RETRY_AFTER = 1.0
@@ -39,7 +39,7 @@ class Dispatch(Assignments):
     def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         self._arrives(id, routing)
-        if not self.has_free_slot(routing.model) and self.num_waiting > self._max_buffered:
+        if not self.has_free_slot(routing.wanted) and self.num_waiting > self._max_buffered:
             error = self._queue_full(id)
             self.ended(id)
             return Refuse(id, error)
@@ -73,7 +73,7 @@ class Dispatch(Assignments):
     def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
         """Of a full queue, the request that has to go for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting
-        if not is_full or self.has_free_slot(routing.model):
+        if not is_full or self.has_free_slot(routing.wanted):
             return None
         return self._crowding.yields_to(*_place_of(routing))
 
@@ -144,6 +144,22 @@ class Dispatch(Assignments):
             self._waiting.renamed(id, request.routing.wanted, self.now)
         return ids, self._place(ids)
 
+    def narrow(self, id: RequestId, able: Able) -> None:
+        """From now on only agents that can do this may have the request; then call `retry`."""
+        request = self._requests[id]
+        self._release(id)
+        request.routing = replace(request.routing, able=able)
+        if request.link is None:
+            self._waiting.changed(id, self.wanted_by(id), self.now)
+
+    def retry(self, ids: Iterable[RequestId]) -> list[Assign]:
+        """Assign those of `ids` that wait and need not."""
+        return self._retry(ids)
+
+    def has_agent(self, link: LinkId) -> bool:
+        """Whether an agent is here."""
+        return link in self._slots
+
     def _running(self, id: RequestId) -> LinkId:
         link = self._requests[id].link
         if link is None:
@@ -172,6 +188,10 @@ class Dispatch(Assignments):
         agent = self._slots[link]
         self._slots.offers(agent, offer)
         self._ranks.update(agent)
+
+    def agent_offers(self, link: LinkId, offer: Offer) -> None:
+        """An agent serves other needs than before, with which nobody waits."""
+        self.agent_suspended(link, offer)
 
     def agent_rested(self, link: LinkId) -> list[Assign]:
         """An agent that was full may be tried again."""

@@ -22,7 +22,7 @@ from .....shared.inference import PriorityClass, RequestId
 from ...caller import Account
 from ...tally import Tally
 from ..matching import Waiting
-from ..routing import Engine, RoutingRequest, Wanted, Warm, model_of
+from ..routing import Able, Engine, RoutingRequest, Wanted, Warm, model_of
 from .fair_order import FairOrder, share_of
 from .turns import FALLING, Turns
 
@@ -297,7 +297,7 @@ class FairQueue:
         if wanted is None:
             few, many = sorted((served, self._wanted), key=len)
             return {None, *(each for each in few if each in many)}
-        if isinstance(wanted, Engine | Warm):
+        if isinstance(wanted, Engine | Able | Warm):
             return {None, wanted.model, wanted}
         return {None, wanted, *self._engines.get(wanted, ())}
 

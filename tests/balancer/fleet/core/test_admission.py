@@ -19,6 +19,7 @@ from arriero.shared.errors import (
 from arriero.shared.inference import GenerateRequest, RequestId, priority_class_of
 from arriero.shared.messages import PromptRead, Start
 from arriero.shared.queries import Embed, Tokenize
+from arriero.shared.reports.model_info import Upstream
 from tests.balancer.fleet.builders import ended, hello, piece, request
 from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, Scene
 
@@ -198,3 +199,19 @@ def test_who_says_no_priority_has_the_class_of_its_key() -> None:
         assert view is not None
         assert priority_class_of(view.priority) == kind
     assert scene.fleet.priority(unsaid, ANONYMOUS) is None
+
+
+def test_what_no_upstream_server_can_do_is_refused_by_name() -> None:
+    scene = Scene(NO_HEARTBEATS)
+    said = hello()
+    assert said.model is not None
+    upstream = Upstream(kind="ollama", address="h:1", abilities=("prompt",))
+    scene.join(A, replace(said, model=replace(said.model, upstream=upstream)))
+    scored = replace(request(), logprobs=True)
+    decisions = scene.fleet.request_arrived(RequestId("1"), scored, scene.now, caller=ANONYMOUS)
+    error = refusal(decisions)
+    assert error is not None
+    assert (error.code, error.field) == ("not_supported", "logprobs")
+    error = refusal(scene.fleet.query_arrived(RequestId("2"), TOKENIZE, scene.now))
+    assert error is not None
+    assert error.code == "not_supported"

@@ -12,7 +12,8 @@ from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, RequestError
 from arriero.shared.inference import GenerateRequest, RequestId
-from arriero.shared.messages import Cancel, Start
+from arriero.shared.messages import Cancel, Hello, Start
+from arriero.shared.reports.model_info import Upstream
 from arriero.shared.reports.statistics import Cells, Statistics
 from tests.balancer.fleet.builders import codes, ended, hello, piece, request, sent
 from tests.balancer.fleet.core.scene import NO_HEARTBEATS, A, Scene, cancel, with_agent
@@ -297,3 +298,66 @@ def test_totals_tell_classes_and_callers() -> None:
     assert totals.waiting_by_class == {"batch": 1, "default": 1, "interactive": 1}
     assert totals.callers_waiting == 1
     assert not any(isinstance(each, Finish) for each in scene.after(0))
+
+
+SCORED = GenerateRequest(prompt="a", model="llama", logprobs=True)
+FORWARDING = Upstream(kind="ollama", address="h:1", abilities=("messages", "prompt"))
+
+
+def forwarding(id: str, *, slots: int = 1) -> Hello:
+    """The hello of an agent whose upstream lacks most."""
+    said = hello(id, slots=slots)
+    assert said.model is not None
+    return replace(said, model=replace(said.model, upstream=FORWARDING))
+
+
+def test_what_an_agent_cannot_serve_waits_for_one_that_can() -> None:
+    requests, registry = requests_with_agent()
+    requests.agent_joined(registry.joined(OTHER, forwarding("a2", slots=3), 0.0), 0.0)
+    scored = [requests.admit(RequestId(id), SCORED, ANONYMOUS, 0.0) for id in ("1", "2")]
+    assert [links_of(each) for each in scored] == [[LINK], []]
+    plain = requests.admit(RequestId("3"), request("llama"), ANONYMOUS, 0.0)
+    assert links_of(plain) == [OTHER]
+    first = requests.get(RequestId("1"))
+    assert first is not None
+    assert links_of(requests.fail(first, EngineFailed("broken"), 1.0)) == [LINK]
+    requests.check_integrity()
+
+
+def test_who_waits_is_not_given_to_an_agent_that_joins_and_lacks_what_he_needs() -> None:
+    requests, registry = requests_with_agent()
+    requests.admit(RequestId("1"), SCORED, ANONYMOUS, 0.0)
+    requests.admit(RequestId("2"), SCORED, ANONYMOUS, 0.0)
+    requests.admit(RequestId("3"), request("llama"), ANONYMOUS, 0.0)
+    joined = requests.agent_joined(registry.joined(OTHER, forwarding("a2", slots=3), 0.0), 0.0)
+    assert [(each.link, each.message.id) for each in joined if isinstance(each, Send)] == [
+        (OTHER, "3")
+    ]
+    requests.check_integrity()
+    left = requests.agent_left(registry.left(LINK), "agent_lost", 1.0)
+    assert links_of(left) == []  # the one that ran waits, too
+    third = LinkId(3)
+    joined = requests.agent_joined(registry.joined(third, hello("a3", slots=2), 1.0), 1.0)
+    assert links_of(joined) == [third, third]
+    requests.check_integrity()
+
+
+def test_the_queue_is_as_long_for_those_that_few_agents_can_serve() -> None:
+    limits = Limits(max_buffered_requests=1)
+    changes = ChangeLog()
+    registry = Registry(limits, changes)
+    requests = Requests(limits, registry, changes)
+    requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
+    requests.agent_joined(registry.joined(OTHER, forwarding("a2", slots=3), 0.0), 0.0)
+    for id in ("1", "2"):
+        requests.admit(RequestId(id), SCORED, ANONYMOUS, 0.0)
+    [refuse, _] = requests.admit(RequestId("3"), SCORED, ANONYMOUS, 0.0)
+    assert isinstance(refuse, Refuse)
+    assert refuse.error.code == "queue_full"
+    assert len(requests.needs) == 1
+    requests.check_integrity()
+
+
+def links_of(decisions: list[Decision]) -> list[LinkId]:
+    """Which agents were sent something."""
+    return [each.link for each in decisions if isinstance(each, Send)]

@@ -5,6 +5,7 @@ from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import Finish, LinkId, Moved, Refuse
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
+from arriero.balancer.fleet.requests.dispatch.needs import Needs
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.balancer.fleet.requests.transitions import loss_of, offer_of, refuse
@@ -96,6 +97,6 @@ def test_a_refusal_is_told_and_recorded() -> None:
 
 
 def test_an_offer_is_what_the_agent_says_of_itself() -> None:
-    offer = offer_of(Opened().agent)
+    offer = offer_of(Opened().agent, Needs())
     assert (offer.model, offer.slots, offer.fingerprint) == ("llama", 1, "f")
     assert offer.cache_tokens == 2048
