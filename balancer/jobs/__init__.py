@@ -1,7 +1,7 @@
 """Files, and batches of requests that survive whatever ends the balancer.
 
 `core` decides; `blobs` hold the bytes; the files here check an input, run its lines, keep each
-result at once (`spool`), and put results together.
+result at once (`spool`), put results together, and delete what nothing refers to (`orphans`).
 
 May import: `fleet`, `balancer.store`, `balancer.access`. Comes in: the daemon, and the APIs.
 """

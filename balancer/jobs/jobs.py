@@ -1,6 +1,5 @@
 """Files and batches of one balancer, wired up."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from ..fleet.caller import Caller
 from ..store.jobs.port import JobStore
 from .batches import Batches
-from .blobs.local import LocalBlobs
 from .blobs.place import FilesPlace, open_blobs, work_folder
 from .core.batch import Batch, BatchCaller
 from .file_limits import FileLimits
@@ -17,9 +15,6 @@ from .files import Files
 from .runner import Fleet, Runner
 from .tools import AnswerLine
 from .work_place import WorkPlace
-
-FORGOTTEN = 86_400.0
-"""Seconds after which nobody writes at an unfinished file any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +97,6 @@ async def open_jobs(
     """Take the places that files need. Raises `BlobsAway`, `OSError` and `StoreAway`."""
     blobs = open_blobs(place)
     work = until_the_end.enter_context(WorkPlace.take(work_folder(place)))
-    if isinstance(blobs, LocalBlobs):
-        await asyncio.to_thread(blobs.sweep, time.time() - FORGOTTEN)
     files = Files(store, blobs, limits)
     await files.start()
     batches = Batches(store, files)

@@ -22,6 +22,7 @@ from .capacity import Fleet as Slots
 from .core.batch import BatchCaller, Fault, from_document
 from .core.schedule import Schedule
 from .files import Files
+from .orphans import sweep
 from .spool import Spool
 from .tools import LEASE, RECHECK, AnswerLine, Ended, Tools
 
@@ -34,6 +35,9 @@ INPUTS_AT_ONCE = 2
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds before a batch goes on that could not reach the store or the files; they double."""
+
+SWEEP_EVERY = 6 * 3600.0
+"""Seconds between two looks for bytes that nothing refers to."""
 
 INTERNAL = Fault(code="internal_error", message="internal error; the balancer's log has it")
 
@@ -224,9 +228,13 @@ class Runner:
                 self.pump()
 
     async def _expire_files(self) -> None:
-        """Delete files whose time has come, and forget old batches."""
+        """Delete files whose time has come and bytes without a file, and forget old batches."""
+        swept_at = float("-inf")
         while True:
             try:
+                if self._clock() - swept_at >= SWEEP_EVERY:
+                    swept_at = self._clock()
+                    await sweep(self._tools.store, self._tools.blobs, swept_at)
                 while await self._tools.files.delete_expired():
                     pass
                 await self._tools.store.forget_ended(MAX_ENDED)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .port import BlobsAway
+from .port import ROOTS, BlobsAway
 
 UNFINISHED = ".part"
 
@@ -40,12 +40,24 @@ class LocalBlobs:
     def delete_all(self, folder: str) -> None:
         shutil.rmtree(self._folder / folder, ignore_errors=True)
 
+    def names(self, folder: str) -> list[str]:
+        root = self._folder / folder
+        with told(root):
+            found = [path for path in root.rglob("*") if path.suffix != UNFINISHED]
+            return [path.relative_to(self._folder).as_posix() for path in found if path.is_file()]
+
+    def modified_at(self, name: str) -> float | None:
+        try:
+            return (self._folder / name).stat().st_mtime
+        except OSError:
+            return None
+
     def sweep(self, before: float) -> None:
-        """Delete what was never finished, and not written since `before`."""
-        for path in self._folder.glob(f"**/*{UNFINISHED}"):
-            with suppress(OSError):
-                if path.stat().st_mtime < before:
-                    path.unlink()
+        for folder in ROOTS:
+            for path in (self._folder / folder).rglob(f"*{UNFINISHED}"):
+                with suppress(OSError):
+                    if path.stat().st_mtime < before:
+                        path.unlink()
 
 
 class LocalWriter:

@@ -3,6 +3,9 @@
 from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
+ROOTS = ("files", "batches")
+"""The folders of all names."""
+
 
 class BlobsAway(Exception):
     """The storage cannot be reached, or cannot be read or written; a retry may help."""
@@ -35,3 +38,12 @@ class Blobs(Protocol):
 
     def delete_all(self, folder: str) -> None:
         """Delete whatever has a name in this folder."""
+
+    def names(self, folder: str) -> list[str]:
+        """The whole blobs with names in this folder, and in those below it."""
+
+    def modified_at(self, name: str) -> float | None:
+        """Seconds since 1970 when it was written; `None` if it is gone or nobody knows."""
+
+    def sweep(self, before: float) -> None:
+        """Delete what was never finished, and not written since `before`."""

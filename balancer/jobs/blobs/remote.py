@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any, BinaryIO, cast
 
 from .port import BlobsAway
@@ -32,6 +33,23 @@ class RemoteBlobs:
     def delete_all(self, folder: str) -> None:
         with told(folder), suppress(FileNotFoundError):
             self._system.rm(self._path(folder), recursive=True)
+
+    def names(self, folder: str) -> list[str]:
+        with told(folder):
+            self._system.invalidate_cache()
+            found = self._system.find(self._path(folder))
+        # What a system calls a path may begin with a slash, or not.
+        return [f"{folder}/{path.rpartition(f'/{folder}/')[2]}" for path in found]
+
+    def modified_at(self, name: str) -> float | None:
+        try:
+            modified: datetime = self._system.modified(self._path(name))
+        except (OSError, NotImplementedError):
+            return None
+        return modified.timestamp()
+
+    def sweep(self, before: float) -> None:
+        """Object stores show what is whole, and forget the rest by a rule of the bucket."""
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -30,6 +30,7 @@ class MemoryJobs:
     """A `JobStore`."""
 
     def __init__(self) -> None:
+        self.is_lasting = False
         self._files: dict[str, SavedFile] = {}
         self._batches: dict[str, SavedBatch] = {}
         self._claims: dict[str, _Lease] = {}
@@ -52,6 +53,9 @@ class MemoryJobs:
             if each.owner == owner and purpose in (None, each.purpose)
         ]
         return _page(theirs, self._files.get(after or ""), limit, order)
+
+    async def known_files(self, ids: Sequence[str]) -> set[str]:
+        return {id for id in ids if id in self._files}
 
     async def forget_file(self, id: str) -> bool:
         return self._files.pop(id, None) is not None

@@ -17,6 +17,10 @@ class JobStore(Protocol):
     `until` the time at which others may have the chunk.
     """
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it outlives the process, so that bytes without a row are nobody's."""
+
     # ---- files
 
     async def add_file(self, file: SavedFile) -> None:
@@ -29,6 +33,9 @@ class JobStore(Protocol):
         self, owner: str | None, *, purpose: str | None, after: str | None, limit: int, order: Order
     ) -> list[SavedFile]:
         """Files of one owner, at most `limit`, from behind the one with the id `after`."""
+
+    async def known_files(self, ids: Sequence[str]) -> set[str]:
+        """Those of `ids` that are files; at most some hundred."""
 
     async def forget_file(self, id: str) -> bool:
         """Delete it; whether it was there."""

@@ -47,6 +47,7 @@ class SqlJobs:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
+        self.is_lasting = True
 
     # ---- files
 
@@ -65,6 +66,10 @@ class SqlJobs:
         if purpose is not None:
             chosen = chosen.where(FILES.c.purpose == purpose)
         return [SavedFile(**row) for row in await self._all(chosen)]
+
+    async def known_files(self, ids: Sequence[str]) -> set[str]:
+        rows = await self._all(select(FILES.c.id).where(FILES.c.id.in_(ids)))
+        return {str(row["id"]) for row in rows}
 
     async def forget_file(self, id: str) -> bool:
         async with self._transaction() as connection:

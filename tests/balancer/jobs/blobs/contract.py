@@ -1,5 +1,7 @@
 """What holds for whatever keeps bytes."""
 
+import time
+
 import pytest
 
 from arriero.balancer.jobs.blobs.port import Blobs, BlobsAway
@@ -32,10 +34,16 @@ def check_blobs(blobs: Blobs) -> None:
         read(blobs, "files/b")
     write(blobs, "batches/x/1", b"1")
     write(blobs, "batches/x/2", b"2")
+    assert blobs.names("files") == ["files/a"]
+    assert sorted(blobs.names("batches")) == ["batches/x/1", "batches/x/2"]
+    assert abs((blobs.modified_at("files/a") or 0) - time.time()) < 60
+    assert blobs.modified_at("files/none") is None
+    blobs.sweep(0.0)
     blobs.delete_all("batches/x")
     with pytest.raises(BlobsAway):
         read(blobs, "batches/x/1")
     blobs.delete_all("batches/x")
+    assert blobs.names("batches") == []
     blobs.delete("files/a")
     blobs.delete("files/a")
     with pytest.raises(BlobsAway):

@@ -75,6 +75,14 @@ async def test_files_are_kept(store: JobStore) -> None:
     assert await store.file_totals() == FileTotals()
 
 
+async def test_which_files_are_known(store: JobStore) -> None:
+    await store.add_file(file(1))
+    await store.add_file(file(2, "ann"))
+    assert await store.known_files(["file-2", "file-3", "file-1"]) == {"file-1", "file-2"}
+    assert await store.known_files([]) == set()
+    assert store.is_lasting == isinstance(store, SqlJobs)
+
+
 @pytest.mark.parametrize("owner", ["ann", None])
 async def test_files_are_listed_by_owner_a_page_at_a_time(
     store: JobStore, owner: str | None
