@@ -43,13 +43,17 @@ def _carries_data(url: str) -> str:
     raise ValueError("must carry the picture itself, as data:image/png;base64,…: no links are read")
 
 
+DataUri = Annotated[str, AfterValidator(_carries_data)]
+"""A picture: PNG, JPEG, WebP or GIF in base64."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageUrl:
     """A picture as a data URI: PNG, JPEG, WebP or GIF in base64."""
 
     __pydantic_config__ = STRICT
 
-    url: Annotated[str, AfterValidator(_carries_data)] = field(repr=False)
+    url: DataUri = field(repr=False)
 
     @property
     def base64(self) -> str:

@@ -11,7 +11,9 @@ _CACHED = Ignored("prefixes are cached without being asked")
 _UNCITED = Ignored("models are not told what an answer cited")
 _NO_SERVERS = Ignored("tools that only Anthropic's servers run are left out")
 _NO_SCREEN = Ignored("tools that answer with screenshots are left out")
-_NO_IMAGES = Refused("models here read text, not images; send a description")
+_NO_IMAGES = Refused("pictures are read in messages and results, not here; send a description")
+_NO_LINKS = Refused("no links are read; send the picture or the text itself")
+_AS_IT_IS = Ignored("pictures are scaled as the model wants them", nothing("{}"))
 _NO_FILES = Refused("files are not stored here; send their text")
 _ELSEWHERE = Ignored("what another service's tools did is not told to the model")
 
@@ -77,7 +79,6 @@ def _of_tools(tools: str) -> Iterator[tuple[str, Rule]]:
 
 def _of_texts(blocks: str) -> Iterator[tuple[str, Rule]]:
     """The rules for texts, documents and search results at the path `blocks`."""
-    yield f"{blocks}.type=image", _NO_IMAGES
     yield f"{blocks}.cache_control", _CACHED
     yield f"{blocks}.citations", _UNCITED
 
@@ -85,8 +86,9 @@ def _of_texts(blocks: str) -> Iterator[tuple[str, Rule]]:
 def _of_documents(blocks: str) -> Iterator[tuple[str, Rule]]:
     yield from _of_texts(blocks)
     yield from _of_texts(f"{blocks}.source.content[]")
-    for kind in ("base64", "url"):
-        yield f"{blocks}.source.type={kind}", Refused("PDFs are not read here; send their text")
+    yield f"{blocks}.source.content[].type=image", _NO_IMAGES
+    yield f"{blocks}.source.type=url", _NO_LINKS
+    yield f"{blocks}.transformations", _AS_IT_IS
     yield f"{blocks}.source.type=file", _NO_FILES
 
 
@@ -94,6 +96,7 @@ def _of_blocks() -> Iterator[tuple[str, Rule]]:
     yield from _of_documents(_BLOCKS)
     yield from _of_documents(_INNER)
     yield from _of_texts(f"{_INNER}.content[]")
+    yield f"{_INNER}.content[].type=image", _NO_IMAGES
     yield from ((f"{_BLOCKS}.type={each}", _ELSEWHERE) for each in SERVER_BLOCKS)
     yield f"{_BLOCKS}.type=container_upload", _NO_FILES
     yield f"{_BLOCKS}.is_error", Ignored("models read the result itself", nothing("false"))

@@ -55,7 +55,9 @@ CHAT: Mapping[str, Rule] = {
     "messages[].role=function": Refused("it is deprecated; the role `tool` takes its place"),
     "messages[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
     "messages[].content[].type=file": ONLY_TEXT,
-    "messages[].content[].image_url.detail": Ignored("pictures are scaled as the model wants them"),
+    "messages[].content[].image_url.detail": Ignored(
+        "pictures are scaled as the model wants them", nothing('"auto"')
+    ),
     "messages[].content[].type=input_audio": ONLY_TEXT,
     "messages[].content[].type=refusal": NO_REFUSALS,
     "messages[].content[].type=*": ONLY_TEXT,

@@ -12,13 +12,16 @@ from pydantic import Field
 from .....shared.inference import MAX_PARTS
 from .....shared.strict import STRICT, ListOf
 from .documents import Document, SearchResult, Text, ToolReference
+from .images import Image
 from .tools import ToolAddition, ToolChange, ToolRemoval
 
 Json = dict[str, Any]
 
 Changes = Annotated[ListOf[ToolChange], Field(max_length=MAX_PARTS)]
 
-ResultBlock = Annotated[Text | Document | SearchResult | ToolReference, Field(discriminator="type")]
+ResultBlock = Annotated[
+    Text | Image | Document | SearchResult | ToolReference, Field(discriminator="type")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class Compaction:
 
 
 UserBlock = Annotated[
-    Text | Document | SearchResult | ToolResult | Compaction | ToolAddition | ToolRemoval,
+    Text | Image | Document | SearchResult | ToolResult | Compaction | ToolAddition | ToolRemoval,
     Field(discriminator="type"),
 ]
 AssistantBlock = Annotated[

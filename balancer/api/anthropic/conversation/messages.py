@@ -7,7 +7,7 @@ from typing import TypeGuard, assert_never
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
-from .....shared.inference import ChatMessage
+from .....shared.inference import ChatMessage, ImagePart
 from .blocks import (
     AnyBlock,
     AssistantMessage,
@@ -23,7 +23,8 @@ from .blocks import (
     blocks_of,
 )
 from .compaction import from_summary, summary_of
-from .documents import Document, SearchResult, Text, paragraphs
+from .documents import Document, Readable, SearchResult, Text, paragraphs
+from .images import Image, joined
 
 
 def to_messages(
@@ -39,8 +40,8 @@ def to_messages(
     told = _messages(from_summary(messages), len(messages))
     for role, in_a_row in groupby(told, key=lambda message: message.role):
         if role == "user":
-            texts = "\n\n".join(message.text for message in in_a_row)
-            conversation.append(ChatMessage(role="user", content=texts))
+            content = joined(message.content or "" for message in in_a_row)
+            conversation.append(ChatMessage(role="user", content=content))
         else:
             conversation += in_a_row
     return tuple(conversation)
@@ -84,14 +85,15 @@ def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[Chat
                 f"{result.tool_use_id[:100]!r}",
                 field=field,
             )
-        text = paragraphs(result.content)
-        yield ChatMessage(role="tool", content=text, tool_call_id=result.tool_use_id)
-    texts = [_read(block) for block in blocks if _is_read(block)]
-    if texts or not blocks:
-        yield ChatMessage(role="user", content="\n\n".join(texts))
+        content = result.content or ""
+        told = content if isinstance(content, str) else joined(map(_shown, content))
+        yield ChatMessage(role="tool", content=told, tool_call_id=result.tool_use_id)
+    read = [_read(block) for block in blocks if _is_read(block)]
+    if read or not blocks:
+        yield ChatMessage(role="user", content=joined(read))
 
 
-_Read = Text | Document | SearchResult | Compaction
+_Read = Text | Image | Document | SearchResult | Compaction
 
 
 def _is_read(block: AnyBlock) -> TypeGuard[_Read]:
@@ -100,8 +102,12 @@ def _is_read(block: AnyBlock) -> TypeGuard[_Read]:
     return isinstance(block, _Read)
 
 
-def _read(block: _Read) -> str:
-    return summary_of(block) if isinstance(block, Compaction) else block.read
+def _read(block: _Read) -> str | ImagePart:
+    return summary_of(block) if isinstance(block, Compaction) else _shown(block)
+
+
+def _shown(block: Image | Readable) -> str | ImagePart:
+    return block.part if isinstance(block, Image) else block.read
 
 
 def _said(message: AssistantMessage) -> Iterator[ChatMessage]:

@@ -18,6 +18,14 @@ class InputTextPart(TypedDict):
     text: str
 
 
+class InputImagePart(TypedDict):
+    """A picture of the model's input."""
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Literal["auto"]
+
+
 class OutputTextPart(TypedDict):
     """A part of an answer of the model."""
 
@@ -25,6 +33,9 @@ class OutputTextPart(TypedDict):
     annotations: list[Any]
     text: str
     logprobs: list[TokenLogProb]
+
+
+MessagePart = InputTextPart | InputImagePart | OutputTextPart
 
 
 class SummaryTextPart(TypedDict):
@@ -48,7 +59,7 @@ class MessageItem(TypedDict):
     type: Literal["message"]
     status: Status
     role: Literal["user", "assistant", "system", "developer"]
-    content: list[InputTextPart | OutputTextPart]
+    content: list[MessagePart]
 
 
 class ReasoningItem(TypedDict):

@@ -31,8 +31,8 @@ from ...common.log_probs import TokenLogProb, entries
 from ..errors import error_fields
 from .answer_types import (
     FunctionCallItem,
-    InputTextPart,
     MessageItem,
+    MessagePart,
     OutputTextPart,
     ReasoningItem,
     ReasoningTextPart,
@@ -209,7 +209,7 @@ def _reasoning_text(text: str, _log_probs: list[TokenLogProb]) -> ReasoningTextP
     return {"type": "reasoning_text", "text": text}
 
 
-def _message(id: str, status: Status, parts: list[InputTextPart | OutputTextPart]) -> MessageItem:
+def _message(id: str, status: Status, parts: list[MessagePart]) -> MessageItem:
     return {
         "id": id,
         "type": "message",

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from ...fields.field_table import Ignored, Refused, Rule, nothing
 from ..fields import CACHE_BREAKPOINT, HINTS, NO_REFUSALS, ONLY_FUNCTIONS, ONLY_TEXT
 
+_DETAIL = Ignored("pictures are scaled as the model wants them", nothing('"auto"'))
+_NO_FILES = Refused("stored files are no pictures; send the picture itself as `image_url`")
 _NOT_PASSED = Ignored(ONLY_FUNCTIONS)
 _NOT_CALLED = Refused("models here only call functions")
 _IN_ANSWER = Ignored("what was found is in the answer after it")
@@ -90,11 +92,13 @@ ITEMS: Mapping[str, Rule] = {
     "input[].type=web_search_call": _IN_ANSWER,
     "input[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
     "input[].content[].type=input_file": ONLY_TEXT,
-    "input[].content[].type=input_image": ONLY_TEXT,
+    "input[].content[].detail": _DETAIL,
+    "input[].content[].file_id": _NO_FILES,
     "input[].content[].type=refusal": NO_REFUSALS,
     "input[].output[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
     "input[].output[].type=input_file": ONLY_TEXT,
-    "input[].output[].type=input_image": ONLY_TEXT,
+    "input[].output[].detail": _DETAIL,
+    "input[].output[].file_id": _NO_FILES,
 }
 
 BODY: Mapping[str, Rule] = {**RESPONSE, **TOOLS, **ITEMS}

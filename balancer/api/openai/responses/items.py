@@ -5,7 +5,7 @@ as long as they come in that order. `status`, `phase`, `encrypted_content` and t
 text are accepted but not passed to the model.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, assert_never
 
@@ -13,7 +13,14 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
-from .....shared.inference import MAX_PARTS, ChatMessage
+from .....shared.inference import (
+    MAX_PARTS,
+    ChatMessage,
+    DataUri,
+    ImagePart,
+    ImageUrl,
+    TextPart,
+)
 from .....shared.strict import STRICT, ListOf
 from ..completions.formats import qualified
 
@@ -59,7 +66,17 @@ class ReasoningText:
     text: str
 
 
-MessagePart = Annotated[InputText | OutputText, Field(discriminator="type")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputImage:
+    """A picture, as a data URI."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["input_image"] = "input_image"
+    image_url: DataUri = field(repr=False)
+
+
+InputPart = Annotated[InputText | InputImage, Field(discriminator="type")]
+MessagePart = Annotated[InputText | OutputText | InputImage, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +93,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All of its parts."""
-        return self.content if isinstance(self.content, str) else _joined(self.content)
+        """All of its texts."""
+        return self.content if isinstance(self.content, str) else _texts(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +139,13 @@ class FunctionCallOutput:
     call_id: str
     name: str | None = None
     namespace: str | None = None
-    output: str | Annotated[ListOf[InputText], Field(max_length=MAX_PARTS)]
+    output: str | Annotated[ListOf[InputPart], Field(max_length=MAX_PARTS)]
     status: Status = "completed"
 
     @property
     def text(self) -> str:
-        """All of its parts."""
-        return self.output if isinstance(self.output, str) else _joined(self.output)
+        """All of its texts."""
+        return self.output if isinstance(self.output, str) else _texts(self.output)
 
 
 Item = Annotated[
@@ -214,10 +231,11 @@ def _messages(items: Iterable[Item]) -> Iterator[ChatMessage]:
                 calls.add(item.call_id)
                 turn.add(item)
             case Message():
-                yield ChatMessage(role=item.role, content=item.text)
+                yield ChatMessage(role=item.role, content=_said(item.content))
             case FunctionCallOutput():
                 _check_called(item.call_id, calls)
-                yield ChatMessage(role="tool", content=item.text, tool_call_id=item.call_id)
+                content = _said(item.output)
+                yield ChatMessage(role="tool", content=content, tool_call_id=item.call_id)
             case _:
                 assert_never(item)
     yield from turn.message()
@@ -272,3 +290,23 @@ class _Turn:
 
 def _joined(parts: Iterable[InputText | OutputText | SummaryText | ReasoningText]) -> str:
     return "".join(part.text for part in parts)
+
+
+def _texts(parts: Iterable[InputText | OutputText | InputImage]) -> str:
+    return _joined(part for part in parts if not isinstance(part, InputImage))
+
+
+def _said(
+    content: str | Sequence[InputText | OutputText | InputImage],
+) -> str | tuple[TextPart | ImagePart, ...]:
+    """One text, or parts where there are pictures."""
+    if isinstance(content, str):
+        return content
+    if not any(isinstance(part, InputImage) for part in content):
+        return _texts(content)
+    return tuple(
+        ImagePart(type="image_url", image_url=ImageUrl(url=part.image_url))
+        if isinstance(part, InputImage)
+        else TextPart(type="text", text=part.text)
+        for part in content
+    )

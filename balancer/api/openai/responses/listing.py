@@ -8,8 +8,15 @@ from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.validation import invalid
-from .answer_types import FunctionCallItem, InputItem, InputItems, InputTextPart, OutputTextPart
-from .items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning
+from .answer_types import (
+    FunctionCallItem,
+    InputItem,
+    InputItems,
+    InputTextPart,
+    MessagePart,
+    OutputTextPart,
+)
+from .items import FunctionCall, FunctionCallOutput, InputImage, Item, Message, Reasoning
 
 
 class Page(BaseModel):
@@ -59,7 +66,7 @@ def listed(item: Item) -> InputItem:
                 "type": "message",
                 "status": item.status,
                 "role": item.role,
-                "content": [_said(item.text) if is_models else _told(item.text)],
+                "content": [_said(item.text)] if is_models else _shown(item),
             }
         case Reasoning():
             return {
@@ -81,6 +88,19 @@ def listed(item: Item) -> InputItem:
             }
         case _:
             assert_never(item)
+
+
+def _shown(item: Message) -> list[MessagePart]:
+    """Texts as one, unless there are pictures between them."""
+    content = item.content
+    if isinstance(content, str) or not any(isinstance(each, InputImage) for each in content):
+        return [_told(item.text)]
+    return [
+        {"type": "input_image", "image_url": part.image_url, "detail": "auto"}
+        if isinstance(part, InputImage)
+        else _told(part.text)
+        for part in content
+    ]
 
 
 def _said(text: str) -> OutputTextPart:

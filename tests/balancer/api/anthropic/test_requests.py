@@ -13,10 +13,19 @@ from arriero.balancer.api.anthropic.fields import SCREEN_TOOLS, SERVER_BLOCKS, S
 from arriero.balancer.api.anthropic.requests import parse_count, parse_messages
 from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    JsonSchemaGrammar,
+    NamedTool,
+    TextPart,
+)
 from tests.balancer.api.json_values import objects_like
 
 USER = {"role": "user", "content": "hi"}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": ""}
 SUMMARIZE = {"type": "summarize"}
 FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 TOOL = {"name": "f", "description": "does f", "input_schema": {"type": "object"}}
@@ -174,20 +183,15 @@ def test_a_conversation_to_summarize_is_counted_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("block", "field", "message"),
     [
-        ({"type": "image", "source": {"type": "file"}}, "", "not images"),
+        ({"type": "image", "source": {"type": "file"}}, ".source", "not stored"),
+        ({"type": "image", "source": {"type": "url", "url": ""}}, ".source", "no links"),
         ({"type": "container_upload", "file_id": "f"}, "", "not stored"),
-        ({"type": "document", "source": {"type": "base64", "data": ""}}, ".source", "PDFs"),
-        ({"type": "document", "source": {"type": "url", "url": ""}}, ".source", "PDFs"),
+        ({"type": "document", "source": {"type": "url", "url": ""}}, ".source", "no links"),
         ({"type": "document", "source": {"type": "file", "file_id": ""}}, ".source", "not stored"),
         (
             {"type": "document", "source": {"type": "content", "content": [{"type": "image"}]}},
             ".source.content[0]",
-            "not images",
-        ),
-        (
-            {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]},
-            ".content[0]",
-            "not images",
+            "not here",
         ),
     ],
 )
@@ -196,6 +200,39 @@ def test_media_are_refused_with_the_reason(block: Any, field: str, message: str)
         parse(messages=[{"role": "user", "content": [block]}])
     assert caught.value.field == f"messages[0].content[0]{field}.type"
     assert message in caught.value.message
+
+
+PICTURE = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+}
+PART = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,aGk="))
+
+
+def says(text: str) -> TextPart:
+    return TextPart(type="text", text=text)
+
+
+def test_pictures_stand_between_paragraphs() -> None:
+    content = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, PICTURE]
+    asked = parse(messages=[USER, {"role": "user", "content": [*content, *content]}])
+    (message,) = asked.messages or ()
+    assert message.content == (says("hi\n\na\n\nb"), PART, says("a\n\nb"), PART)
+    (only,) = parse(messages=[{"role": "user", "content": [PICTURE]}]).messages or ()
+    assert only.content == (PART,)
+
+
+def test_results_of_tools_may_have_pictures() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [PICTURE]}
+    messages = [
+        USER,
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    asked = parse(messages=messages)
+    (*_, told_back) = asked.messages or ()
+    assert (told_back.role, told_back.content) == ("tool", (PART,))
 
 
 def test_what_another_services_tools_did_is_left_out() -> None:
@@ -243,7 +280,11 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ({"output_config": {"effort": "very"}}, "output_config.effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
-            "messages[0].content[0].type",
+            "messages[0].content[0].source.type",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": PDF}]}]},
+            "messages[0].content[0].source",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]},

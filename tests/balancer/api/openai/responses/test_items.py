@@ -19,7 +19,7 @@ from arriero.balancer.api.openai.responses.items import (
 )
 from arriero.balancer.api.openai.responses.listing import listed
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage
+from arriero.shared.inference import ChatMessage, ImagePart, ImageUrl, TextPart
 from tests.balancer.api.openai.responses.strict import checked_item
 
 _items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
@@ -148,3 +148,20 @@ def test_items_are_shown_as_the_client_knows_them() -> None:
     assert shown[1]["content"] == [{"type": "input_text", "text": "hi"}]
     assert isinstance(numbered[-1], FunctionCallOutput)
     assert shown[-1]["output"] == "done"
+
+
+URL = "data:image/png;base64,aGk="
+PICTURE = {"type": "input_image", "image_url": URL}
+
+
+def test_pictures_stand_where_they_were_sent() -> None:
+    text = {"type": "input_text", "text": "see"}
+    given = items({"role": "user", "content": [text, PICTURE]}, call("1"), output("1", [PICTURE]))
+    asked, _, result = to_messages(None, given)
+    part = ImagePart(type="image_url", image_url=ImageUrl(url=URL))
+    assert asked.content == (TextPart(type="text", text="see"), part)
+    assert result.content == (part,)
+    shown = listed(with_ids(given, "r")[0])
+    assert shown["type"] == "message"
+    assert shown["content"] == [text, {**PICTURE, "detail": "auto"}]
+    checked_item(shown)

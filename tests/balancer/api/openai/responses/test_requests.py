@@ -197,7 +197,7 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"input": [{"role": "tool", "content": ""}]}, "input[0].role"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0].content[0].type",
+            "input[0].content[0].image_url",
         ),
     ],
 )
