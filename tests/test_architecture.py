@@ -229,7 +229,7 @@ PURE = (
     "balancer.store.jobs.records",
     *(f"balancer.api.ollama.{name}" for name in ("answer_types", "answers", "conversation")),
     *(f"balancer.api.ollama.{name}" for name in ("embeddings", "errors", "fields", "models")),
-    *(f"balancer.api.ollama.{name}" for name in ("operations", "options", "requests")),
+    *(f"balancer.api.ollama.{name}" for name in ("images", "operations", "options", "requests")),
     "balancer.api.absent",
     "balancer.api.vllm.operations",
     "balancer.api.vllm.tokens",

@@ -12,7 +12,7 @@ class FieldNames:
     """Maps neutral field names to an API's; a name also covers the fields nested in it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """In a neutral name `[]` matches any index; in the API's name it is the same index."""
+        """In a neutral name `[]` matches any index; the API's name repeats them in their order."""
         self._names = [(_pattern(neutral), _template(own)) for neutral, own in names.items()]
 
     def also(self, names: Mapping[str, str]) -> "FieldNames":
@@ -49,4 +49,5 @@ def _pattern(neutral: str) -> re.Pattern[str]:
 
 
 def _template(own: str) -> str:
-    return own.replace("[]", r"[\1]")
+    first, *others = own.split("[]")
+    return first + "".join(rf"[\{group}]{each}" for group, each in enumerate(others, 1))

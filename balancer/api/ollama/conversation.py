@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from ....shared.inference import MAX_MESSAGES, MAX_PARTS, ChatMessage, Role
 from ....shared.strict import STRICT, ListOf
+from .images import Images, with_images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Message:
     role: Role
     content: str | None = None
     thinking: str | None = None
+    images: Images | None = None
     tool_calls: Annotated[ListOf[_Call], Field(max_length=MAX_PARTS)] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
@@ -51,18 +53,22 @@ Messages = Annotated[ListOf[Message], Field(max_length=MAX_MESSAGES)]
 
 
 def to_neutral(messages: Iterable[Message]) -> tuple[ChatMessage, ...]:
-    """The same conversation."""
+    """The same conversation. Raises `InvalidRequest` for a picture that is none."""
     open_calls = _OpenCalls()
-    return tuple(_neutral(message, open_calls) for message in messages)
+    return tuple(
+        _neutral(message, open_calls, f"messages[{place}].images")
+        for place, message in enumerate(messages)
+    )
 
 
-def _neutral(message: Message, open_calls: "_OpenCalls") -> ChatMessage:
+def _neutral(message: Message, open_calls: "_OpenCalls", images: str) -> ChatMessage:
     id, name = message.tool_call_id, message.tool_name
+    content = with_images(message.content or "", message.images or (), images)
     if message.role == "tool":
         id = open_calls.answered(id, name)
     return ChatMessage(
         role=message.role,
-        content=message.content or ("" if not message.tool_calls else None),
+        content=content or ("" if not message.tool_calls else None),
         reasoning_content=message.thinking or None,
         tool_calls=open_calls.made(message.tool_calls) if message.tool_calls else None,
         tool_call_id=id,

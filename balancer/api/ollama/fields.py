@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from ..fields.field_table import Ignored, Refused, Rule, nothing
 
-_NO_IMAGES = Refused("models get only text here")
 _DRAWS_NOTHING = Refused("no model here draws images", nothing("0"))
 _LOADED_BEFORE = Ignored("the desired state says how models are loaded")
 
@@ -31,13 +30,12 @@ _ANSWERS: Mapping[str, Rule] = {
     "truncate": Ignored("prompts that are too long are refused", nothing("false")),
 }
 
-CHAT: Mapping[str, Rule] = {**_ANSWERS, "messages[].images": _NO_IMAGES}
+CHAT: Mapping[str, Rule] = _ANSWERS
 
 GENERATE: Mapping[str, Rule] = {
     **_ANSWERS,
     "context": Refused("`/api/chat` takes a conversation"),
     "height": _DRAWS_NOTHING,
-    "images": _NO_IMAGES,
     "steps": _DRAWS_NOTHING,
     "template": Refused("the model's own template is used", nothing('""')),
     "width": _DRAWS_NOTHING,

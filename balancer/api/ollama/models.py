@@ -122,7 +122,7 @@ def capabilities(info: ModelInfo, template: str) -> list[str]:
     """What the model can do. Its template tells, as in Ollama, of tools and of thinking."""
     if "generate" not in info.tasks:
         return ["embedding"] if "embed" in info.tasks else []
-    found = ["completion"]
+    found = ["completion", *(["vision"] if "vision" in info.tasks else [])]
     if "tools" in template:
         found.append("tools")
     if "think" in template or "reasoning" in template:

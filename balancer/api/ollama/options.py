@@ -67,7 +67,7 @@ _SAME = (
     *("frequency_penalty", "mirostat", "mirostat_tau", "mirostat_eta"),
 )
 
-NAMES = FieldNames(
+_NAMES = FieldNames(
     {
         "max_tokens": "options.num_predict",
         **{name: f"options.{name}" for name in (*_SAME, "top_k", "repeat_last_n", "seed", "stop")},
@@ -76,7 +76,13 @@ NAMES = FieldNames(
         "thinking": "think",
     }
 )
-"""What the neutral fields are called in Ollama's bodies."""
+_IMAGE = "content[].image_url.url"
+CHAT_NAMES = _NAMES.also({f"messages[].{_IMAGE}": "messages[].images[]"})
+GENERATE_NAMES = _NAMES.also({f"messages[{place}].{_IMAGE}": "images[]" for place in (0, 1)})
+"""What the neutral fields are called in the bodies of `/api/chat` and `/api/generate`.
+
+Pictures come before a message's text, so a part's index is the picture's.
+"""
 
 
 def plain_options(body: Json) -> Json:

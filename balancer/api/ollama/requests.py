@@ -32,6 +32,7 @@ from ..openai.completions.reasoning import reasoning_fields
 from ..openapi.bodies import Body
 from . import fields
 from .conversation import Messages, to_neutral
+from .images import Images, check_few, with_images
 from .options import Json, Options, plain_options
 
 ModelName = Annotated[str, StringConstraints(min_length=1)]
@@ -66,6 +67,7 @@ class _GenerateBody(_Body):
     suffix: str | None = None
     system: str | None = None
     raw: bool = False
+    images: Images | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     given = CHAT_FIELDS.given(body, notes, prepare=plain_options)
     parsed = parse_json(_chat, to_json(given))
     messages = to_neutral(parsed.messages)
+    check_few(messages)
     if not messages:
         return _wanted(parsed, None)
     goes_on = can_go_on(messages)
@@ -123,12 +126,17 @@ def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Wanted:
     parsed = parse_json(_generate, to_json(given))
     if parsed.raw and parsed.system:
         raise InvalidRequest("`system` cannot be combined with `raw`", field="system")
-    if not (parsed.prompt or parsed.suffix):
+    if not (parsed.prompt or parsed.suffix or parsed.images):
         return _wanted(parsed, None)
     if parsed.raw or parsed.suffix:
+        if parsed.images:
+            raise InvalidRequest(
+                "`images` cannot be combined with `raw` or `suffix`", field="images"
+            )
         return _wanted(parsed, {"prompt": parsed.prompt, "suffix": parsed.suffix or None})
     system = [ChatMessage(role="system", content=parsed.system)] if parsed.system else []
-    user = ChatMessage(role="user", content=parsed.prompt)
+    content = with_images(parsed.prompt, parsed.images or (), "images")
+    user = ChatMessage(role="user", content=content)
     return _wanted(parsed, {"messages": (*system, user)})
 
 

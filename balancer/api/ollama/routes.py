@@ -13,6 +13,7 @@ from ...fleet.runtime.stream import Stream
 from ...fleet.view import ModelView
 from ..common.accumulator import Accumulator
 from ..common.answering import json_response
+from ..common.field_names import FieldNames
 from ..common.opening import opener
 from ..fields.field_notes import FieldNotes
 from ..fields.reading import obeyed
@@ -34,7 +35,7 @@ from .answers import (
 )
 from .errors import ollama_error
 from .models import served_name
-from .options import NAMES
+from .options import CHAT_NAMES, GENERATE_NAMES
 from .requests import Wanted, parse_chat, parse_generate
 
 Parse = Callable[[bytes, FieldNotes], Wanted]
@@ -45,13 +46,14 @@ class _Door:
     """How the two calls differ."""
 
     parse: Parse
+    names: FieldNames
     shape: Shape
     whole: Callable[[Head, Accumulator], OllamaChat | OllamaText]
     loaded: Callable[[Head], OllamaChat | OllamaText]
 
 
-_CHAT = _Door(parse_chat, CHAT, whole_chat, loaded_chat)
-_GENERATE = _Door(parse_generate, GENERATE, whole_text, loaded_text)
+_CHAT = _Door(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
+_GENERATE = _Door(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
 
 
 def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
@@ -86,7 +88,7 @@ def _answered(runtime: FleetRuntime, door: _Door) -> Handler:
         try:
             return await _answer(request, runtime, wanted, door)
         except RequestError as error:
-            raise NAMES.told(error) from error
+            raise door.names.told(error) from error
 
     return handle
 
@@ -107,7 +109,7 @@ async def _answer(
         head = Head(wanted.model, stream.created_at)
         headers = {REQUEST_ID: stream.id}
         if wanted.stream:
-            writer = LineWriter(door.shape, head, NAMES)
+            writer = LineWriter(door.shape, head, door.names)
             return await send_events(request, stream, writer, content_type=NDJSON, headers=headers)
         return json_response(door.whole(head, await _collected(stream)), headers=headers)
 

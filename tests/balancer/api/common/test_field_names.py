@@ -33,3 +33,10 @@ def test_the_error_is_the_same_one() -> None:
     assert told.retry_after == 2.0
     for error in (AgentLost("gone"), QueueFull("full", retry_after=1.0)):
         assert NAMES.told(error) is error
+
+
+def test_several_indices_keep_their_order() -> None:
+    names = FieldNames({"a[].b[].c": "x[].y[]", "d[0].e[]": "e[]"})
+    for neutral, own in (("a[3].b[5].c", "x[3].y[5]"), ("d[0].e[4]", "e[4]"), ("d[1].e[4]", None)):
+        error = names.told(PromptTooLong("odd", field=neutral))
+        assert error.field == (own or neutral)

@@ -18,7 +18,7 @@ from arriero.balancer.api.ollama.answers import (
     whole_chat,
     whole_text,
 )
-from arriero.balancer.api.ollama.options import NAMES
+from arriero.balancer.api.ollama.options import CHAT_NAMES
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import (
     Begun,
@@ -64,7 +64,7 @@ LOG_PROBS = (TokenLogProbs(LogProb(5, b"a", -0.5), (LogProb(6, b"b", -1.0),)),)
 
 
 def lines(events: list[Event], shape: Any = CHAT) -> list[dict[str, Any]]:
-    writer = LineWriter(shape, HEAD, NAMES)
+    writer = LineWriter(shape, HEAD, CHAT_NAMES)
     written = b"".join(map(writer, events))
     return [json.loads(line) for line in written.splitlines()]
 
@@ -160,7 +160,7 @@ def test_arguments_that_are_no_object_are_empty() -> None:
 
 
 def test_an_error_before_the_first_line_is_raised() -> None:
-    writer = LineWriter(CHAT, HEAD, NAMES)
+    writer = LineWriter(CHAT, HEAD, CHAT_NAMES)
     assert writer(Waiting(1, "slot")) == writer(Notice("x", "y")) == writer(Begun(1, 0)) == b""
     with pytest.raises(InvalidRequest, match=r"`options\.top_k` is odd"):
         writer(Failed(InvalidRequest("`top_k` is odd", field="top_k")))

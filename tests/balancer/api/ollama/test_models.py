@@ -98,6 +98,7 @@ def test_what_a_model_can_do() -> None:
     assert capabilities(INFO, "") == ["completion"]
     assert capabilities(replace(INFO, tasks=("embed", "rank")), "tools") == ["embedding"]
     assert capabilities(replace(INFO, tasks=()), "") == []
+    assert capabilities(replace(INFO, tasks=("generate", "vision")), "") == ["completion", "vision"]
 
 
 def test_who_is_to_be_shown() -> None:

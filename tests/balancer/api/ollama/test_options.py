@@ -2,7 +2,13 @@
 
 import pytest
 
-from arriero.balancer.api.ollama.options import ALL_TOKENS, NAMES, Options, plain_options
+from arriero.balancer.api.ollama.options import (
+    ALL_TOKENS,
+    CHAT_NAMES,
+    GENERATE_NAMES,
+    Options,
+    plain_options,
+)
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GenerateRequest
 
@@ -73,8 +79,16 @@ def test_a_body_without_options_stays_as_it_is(body: dict[str, object]) -> None:
         ("grammar.schema.properties", "format.properties"),
         ("grammar", "format"),
         ("messages[1].content", "messages[1].content"),
+        ("messages[3].content[1].image_url.url", "messages[3].images[1]"),
     ],
 )
 def test_errors_name_ollamas_fields(neutral_name: str, own: str) -> None:
     error = InvalidRequest(f"`{neutral_name}` is wrong", field=neutral_name)
-    assert NAMES.told(error) == InvalidRequest(f"`{own}` is wrong", field=own)
+    assert CHAT_NAMES.told(error) == InvalidRequest(f"`{own}` is wrong", field=own)
+
+
+def test_errors_name_the_pictures_of_a_prompt() -> None:
+    for place in (0, 1):  # with and without a system's message before
+        field = f"messages[{place}].content[2].image_url.url"
+        error = GENERATE_NAMES.told(InvalidRequest(f"`{field}` is odd", field=field))
+        assert error == InvalidRequest("`images[2]` is odd", field="images[2]")

@@ -1,6 +1,7 @@
 """Bodies of `/api/chat` and `/api/generate` as neutral requests."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,16 @@ import pytest
 from arriero.balancer.api.fields.field_notes import FieldNotes
 from arriero.balancer.api.ollama.requests import parse_chat, parse_generate
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    JsonSchemaGrammar,
+    TextPart,
+)
 
+PNG = "iVBORw0KGgo"
 USER = {"role": "user", "content": "Hi"}
 ASKED = ChatMessage(role="user", content="Hi")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -103,6 +112,15 @@ def test_a_raw_prompt_is_text() -> None:
     assert refused.value.field == "system"
 
 
+def test_pictures_come_before_the_text() -> None:
+    url = ImageUrl(url=f"data:image/png;base64,{PNG}")
+    content = (ImagePart(type="image_url", image_url=url), TextPart(type="text", text="Hi"))
+    asked = ChatMessage(role="user", content=content)
+    assert chat(messages=[USER | {"images": [PNG]}]).messages == (asked,)
+    assert generate(images=[PNG]).messages == (asked,)
+    assert generate(images=[PNG], prompt="").messages == (replace(asked, content=content[:1]),)
+
+
 def test_with_nothing_to_answer_there_is_no_request() -> None:
     assert parse_chat(b'{"model": "m"}').request is None
     assert parse_chat(b'{"model": "m", "messages": [], "keep_alive": 0}').request is None
@@ -119,7 +137,9 @@ def test_with_nothing_to_answer_there_is_no_request() -> None:
         ({"format": "yaml"}, "format"),
         ({"think": "very"}, "think"),
         ({"messages": [{"role": "nobody"}]}, "messages[0].role"),
-        ({"messages": [USER | {"images": ["iVBORw"]}]}, "messages[0].images"),
+        ({"messages": [USER, USER | {"images": ["aGk="]}]}, "messages[1].images[0]"),
+        ({"messages": [USER | {"images": 5}]}, "messages[0].images"),
+        ({"messages": [USER | {"images": [PNG] * 40}] * 2}, "messages"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}]},
             "messages[0].tool_calls[0].function.name",
@@ -134,7 +154,13 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({"images": ["iVBORw"]}, "images"), ({"context": [1]}, "context"), ({"width": 8}, "width")],
+    [
+        ({"images": ["aGk="]}, "images[0]"),
+        ({"images": [PNG], "raw": True}, "images"),
+        ({"images": [PNG], "suffix": "!"}, "images"),
+        ({"context": [1]}, "context"),
+        ({"width": 8}, "width"),
+    ],
 )
 def test_what_a_prompt_cannot_have_is_refused(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
