@@ -161,15 +161,34 @@ class KeptKeeper:
                 self._is_back()
             except StoreAway as error:
                 self._went_away(error)
+            except Exception:  # the boundary of a renewal: the next one tries again
+                logger.exception("the leases of kept requests could not be renewed")
             num_renewals += 1
             await asyncio.sleep(RENEWAL)
 
     async def _renew(self) -> None:
         most = 0 if self._kept.is_draining else MOST_CLAIMED
         for each in await self._store.claim_kept(self._run, LEASE, most):
-            self._take_up(each)
+            self._try_to_take_up(each)
         for kept in self._kept.followed():
+            await self._try_to_follow(kept)
+
+    def _try_to_take_up(self, found: FoundRequest) -> None:
+        try:
+            self._take_up(found)
+        except Exception:  # the boundary of one request: nobody else would ever get its lease
+            id = found.request.id
+            logger.exception("a kept request cannot go on, and is deleted", extra=context(id=id))
+            self.journal.abandon([id])
+            self._stir()
+
+    async def _try_to_follow(self, kept: KeptRequest) -> None:
+        try:
             await self._follow(kept)
+        except StoreAway:
+            raise
+        except Exception:  # the boundary of one request: the next look tries again
+            logger.exception("a kept request cannot be followed", extra=context(id=kept.id))
 
     async def _follow(self, kept: KeptRequest) -> None:
         """What came of it at the balancer that runs it."""

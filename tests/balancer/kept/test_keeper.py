@@ -2,19 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.kept_record import KeptRecord
 from arriero.balancer.fleet.requests.routing import Engine
 from arriero.balancer.fleet.runtime.kept_request import KeptRequest
 from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.balancer.kept import keeper as keepers
+from arriero.balancer.kept.documents import restored
 from arriero.balancer.kept.keeper import KeptKeeper
-from arriero.balancer.store.kept.records import KeptBounds, KeptOutcome, KeptStore, KeptWrite
+from arriero.balancer.store.kept.records import (
+    FoundRequest,
+    KeptBounds,
+    KeptOutcome,
+    KeptStore,
+    KeptWrite,
+)
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
@@ -32,14 +40,17 @@ A, B = Token("a", tokens=(1,)), Token("b", tokens=(2,))
 class Run:
     """One run of a balancer."""
 
-    def __init__(self, store: KeptStore) -> None:
+    def __init__(
+        self, store: KeptStore, admit: Callable[[Caller], Caller | None] | None = None
+    ) -> None:
         self.runtime = FakeFleetRuntime()
         self.admits = True
-        self.keeper = KeptKeeper(
-            store, BOUNDS, lambda caller: caller if self.admits else None, lambda _: ENGINE
-        )
+        self.keeper = KeptKeeper(store, BOUNDS, admit or self._admit, lambda _: ENGINE)
         self.kept = KeptRequests(self.runtime, journal=self.keeper.journal, max_kept=50)
         self.keeper.serve(self.kept)
+
+    def _admit(self, caller: Caller) -> Caller | None:
+        return caller if self.admits else None
 
     def open(self, name: str = "k#0", *, keeps_failure: bool = False) -> KeptRequest:
         return self.kept.open(
@@ -232,3 +243,73 @@ async def test_what_cannot_be_written_goes_on_and_is_not_kept(store: KeptStore) 
         await run.written()
     found = await store.find_kept(ANA.owner or "")
     assert [each.request.id for each in found] == [other.id]
+
+
+class Broken:
+    """A store of which one method fails at first."""
+
+    def __init__(self, store: KeptStore, name: str) -> None:
+        self._store = store
+        self._broken: str | None = name
+
+    def __getattr__(self, name: str) -> object:
+        if name != self._broken:
+            return getattr(self._store, name)
+        self._broken = None
+        return self._fail
+
+    async def _fail(self, *_given: object, **_more: object) -> None:
+        raise ZeroDivisionError("broken")
+
+
+async def test_a_renewal_that_fails_is_tried_again(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await killed(store, A)
+    async with Run(Broken(store, "claim_kept")).running() as run:  # type: ignore[arg-type]
+        await run.taken_up()
+    assert "could not be renewed" in caplog.text and "ZeroDivisionError: broken" in caplog.text
+
+
+async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Run(store).running() as first:
+        for name in ("k#0", "k#1"):
+            first.open(name)
+        await first.written()
+    callers: list[Caller] = []
+
+    def admit(caller: Caller) -> Caller:
+        callers.append(caller)
+        if len(callers) == 1:
+            raise ZeroDivisionError("broken")
+        return caller
+
+    async with Run(store, admit).running() as run, asyncio.timeout(5):
+        await run.runtime.opened()
+        await run.written()
+    assert len(callers) == 2
+    assert "is deleted" in caplog.text and "ZeroDivisionError: broken" in caplog.text
+    assert len(await store.find_kept("ana@1", prefix="k#")) == 1
+
+
+async def test_one_that_cannot_be_followed_is_tried_again(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Run(store).running() as first:
+        first.open()
+        await first.written()
+        second = Run(Broken(store, "find_kept"))  # type: ignore[arg-type]
+        kept = second.kept.adopt(*_adopted(await store.find_kept("ana@1", prefix="k#")))
+        await second.keeper._try_to_follow(kept)
+        assert "cannot be followed" in caplog.text
+        first.runtime.streams[0].say(A, done())
+        await first.written()
+        await second.keeper._try_to_follow(kept)
+        assert kept.events == [A, done()]
+
+
+def _adopted(found: list[FoundRequest]) -> tuple[KeptRecord, bytes, list[Event]]:
+    record, asked = restored(found[0].request)
+    return record, asked.note, []
