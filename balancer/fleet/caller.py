@@ -1,6 +1,7 @@
 """Who sent a request: carried from the API to the log and the record of its end."""
 
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from ...shared.tracing.trace_context import TraceContext
@@ -9,12 +10,22 @@ from ..access.identity import NO_LIMITS, CallerLimits
 ANONYMOUS_NAME = "anonymous"
 """Whoever has no access key; no key may be called so."""
 
+NETWORK_BITS = 64
+"""The part of an IPv6 address that one host cannot choose."""
+
 
 class Account(NamedTuple):
-    """Who shares a set of limits: a key, or an address without one."""
+    """Who shares limits and turns: a key, or without one an address; of IPv6 a /64 network."""
 
     name: str
     address: str | None
+
+
+class Flow(NamedTuple):
+    """One connection of an address."""
+
+    address: str | None
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +61,28 @@ class Caller:
 
     @property
     def account(self) -> Account:
-        """Whose limits it shares: those of its key; without one, of its address."""
-        return Account(self.name, self.address if self.is_anonymous else None)
+        """Whose limits and turns it shares: those of its key; without one, of its network."""
+        return Account(self.name, _network(self.address) if self.is_anonymous else None)
 
     @property
-    def flow(self) -> int | None:
+    def flow(self) -> Flow | None:
         """Who shares what its account gets in the queue: its connections, where it has no key."""
-        return self.connection if self.is_anonymous else None
+        if not self.is_anonymous or self.connection is None:
+            return None
+        return Flow(self.address, self.connection)
+
+
+def _network(address: str | None) -> str | None:
+    """The network of an IPv6 address, since one host has all of it; others are their own."""
+    if address is None or ":" not in address:
+        return address
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(IPv6Address(int(parsed) >> NETWORK_BITS << NETWORK_BITS))
+    return address
 
 
 ANONYMOUS = Caller()

@@ -1,7 +1,7 @@
 """Whether a caller may send another request now: the accounts of all callers with limits.
 
-Keys have one account each, and callers without a key one for each address; of IPv6 addresses the
-first 64 bits count, since a host has all that follow.
+Keys have one account each, and callers without a key one for each address (of IPv6 for each
+/64 network, since a host has all of it).
 
 Invariants: callers without limits have no account; accounts whose requests run are never forgotten;
 besides those, at most `MAX_ACCOUNTS` of keys and as many of addresses are kept. Addresses never
@@ -10,7 +10,6 @@ crowd out keys.
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from ipaddress import IPv6Address, ip_address
 
 from ....shared.errors import RequestError
 from ....shared.inference import RequestId
@@ -20,7 +19,6 @@ from .account import NO_STANDING, Demand, Standing, UsageAccount
 from .rules import joined, share_of
 
 MAX_ACCOUNTS = 4096
-NETWORK_BITS = 64
 
 
 class Limiter:
@@ -90,10 +88,10 @@ class Limiter:
         return (self._find(caller) or UsageAccount()).standing(limits, now)
 
     def _find(self, caller: Caller) -> UsageAccount | None:
-        return self._accounts[caller.is_anonymous].get(_key(caller))
+        return self._accounts[caller.is_anonymous].get(caller.account)
 
     def _open(self, caller: Caller) -> UsageAccount:
-        accounts, key = self._accounts[caller.is_anonymous], _key(caller)
+        accounts, key = self._accounts[caller.is_anonymous], caller.account
         account = accounts.get(key)
         if account is None:
             if len(accounts) >= MAX_ACCOUNTS:
@@ -126,20 +124,3 @@ def _is_counted(limits: CallerLimits) -> bool:
         and limits.max_concurrent is None
         and limits.max_queued is None
     )
-
-
-def _key(caller: Caller) -> Account:
-    account = caller.account
-    if account.address is None or ":" not in account.address:
-        return account
-    return account._replace(address=_network(account.address))
-
-
-def _network(address: str) -> str:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
-        return str(IPv6Address(int(parsed) >> NETWORK_BITS << NETWORK_BITS))
-    return address

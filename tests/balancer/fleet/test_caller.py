@@ -57,6 +57,19 @@ def test_without_a_key_each_address_is_an_account() -> None:
     assert not ALICE.is_anonymous
 
 
+def test_a_network_of_one_host_is_an_account_and_its_connections_are_told_apart() -> None:
+    one = Caller(address="2001:db8::1", connection=5)
+    other = Caller(address="2001:db8::ffff:2", connection=5)
+    assert one.account == other.account
+    assert one.flow != other.flow, "another address may have a connection of the same number"
+    assert one.account != Caller(address="2001:db8:0:1::1").account
+    assert one.account == Caller(address="2001:db8::1%eth0").account
+    assert Caller(address="::ffff:1.1.1.1").account != Caller(address="::ffff:2.2.2.2").account
+    assert Caller(address="no:address").account.address == "no:address"
+    assert Caller("alice", "2001:db8::1", connection=5).flow is None
+    assert Caller(address="1.1.1.1").flow is None
+
+
 # ---- what it made ends with its key
 
 OWNER = Caller("bob", owner="bob@1")

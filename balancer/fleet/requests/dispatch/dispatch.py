@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from .....shared.errors import QueueFull
 from .....shared.inference import PriorityClass, RequestId
-from ...caller import Account
+from ...caller import Account, Flow
 from ...decisions import LinkId, Refuse
 from ...routing.rates import Measurement
 from ..routing import Able, Engine, Offer, RoutingRequest
@@ -217,6 +217,6 @@ class Dispatch(Assignments):
         return self._place(back)
 
 
-def _place_of(routing: RoutingRequest) -> tuple[Account, int | None, PriorityClass]:
+def _place_of(routing: RoutingRequest) -> tuple[Account, Flow | None, PriorityClass]:
     caller = routing.caller
     return caller.account, caller.flow, routing.priority_class

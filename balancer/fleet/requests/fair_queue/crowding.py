@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
-from ...caller import Account
+from ...caller import Account, Flow
 from ...priority_queue import PriorityQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -60,11 +60,11 @@ class _Caller:
     __slots__ = ("ids", "sizes")
 
     def __init__(self) -> None:
-        self.sizes: _Sizes[int | None] = _Sizes()
-        self.ids: dict[tuple[int | None, PriorityClass], dict[RequestId, None]] = {}
+        self.sizes: _Sizes[Flow | None] = _Sizes()
+        self.ids: dict[tuple[Flow | None, PriorityClass], dict[RequestId, None]] = {}
 
     def newest(
-        self, connection: int | None, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
+        self, connection: Flow | None, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
     ) -> RequestId | None:
         """The newest of the lowest of these classes."""
         for kind in kinds:
@@ -81,7 +81,7 @@ class Crowding:
     def __init__(self) -> None:
         self._sizes: _Sizes[Account] = _Sizes()
         self._callers: dict[Account, _Caller] = {}
-        self._places: dict[RequestId, tuple[Account, int | None, PriorityClass]] = {}
+        self._places: dict[RequestId, tuple[Account, Flow | None, PriorityClass]] = {}
 
     @property
     def num_callers(self) -> int:
@@ -89,7 +89,7 @@ class Crowding:
         return len(self._callers)
 
     def waits(
-        self, id: RequestId, account: Account, connection: int | None, kind: PriorityClass
+        self, id: RequestId, account: Account, connection: Flow | None, kind: PriorityClass
     ) -> None:
         """A newcomer waits."""
         caller = self._callers.setdefault(account, _Caller())
@@ -114,7 +114,7 @@ class Crowding:
             del self._callers[account]
 
     def yields_to(
-        self, account: Account, connection: int | None, kind: PriorityClass
+        self, account: Account, connection: Flow | None, kind: PriorityClass
     ) -> RequestId | None:
         """The request that has to go for such a newcomer; `None`: the newcomer has to."""
         own = self._callers.get(account)

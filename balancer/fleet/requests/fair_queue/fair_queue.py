@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .....shared.inference import PriorityClass, RequestId
-from ...caller import Account
+from ...caller import Account, Flow
 from ...tally import Tally
 from ..matching import Waiting
 from ..routing import Able, Engine, RoutingRequest, Wanted, Warm, model_of
@@ -38,7 +38,7 @@ class _Entry:
     wanted: Wanted
     kind: PriorityClass
     account: Account
-    connection: int | None
+    connection: Flow | None
     charge: int
     turn: int | None = None
 
@@ -52,7 +52,7 @@ class _Shares:
     """Of one class and model: the callers' turns, and each caller's requests in their order."""
 
     turns: FairOrder[Account, Wanted] = field(default_factory=FairOrder)
-    callers: dict[Account, FairOrder[int | None, Wanted]] = field(default_factory=dict)
+    callers: dict[Account, FairOrder[Flow | None, Wanted]] = field(default_factory=dict)
     num_waiting: int = 0
 
 
