@@ -144,14 +144,13 @@ class TestKubernetes:
                 assert not settings.insecure
                 check_exposure(settings, has_keys=settings.admin_key_file is not None)
 
-    def test_agents_dial_a_service_by_a_name_that_the_balancer_answers_to(self) -> None:
-        [balancer] = [each["args"] for _, each in containers() if each["name"] == "balancer"]
-        names = {each.removeprefix("--allowed-host=") for each in balancer if "allowed" in each}
-        services = [
-            each
-            for each in documents(DEPLOY / "kubernetes/balancer.yaml")
-            if each["kind"] == "Service"
-        ]
+    @pytest.mark.parametrize("name", ["balancer", "balancers"])
+    def test_agents_dial_a_service_by_a_name_that_the_balancer_answers_to(self, name: str) -> None:
+        parts = documents(DEPLOY / f"kubernetes/{name}.yaml")
+        [pod] = [each["spec"]["template"]["spec"] for each in parts if each["kind"] == "Deployment"]
+        args = pod["containers"][0]["args"]
+        names = {each.removeprefix("--allowed-host=") for each in args if "allowed" in each}
+        services = [each for each in parts if each["kind"] == "Service"]
         assert {each["metadata"]["name"] for each in services} <= names
         ports = {each["metadata"]["name"]: each["spec"]["ports"][0]["port"] for each in services}
         for _, container in containers():
@@ -160,6 +159,18 @@ class TestKubernetes:
                 [url] = settings.balancer
                 assert url == f"wss://arriero-management:{ports['arriero-management']}"
                 assert settings.tls_ca is not None
+
+    def test_several_balancers_share_a_store_and_agents_find_them_all(self) -> None:
+        parts = documents(DEPLOY / "kubernetes/balancers.yaml")
+        [deployment] = [each["spec"] for each in parts if each["kind"] == "Deployment"]
+        assert deployment["replicas"] > 1
+        [container] = deployment["template"]["spec"]["containers"]
+        environ = {each["name"]: "postgresql://arriero@db/arriero" for each in container["env"]}
+        settings: Any = load(BalancerSettings, container["args"], environ)
+        assert settings.state.kind == "postgresql"
+        assert settings.balancer_name == environ["ARRIERO_BALANCER_BALANCER_NAME"]
+        services = {each["metadata"]["name"]: each for each in parts if each["kind"] == "Service"}
+        assert services["arriero-management"]["spec"]["clusterIP"] == "None"
 
     async def test_it_scales_what_is_there_by_metrics_that_are_there(self, fleet: Fleet) -> None:
         [scaled] = documents(DEPLOY / "kubernetes/agent-scaling.yaml")

@@ -1,0 +1,238 @@
+"""Kills balancers, the one that leads, and PostgreSQL under load: what their own balancer survived.
+
+Three balancers over one PostgreSQL; simulated agents, and real ones that take orders from whoever
+leads. Clients send requests to each balancer all the time. A request counts as wrong if the
+balancer that it went to lived and it did not end with all of its tokens.
+
+    python -m bench.several_balancers [--agents 12] [--rounds 1]
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from integration_tests.daemons import MODEL, Daemon, Fleet, until
+from tests.balancer.store.postgres import PostgresServer
+
+NAMES = ("one", "two", "three")
+NUM_REAL = 2
+TOKENS = 40
+CLIENTS = 3
+"""At each balancer."""
+
+CALM = 4.0
+"""Seconds of load before the first kill, and after each."""
+
+WISHED = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 2, "context_size": 1024}
+
+
+@dataclass
+class Tally:
+    """Of one balancer's clients. `lives` counts its starts."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    is_dead: bool = False
+    lives: int = 1
+
+
+@dataclass
+class Scene:
+    """Daemons, and how to start them anew at the same addresses."""
+
+    fleets: dict[str, Fleet]
+    state: str
+    tallies: dict[str, Tally] = field(default_factory=lambda: {name: Tally() for name in NAMES})
+    simulated: dict[str, Daemon] = field(default_factory=dict)
+    inference: dict[str, str] = field(default_factory=dict)
+    num_agents: int = 12
+
+    def url(self, name: str) -> str:
+        return self.fleets[name].management.replace("http", "ws", 1)
+
+    async def simulate(self, name: str) -> None:
+        """The simulated agents' links to one balancer."""
+        self.simulated[name] = await self.fleets[name].start(
+            sys.executable, "-m", "bench.balancer.agents",
+            *("--url", self.url(name), "--agents", str(self.num_agents), "--slots", "4"),
+        )  # fmt: skip
+        await self.simulated[name].until_line(self.simulated[name].stdout, "ready")
+
+    async def revive(self, name: str) -> None:
+        """Start a balancer again where it was."""
+        fleet, tally = self.fleets[name], self.tallies[name]
+        at = fleet.balancer.ready
+        await fleet.start_balancer(
+            state=self.state,
+            balancer_name=name,
+            inference_addr=at["inference"],
+            management_addr=at["management"],
+            log_format="json",
+        )
+        await self.simulate(name)
+        tally.is_dead, tally.lives = False, tally.lives + 1
+
+    async def kill(self, name: str) -> None:
+        self.tallies[name].is_dead = True
+        self.tallies[name].lives += 1
+        self.fleets[name].balancer.signal(signal.SIGKILL)
+        await self.fleets[name].balancer.exit_code()
+
+    def leader(self) -> str:
+        """Who said last that it leads."""
+        told = [
+            (line, name)
+            for name, fleet in self.fleets.items()
+            if not self.tallies[name].is_dead
+            for line in fleet.balancer.stderr
+            if "this balancer leads" in line
+        ]
+        epochs = {
+            int(json.loads(line)["epoch"]): name for line, name in told if "no more" not in line
+        }
+        return epochs[max(epochs)]
+
+
+async def ask(http: aiohttp.ClientSession, url: str, model: str) -> str:
+    """How one request ended: `ok`, or what was wrong."""
+    body = {"model": model, "prompt": "Once upon a time", "max_tokens": TOKENS, "ignore_eos": True}
+    num, last = 0, {}
+    async with http.post(f"{url}/api/v1/generate", json=body) as response:
+        async for line in response.content:
+            event: dict[str, Any] = json.loads(line)
+            num += event.get("event") == "token"
+            last = event
+    if response.status != 200 or last.get("event") != "done":
+        return json.dumps(last.get("error", last))[:200]
+    usage = last["usage"]["completion_tokens"]
+    return "ok" if usage == TOKENS and num else f"{usage} tokens, {num} events"
+
+
+async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool]) -> None:
+    fleet, tally = scene.fleets[name], scene.tallies[name]
+    while not is_over():
+        lives = tally.lives
+        try:
+            outcome = await ask(fleet.http, scene.inference[name], model)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            outcome = f"connection: {type(error).__name__}"
+        if outcome != "ok" and (tally.is_dead or tally.lives != lives):
+            outcome = "its balancer was killed"
+            await asyncio.sleep(0.2)
+        elif outcome != "ok":
+            tally.wrong.append(f"{model}: {outcome}")
+            outcome = "wrong"
+        tally.outcomes[f"{model} {outcome}"] += 1
+
+
+@asynccontextmanager
+async def opened(num_agents: int, server: PostgresServer) -> AsyncIterator[Scene]:
+    state = server.database()
+    async with AsyncExitStack() as stack:
+        scene = Scene({name: Fleet(stack) for name in NAMES}, state, num_agents=num_agents)
+        for name, fleet in scene.fleets.items():
+            await fleet.open_client()
+            await fleet.start_balancer(state=state, balancer_name=name, log_format="json")
+            scene.inference[name] = fleet.inference
+            await scene.simulate(name)
+        urls = [scene.url(name) for name in NAMES]
+        for number in range(NUM_REAL):
+            await scene.fleets["one"].start_agent(
+                balancer=urls, name=f"real-{number}", model=None, slots=None, context_size=None
+            )
+        await wish(scene, "two", slots=2)
+        yield scene
+
+
+async def wish(scene: Scene, name: str, *, slots: int) -> float:
+    """Tell a balancer; seconds until both real agents have so many slots."""
+    fleet, begun = scene.fleets[name], time.monotonic()
+
+    async def is_saved() -> bool:
+        put = fleet.http.put(
+            f"{fleet.management}/api/v1/desired-state", json={"models": [WISHED | {"slots": slots}]}
+        )
+        async with put as response:
+            return response.status == 200
+
+    async def is_done() -> bool:
+        agents = [a for a in await fleet.view("agents") if a["name"].startswith("real")]
+        return [a["slots"]["total"] for a in agents if a["state"] == "ready"] == [slots] * NUM_REAL
+
+    await until(is_saved, deadline=30.0)
+    await until(is_done, deadline=60.0)
+    return time.monotonic() - begun
+
+
+async def strike(scene: Scene, server: PostgresServer) -> None:
+    """Each fault, with a change of the wish after it: somebody leads."""
+    leader = scene.leader()
+    follower = next(name for name in NAMES if name != leader)
+    for what, name in (("a balancer that follows", follower), ("the one that leads", leader)):
+        await scene.kill(name)
+        await asyncio.sleep(CALM)
+        other = next(each for each in NAMES if each != name)
+        took = await wish(scene, other, slots=1)
+        print(f"killed {what} ({name}): a wish is fulfilled after {took:.1f} s", flush=True)
+        await scene.revive(name)
+        await wish(scene, name, slots=2)
+    server.stop(signal.SIGKILL)
+    await asyncio.sleep(CALM)
+    server.start()
+    took = await wish(scene, "one", slots=1)
+    print(f"killed PostgreSQL: a wish is fulfilled {took:.1f} s after it is back", flush=True)
+    await wish(scene, "one", slots=2)
+
+
+async def run(num_agents: int, rounds: int) -> int:
+    server = PostgresServer()
+    server.start()
+    try:
+        async with opened(num_agents, server) as scene:
+            is_over = False
+            async with asyncio.TaskGroup() as group:
+                for name in NAMES:
+                    for number in range(CLIENTS):
+                        model = "demo" if number % 6 == 0 else "simulated"
+                        group.create_task(client(scene, name, model, lambda: is_over))
+                await asyncio.sleep(CALM)
+                try:
+                    for _ in range(rounds):
+                        await strike(scene, server)
+                except AssertionError:
+                    for fleet in scene.fleets.values():
+                        print("\n".join(fleet.balancer.stderr[-5:]))
+                    raise
+                is_over = True
+            return report(scene)
+    finally:
+        server.remove()
+
+
+def report(scene: Scene) -> int:
+    wrong = 0
+    for name, tally in scene.tallies.items():
+        print(f"{name}: {dict(tally.outcomes)}")
+        for each in tally.wrong[:5]:
+            print(f"  wrong: {each}")
+        wrong += len(tally.wrong)
+    print(f"wrong in all: {wrong}")
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--agents", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    sys.exit(asyncio.run(run(given.agents, given.rounds)))
