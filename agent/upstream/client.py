@@ -20,7 +20,7 @@ SILENCE = 300.0
 """Seconds that a server may be silent in an answer; balancers give up far earlier."""
 
 KEPT_OPEN = 2.0
-"""Seconds that an idle connection is kept: less than any server keeps it."""
+"""Seconds that an idle connection with TLS is kept: less than any server keeps it."""
 
 MAX_ERROR = 2**16
 MAX_DOCUMENT = 2**26
@@ -44,11 +44,17 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_OPEN),
+            connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT, sock_read=SILENCE),
         )
         return self
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        """Without TLS a new connection for each request: some servers close idle ones unasked."""
+        if self.address.root.startswith("http:"):
+            return aiohttp.TCPConnector(limit=0, force_close=True)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_OPEN)
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
@@ -101,8 +107,8 @@ class Client:
         except aiohttp.ClientPayloadError as error:
             raise UpstreamLost("it cut off its answer", is_certain=False) from error
         except (aiohttp.ClientError, OSError) as error:
-            is_slow = isinstance(error, TimeoutError)
-            raise UpstreamLost(_reason(error), is_certain=not is_slow) from error
+            is_certain = isinstance(error, aiohttp.ClientConnectorError)
+            raise UpstreamLost(_reason(error), is_certain=is_certain) from error
 
     def _without_key(self, words: bytes) -> bytes:
         """A server may repeat what it was shown."""

@@ -72,9 +72,13 @@ export function updateCard(card, agent, colourClass) {
 /** What a model is, in a line. */
 export function modelFacts(model) {
   if (!model) return "waiting for one";
-  const size = `${compact(model.parameters)} weights`;
+  const context = model.context_size ? count(model.context_size) : "unknown";
   const tasks = model.tasks.map((task) => TASKS[task] ?? task).join(", ");
-  return `${model.architecture} · ${size} · context ${count(model.context_size)} · ${tasks}`;
+  const { upstream } = model;
+  const what = upstream
+    ? `${upstream.kind} at ${upstream.address}`
+    : `${model.architecture} · ${compact(model.parameters)} weights`;
+  return `${what} · context ${context} · ${tasks}`;
 }
 
 const slotWords = ({ total, busy }) =>

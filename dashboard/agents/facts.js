@@ -4,13 +4,15 @@ import { bytes, compact, count, duration, percent, rate } from "../format.js";
 
 /** The host and the process. */
 export function hostFacts(agent) {
-  const { facts = null, labels } = agent;
+  const { facts = null, labels, model } = agent;
+  const upstream = model?.upstream ?? null;
   const labelled = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
   return [
     ["Connected for", duration(agent.connected_seconds)],
     ["Version", agent.version],
     ["Id", agent.id],
     ["Labels", labelled.join(", ") || "none"],
+    ["Forwards to", upstream ? `${upstream.kind} at ${upstream.address}` : null],
     ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],
     ["Memory", facts?.memory ? bytes(facts.memory) : null],
     ["Cores", facts?.cores ? count(facts.cores) : null],

@@ -42,6 +42,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("forced_calls", cut(content=None, reasoning_content="hm")),
     ("json_schema", said('{"arriero": "probe"}')),
     ("json_schema", cut(content="", reasoning="hm")),
+    ("json_schema", cut(content='{\n  "arriero":', reasoning_content="hm")),
     ("ignore_eos", counted(9, MAX_TOKENS)),
     ("embed", {"data": [{"index": 0, "embedding": [0.5]}]}),
     ("seed", said()),

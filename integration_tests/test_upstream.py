@@ -1,0 +1,128 @@
+"""An agent that forwards, to the balancer of another fleet: a fleet behind a fleet."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.daemons import Fleet, until
+from integration_tests.nobody_else_notices.bystander import bystander
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HI = [{"role": "user", "content": "Hello, who are you?"}]
+FIXED = {"messages": HI, "max_tokens": 12, "temperature": 0, "seed": 1}
+ENDLESS = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 100_000}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+class Fleets:
+    """`inner` has an engine; `outer` has an agent that forwards to `inner`."""
+
+    def __init__(self, inner: Fleet, outer: Fleet) -> None:
+        self.inner = inner
+        self.outer = outer
+
+    async def both(self, path: str, body: dict[str, Any]) -> list[Any]:
+        """The answers to the same request, directly and forwarded."""
+        return [await post(fleet, path, body) for fleet in (self.inner, self.outer)]
+
+
+async def post(fleet: Fleet, path: str, body: dict[str, Any]) -> Any:
+    async with fleet.http.post(fleet.inference + path, json=body) as response:
+        return await response.json()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleets() -> AsyncIterator[Fleets]:
+    async with AsyncExitStack() as stack:
+        inner, outer = Fleet(stack), Fleet(stack)
+        for fleet in (inner, outer):
+            await fleet.open_client()
+            await fleet.start_balancer(heartbeat_timeout="5")
+        await inner.start_agent(context_size=LONG_CONTEXT, slots=4)
+        agent = await forwarding(outer, inner.inference)
+        assert agent.ready["model"] == "arriero-demo"
+        yield Fleets(inner, outer)
+
+
+async def forwarding(fleet: Fleet, upstream: str, **settings: object) -> Any:
+    """An agent of `fleet` that forwards to `upstream`."""
+    return await fleet.start_agent(
+        model=None, context_size=None, threads=None, upstream=upstream, slots=4, **settings
+    )
+
+
+async def test_answers_are_those_of_the_server(fleets: Fleets) -> None:
+    direct, forwarded = await fleets.both("/v1/chat/completions", FIXED)
+    for name in ("choices", "model"):
+        assert forwarded[name] == direct[name]
+    counts = [each["usage"]["completion_tokens"] for each in (direct, forwarded)]
+    assert counts == [12, 12]
+    forced = {**FIXED, "max_tokens": 40, "tools": [TOOL], "tool_choice": "required"}
+    direct, forwarded = await fleets.both("/v1/chat/completions", forced)
+    calls = [each["choices"][0]["message"]["tool_calls"][0] for each in (direct, forwarded)]
+    assert calls[0]["function"] == calls[1]["function"]
+    direct, forwarded = await fleets.both("/api/v1/tokenize", {"text": "One, two"})
+    assert direct["tokens"] == forwarded["tokens"]
+    direct, forwarded = await fleets.both("/v1/embeddings", {"input": ["One"]})
+    vectors = [each["data"][0]["embedding"] for each in (direct, forwarded)]
+    assert vectors[1] == pytest.approx(vectors[0], abs=1e-5)
+    [agent] = await fleets.outer.view("agents")
+    assert agent["model"]["upstream"]["kind"] == "arriero"
+    await until(lambda: has_counted(fleets.outer), deadline=10)
+
+
+async def test_what_the_server_cannot_do_is_refused_by_name(fleets: Fleets) -> None:
+    refused = await post(fleets.outer, "/api/v1/generate", {"prompt": "a", "n_discard": 4})
+    assert refused["error"]["code"] == "not_supported"
+    assert "`n_discard`" in refused["error"]["message"]
+
+
+async def test_who_goes_away_is_cancelled_on_the_server_and_nobody_else_notices(
+    fleets: Fleets,
+) -> None:
+    async with bystander(fleets.outer):
+        url = fleets.outer.inference + "/api/v1/generate"
+        async with fleets.outer.http.post(url, json=ENDLESS) as response:
+            await response.content.readline()
+            await fleets.inner.until_num_requests(2, "streaming")
+        await fleets.inner.until_num_requests(1, "streaming")
+    await fleets.outer.until_idle()
+    await fleets.inner.until_idle()
+
+
+async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
+    """The last test of these: the inner fleet has another balancer afterwards."""
+    inner, outer = fleets.inner, fleets.outer
+    async with outer.http.post(outer.inference + "/api/v1/generate", json=ENDLESS) as response:
+        await response.content.readline()
+        addresses = inner.balancer.ready
+        await inner.balancer.close()
+        last = json.loads([line async for line in response.content][-1])
+    assert last["error"]["code"] == "agent_lost"
+    assert "the upstream server at" in last["error"]["message"]
+    await until(lambda: is_there(outer, slots=0), deadline=20)
+    [agent] = await outer.view("agents")
+    assert agent["issues"][0]["code"] == "upstream_unreachable"
+    waiting = asyncio.create_task(post(outer, "/v1/chat/completions", FIXED))
+    await outer.until_num_requests(1, "queued")
+    await inner.start_balancer(
+        inference_addr=addresses["inference"], management_addr=addresses["management"]
+    )
+    answer = await asyncio.wait_for(waiting, 40)
+    assert answer["usage"]["completion_tokens"] == 12
+
+
+async def has_counted(fleet: Fleet) -> bool:
+    [agent] = await fleet.view("agents")
+    return bool(agent["statistics"]["completion_tokens_total"] > 12)
+
+
+async def is_there(fleet: Fleet, slots: int) -> bool:
+    return [agent["slots"]["total"] for agent in await fleet.view("agents")] == [slots]
