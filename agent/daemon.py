@@ -333,6 +333,7 @@ class _Agent:
             self._worker.statistics(),
             num_grammars=self._served.preparer.num_grammars if self._served else 0,
             num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
+            num_draft_cells=self._served.model.num_draft_cells if self._served else None,
         )
 
     def _report(self, statistics: Statistics) -> None:

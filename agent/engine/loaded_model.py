@@ -67,7 +67,7 @@ class LoadedModel:
 
     `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
-    projector for them.
+    projector for them. A draft model beside it has a KV cache of `num_draft_cells`.
     """
 
     info: ModelInfo
@@ -77,3 +77,4 @@ class LoadedModel:
     tool_template: str | None = None
     embedding: EmbeddingModel | None = None
     media: MediaReader | None = None
+    num_draft_cells: int | None = None

@@ -21,7 +21,8 @@ class EngineStatistics:
     were caused by others: time between two tokens beyond the sequence's own decode step. Of the
     `num_drafted` tokens that were guessed and computed ahead, `num_accepted` were right.
     `num_grammars` are kept compiled by whoever prepares sequences; `num_embedding_cells` have the
-    contexts that embed and rank, beside the `num_cells` of the one that generates.
+    contexts that embed and rank, and `num_draft_cells` that of the draft model, if there is one,
+    beside the `num_cells` of the one that generates.
     """
 
     num_running: int = 0
@@ -47,6 +48,7 @@ class EngineStatistics:
     stall_seconds: float = 0.0
     num_grammars: int = 0
     num_embedding_cells: int = 0
+    num_draft_cells: int | None = None
 
     @property
     def decode_tokens_per_second(self) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Status
 from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.statistics import Statistics
 
 _WITH_FINGERPRINTS = 8
 """The first version in which agents say what their answers can be continued by.
@@ -16,8 +17,8 @@ _WITH_FINGERPRINTS = 8
 And of which server they forward to.
 """
 
-_WITH_VISION = 9
-"""The first version that knows pictures in messages."""
+_WITH_VISION = _WITH_DRAFTS = 9
+"""The first version that knows pictures in messages, and draft models."""
 
 
 class Dialect:
@@ -60,12 +61,19 @@ class Dialect:
             model = _blind(model)
         return status if model is status.model else replace(status, model=model)
 
+    def statistics(self, statistics: Statistics) -> Statistics:
+        """`statistics` without what the version does not know."""
+        if self.version >= _WITH_DRAFTS:
+            return statistics
+        return replace(statistics, num_draft_cells=None)
+
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
     return model if model is None else replace(_blind(model), fingerprint=None, upstream=None)
 
 
 def _blind(model: ModelInfo) -> ModelInfo:
-    if "vision" not in model.tasks:
+    if "vision" not in model.tasks and model.draft_model is None:
         return model
-    return replace(model, tasks=tuple(task for task in model.tasks if task != "vision"))
+    tasks = tuple(task for task in model.tasks if task != "vision")
+    return replace(model, tasks=tasks, draft_model=None)

@@ -333,7 +333,11 @@ class Session:
     def _send(self, message: FromAgent, now: float) -> Send:
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
-        return Send(self._dialect.status(message) if isinstance(message, Status) else message)
+        if isinstance(message, Status):
+            return Send(self._dialect.status(message))
+        if isinstance(message, Statistics):
+            return Send(self._dialect.statistics(message))
+        return Send(message)
 
 
 def _cancelled(id: RequestId) -> Refused:

@@ -6,7 +6,7 @@ layer, in f16), the output buffer `llama_context::output_reserve`, and the compu
 feed-forward, a mask of attention) and the logits. Weights are the tensors as they lie in the file.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .gguf_header import GgufHeader
 
@@ -107,6 +107,21 @@ def estimate(
         embeddings=embeddings,
         host_cache=host_cache,
         num_layers=num_layers,
+    )
+
+
+def with_draft(
+    found: MemoryEstimate, header: GgufHeader, *, file_bytes: int, slots: int, num_cells: int
+) -> MemoryEstimate | None:
+    """`found` and a draft model beside it, whose cache has `num_cells`; `None` as `estimate`."""
+    draft = estimate(header, file_bytes=file_bytes, slots=slots, num_cells=num_cells)
+    if draft is None:
+        return None
+    return replace(
+        found,
+        weights=found.weights + draft.weights,
+        cache=found.cache + draft.cache,
+        compute=found.compute + draft.compute,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, Device
@@ -10,7 +11,7 @@ from ...shared.reports.model_info import ModelInfo
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.model_error import ModelError
 from ..models.gguf_header import HeaderError, read_header
-from ..models.memory_estimate import estimate
+from ..models.memory_estimate import MemoryEstimate, estimate, with_draft
 from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
 from .assigned_settings import OptionsError, assigned_settings
@@ -81,6 +82,18 @@ def _num_cells(wanted: AgentSettings) -> int:
     return layout.num_cells
 
 
+def _with_draft(found: MemoryEstimate, wanted: AgentSettings, path: Path) -> MemoryEstimate | None:
+    """Raises `OptionsError` where the draft model cannot be read."""
+    try:
+        with path.open("rb") as file:
+            header = read_header(file)
+        file_bytes = path.stat().st_size
+    except (HeaderError, OSError) as error:
+        raise OptionsError(f"`draft_model`: {path} cannot be read as a model: {error}") from error
+    num_cells = min(_num_cells(wanted), wanted.slots * wanted.context_size)
+    return with_draft(found, header, file_bytes=file_bytes, slots=wanted.slots, num_cells=num_cells)
+
+
 def _inspect(
     fetched: FetchedModel,
     settings: AgentSettings,
@@ -100,6 +113,8 @@ def _inspect(
         longest_input=wanted.context_size,
         host_cache=wanted.host_cache,
     )
+    if found is not None and wanted.draft_model is not None:
+        found = _with_draft(found, wanted, wanted.draft_model)
     if devices and found is not None:
         needed, memory = found.on_gpus(wanted.gpu_layers), sum(each.memory for each in devices)
         if needed > memory:

@@ -22,6 +22,9 @@ MAX_MODEL_NAME = 300
 MAX_TEMPLATE = 2**17
 """Most characters of a chat template; the longest known has 20,000."""
 
+MAX_PATH = 4096
+"""Most characters of a path; Linux allows as many bytes."""
+
 MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
@@ -42,6 +45,12 @@ def _sha256(digest: str) -> str:
     return digest
 
 
+def _absolute_path(path: str) -> str:
+    if not path.startswith("/") or len(path) > MAX_PATH or not path.isprintable():
+        raise ValueError(f"must be an absolute path of at most {MAX_PATH} characters")
+    return path
+
+
 ModelName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MAX_MODEL_NAME),
@@ -59,7 +68,8 @@ Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed
 class EngineOptions:
     """How the engine runs the model, under the names of the agent's own settings.
 
-    `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes.
+    `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
+    is a path on the agent's host (since version 9).
     """
 
     __pydantic_config__ = STRICT
@@ -69,6 +79,7 @@ class EngineOptions:
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_stall: Annotated[Duration, Field(gt=0)] | None = None
     speculate: Annotated[int, Field(ge=0, le=64)] | None = None
+    draft_model: Annotated[str, AfterValidator(_absolute_path)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

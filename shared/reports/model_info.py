@@ -47,6 +47,7 @@ class ModelInfo:
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
     `fingerprint` can go on with each other's answers; one without cannot (since version 8).
+    `draft_model` is the name of a small model that drafts for it (since version 9).
     `upstream`: another server runs it, and the agent forwards to that (since version 8). Such an
     agent may not know its `context_size`, which is 0 then.
     """
@@ -63,6 +64,7 @@ class ModelInfo:
     kv_layout: KvLayout | None = None
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
     upstream: Upstream | None = None
+    draft_model: Annotated[str, Field(max_length=MAX_MODEL_NAME)] | None = None
 
     @property
     def abilities(self) -> frozenset[Ability]:

@@ -63,7 +63,8 @@ class Statistics:
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
     pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
     computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
-    `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`.
+    `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
+    and `num_draft_cells` that of the draft model, if there is one (since version 9).
     """
 
     __pydantic_config__ = STRICT
@@ -74,6 +75,7 @@ class Statistics:
     num_preemptions: Total = 0
     num_grammars: Total = 0
     num_embedding_cells: Total = 0
+    num_draft_cells: Total | None = None
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

@@ -119,6 +119,7 @@ class LlamaEngine:
                 longest_token=model.vocab.longest_token,
                 kernels=model.kernels,
                 kv_layout=layout.name,
+                draft_model=None if draft_model is None else draft_model.name,
             ),
             model.vocab,
             model.chat_template,
@@ -126,6 +127,7 @@ class LlamaEngine:
             model.tool_template,
             LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
             projector,
+            None if draft_model is None else draft_model.num_cells,
         )
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 

@@ -65,10 +65,13 @@ class Planner:
         )
 
     def draft_prices(self) -> StepPrices:
-        """What the next step is thought to take. While prompts wait, drafts get no time."""
+        """What the next step is thought to take. Drafts get no time while prompts wait, nor while
+        adapters take turns: half of what was proposed would have to wait, too."""
         num_generating = self._num_streaming
-        is_reading = self._queue.candidates or num_generating < len(self._queue.active)
-        return self._budget.draft_prices(num_generating, is_reading=bool(is_reading))
+        active = self._queue.active.values()
+        is_reading = bool(self._queue.candidates) or num_generating < len(active)
+        takes_turns = len({one.history.adapter for one in active}) > 1
+        return self._budget.draft_prices(num_generating, has_time=not (is_reading or takes_turns))
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""

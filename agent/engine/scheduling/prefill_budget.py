@@ -84,15 +84,15 @@ class PrefillBudget:
         """What a step may take."""
         return MARGIN * (self._max_stall if num_generating else max(self._max_stall, PATIENCE))
 
-    def draft_prices(self, num_generating: int, *, is_reading: bool) -> StepPrices:
-        """What a step of so many sequences takes. While prompts are read, proposing gets no time:
-        what it took would come on top of what they may take."""
+    def draft_prices(self, num_generating: int, *, has_time: bool) -> StepPrices:
+        """What a step of so many sequences takes. Proposing gets time where it `has_time`: what it
+        takes would come on top of what prompts may take."""
         step = self.cost.generate(num_generating)
         return StepPrices(
             step=step,
             token=step * self.cost.draft_price(num_generating),
             num_generating=num_generating,
-            most=0.0 if is_reading else PROPOSING * self._max_stall,
+            most=PROPOSING * self._max_stall if has_time else 0.0,
         )
 
     def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:

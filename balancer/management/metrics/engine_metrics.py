@@ -142,6 +142,12 @@ _NUMBERS = (
         "Cells of the separate KV caches for embeddings and rankings.",
         lambda said: {"": said.num_embedding_cells},
     ),
+    _Number(
+        GaugeMetricFamily,
+        "draft_cells",
+        "Cells of the draft model's KV cache.",
+        lambda said: {"": said.num_draft_cells or 0},
+    ),
 )
 
 

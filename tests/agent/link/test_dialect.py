@@ -3,6 +3,7 @@ from dataclasses import replace
 from arriero.agent.link.dialect import Dialect
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Status
 from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Statistics
 
 from .sessions import HELLO
 
@@ -32,6 +33,17 @@ def test_a_status_has_what_its_version_knows() -> None:
     while dialect.step_down():
         pass
     assert dialect.status(STATUS) == replace(STATUS, model=PLAIN)
+
+
+def test_older_balancers_are_not_told_of_draft_models() -> None:
+    dialect = Dialect()
+    drafting, statistics = replace(MARKED, draft_model="d"), Statistics(num_draft_cells=5)
+    assert dialect.hello(replace(HELLO, model=drafting)).model == PLAIN
+    assert dialect.status(replace(STATUS, model=drafting)).model == drafting
+    assert dialect.statistics(statistics) == statistics
+    dialect.step_down()
+    assert dialect.status(replace(STATUS, model=drafting)).model == MARKED
+    assert dialect.statistics(statistics) == Statistics()
 
 
 def test_older_balancers_are_not_told_of_vision() -> None:

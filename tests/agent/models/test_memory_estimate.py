@@ -13,6 +13,7 @@ from arriero.agent.models.memory_estimate import (
     MICRO_BATCH,
     MemoryEstimate,
     estimate,
+    with_draft,
 )
 from tests.agent.models.gguf_files import header
 
@@ -68,6 +69,19 @@ def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
     assert small is not None and large is not None
     assert large.compute - small.compute == 2 * 4 * 10**6 * 4
     assert small.compute > MICRO_BATCH * 256 * 2
+
+
+def test_a_draft_model_adds_its_own_and_no_second_process() -> None:
+    found = estimate(head(), file_bytes=10**6, slots=2, num_cells=256)
+    assert found is not None
+    both = with_draft(found, head(), file_bytes=10**6, slots=2, num_cells=512)
+    assert both is not None
+    assert both.cache == 3 * found.cache
+    assert both.weights == 2 * found.weights
+    assert both.compute > found.compute
+    assert (both.process, both.num_layers) == (found.process, found.num_layers)
+    unknown = read_header(BytesIO(header({"general.architecture": "llama"})))
+    assert with_draft(found, unknown, file_bytes=1, slots=1, num_cells=256) is None
 
 
 def test_the_total_is_the_sum() -> None:

@@ -17,7 +17,13 @@ def test_the_agents_own_where_nothing_is_said() -> None:
 
 def test_what_is_said_comes_first() -> None:
     options = EngineOptions(
-        gpu_layers=0, kv_cells=64, host_cache=0, threads=1, max_stall=2.0, speculate=4
+        gpu_layers=0,
+        kv_cells=64,
+        host_cache=0,
+        threads=1,
+        max_stall=2.0,
+        speculate=4,
+        draft_model="/d.gguf",
     )
     assignment = Assignment(
         name="m", source="file:///m.gguf", slots=8, context_size=32, engine=options
@@ -32,6 +38,7 @@ def test_what_is_said_comes_first() -> None:
         "threads": 1,
         "max_stall": 2.0,
         "speculate": 4,
+        "draft_model": Path("/d.gguf"),
     }
     found = assigned_settings(SETTINGS, assignment, "/m.gguf")
     assert found == SETTINGS.model_copy(update=expected)

@@ -8,6 +8,7 @@ from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.model_fetch import fetch_model
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assignment, Device, Download, EngineOptions
+from demo.conversations import DRAFT
 from tests.agent.supervision.fakes import FakeFiles
 
 SETTINGS = AgentSettings(name="box")
@@ -57,6 +58,25 @@ async def test_more_slots_need_more() -> None:
 async def test_prefixes_in_host_memory_need_theirs() -> None:
     without = await needed(AgentSettings(name="box", host_cache=0))
     assert await needed(SETTINGS) == without + SETTINGS.host_cache
+
+
+async def test_a_draft_model_needs_its_own() -> None:
+    draft = {"name": "box", "slots": 2, "context_size": 512, "draft_model": DRAFT}
+    more = await needed(AgentSettings.model_validate(draft))
+    without = await needed(AgentSettings.model_validate({**draft, "draft_model": None}))
+    cells = 1024 * 2 * (32 + 32) * 2
+    assert more - without > cells + DRAFT.stat().st_size * 0.7
+
+
+async def test_a_draft_model_that_cannot_be_read() -> None:
+    for path in ("/nowhere/draft.gguf", str(Path(__file__))):
+        files = FakeFiles()
+        wanted = replace(A, engine=EngineOptions(draft_model=path))
+        outcome = await fetch(files, wanted)
+        assert isinstance(outcome, Issue)
+        assert outcome.code == "invalid_options"
+        assert f"`draft_model`: {path} cannot be read" in outcome.message
+        assert files.leases[A.source].is_released
 
 
 async def test_streams_of_their_own_need_whole_blocks() -> None:

@@ -55,6 +55,9 @@ def test_durations_and_sizes_are_written_as_people_write_them() -> None:
         {"slots": 257},
         {"chat_template": ""},
         {"engine": {"max_stall": "0"}},
+        {"engine": {"draft_model": "draft.gguf"}},
+        {"engine": {"draft_model": ""}},
+        {"engine": {"draft_model": "/" + "a" * 4096}},
         {"more": 1},
     ],
 )

@@ -14,6 +14,7 @@ from ...sequence import SequenceId
 from ...step import Run
 from ..context import CannotGenerateError, Context
 from ..model import Model
+from ..model_file import check_model_file
 from .pairing import check_pair
 
 _NOBODY = SequenceId(0)  # a draft's runs belong to slots
@@ -83,6 +84,7 @@ def load_draft_model(
 
     Raises `ModelError` where it cannot be loaded, or cannot draft for `target`.
     """
+    check_model_file(path, "--draft-model")
     model = Model(path, gpu_layers=gpu_layers, kernels=target.kernels)
     try:
         check_pair(target, model)

@@ -5,6 +5,13 @@ import llama_cpp.llama_cpp as llama_cpp
 from ...model_error import ModelError
 from ..model import Model
 
+_KINDS = {
+    llama_cpp.LLAMA_VOCAB_TYPE_SPM: "SentencePiece",
+    llama_cpp.LLAMA_VOCAB_TYPE_BPE: "byte-level BPE",
+    llama_cpp.LLAMA_VOCAB_TYPE_WPM: "WordPiece",
+    llama_cpp.LLAMA_VOCAB_TYPE_UGM: "Unigram",
+}
+
 
 def check_pair(model: Model, draft: Model) -> None:
     """Raises `ModelError`, which names both files, unless `draft` can draft for `model`."""
@@ -25,7 +32,8 @@ def _difference(model: Model, draft: Model) -> str | None:
         )
     kinds = [llama_cpp.llama_vocab_type(vocab.handle) for vocab in (ours, theirs)]
     if kinds[0] != kinds[1]:
-        return f"its vocabulary is of another type ({kinds[1]} instead of {kinds[0]})"
+        here, there = (_KINDS.get(kind, str(kind)) for kind in kinds)
+        return f"its vocabulary is of another type ({there} instead of {here})"
     if ours.size != theirs.size:
         return f"its vocabulary has {theirs.size} tokens instead of {ours.size}"
     for token in range(ours.size):

@@ -148,6 +148,18 @@ def test_prices_are_known_after_some_steps_and_proposing_gets_no_time_while_prom
     assert setting.planner.draft_prices().most == 0
 
 
+def test_proposing_gets_no_time_while_adapters_take_turns() -> None:
+    setting = Setting(max_draft=3)
+    one = setting.add(1, 5, max_tokens=40)
+    repeating(setting)
+    other = setting.add(2, 6, max_tokens=40)
+    step_of(setting)
+    assert one.is_generating and other.is_generating
+    assert setting.planner.draft_prices().most > 0
+    other.history.adapter = "other"
+    assert setting.planner.draft_prices().most == 0
+
+
 def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:
     setting = Setting()
     setting.add(1, *range(10, 22), scores_prompt=True)

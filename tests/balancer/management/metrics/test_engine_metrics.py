@@ -22,6 +22,7 @@ SAID = Statistics(
     num_preemptions=3,
     num_grammars=2,
     num_embedding_cells=640,
+    num_draft_cells=256,
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -82,6 +83,7 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("preemptions_total") == 3
     assert scraped.value("grammars") == 2
     assert scraped.value("embedding_cells") == 640
+    assert scraped.value("draft_cells") == 256
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:

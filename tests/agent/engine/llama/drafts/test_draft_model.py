@@ -176,7 +176,7 @@ def test_an_engine_loads_it_and_one_that_does_not_fit_is_refused(
     assert engine.capacity.max_draft == 4
     engine.free()
     missing = tmp_path / "none.gguf"
-    with pytest.raises(ModelError, match=r"none\.gguf"):
+    with pytest.raises(ModelError, match=r"none\.gguf does not exist: check --draft-model"):
         load_engine(
             model_path,
             slots=2,

@@ -102,5 +102,5 @@ def test_another_type_and_a_model_that_cannot_go_back_are_named(
     model_path: Path, tmp_path: Path, draft: Model
 ) -> None:
     with opened(write_recurrent(tmp_path / "recurrent.gguf")) as recurrent:
-        assert "its vocabulary is of another type" in refusal(recurrent, draft)
+        assert "of another type (byte-level BPE instead of WordPiece)" in refusal(recurrent, draft)
         assert "cannot give up their last tokens" in refusal(draft, recurrent)
