@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from ...shared.errors import RequestError
-from ...shared.inference import RequestId, Timings, Usage
+from ...shared.inference import PriorityClass, RequestId, Timings, Usage
 from .caller import ANONYMOUS, Caller
 
 
@@ -35,7 +35,7 @@ class Ending:
     report at the end, `usage` has the prompt, once it was computed, and the completion tokens that
     were delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or
     documents it had. `is_suspect`: agents were lost while they ran it, so often that it may be the
-    cause.
+    cause. `priority_class` is that in which it waited; queries have none other than `default`.
     """
 
     code: str
@@ -49,6 +49,7 @@ class Ending:
     caller: Caller = ANONYMOUS
     model: str | None = None
     is_suspect: bool = False
+    priority_class: PriorityClass = "default"
 
 
 class Recorder(Protocol):

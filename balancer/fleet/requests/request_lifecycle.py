@@ -345,6 +345,7 @@ class RequestLifecycle(Lifecycle):
                 usage=self.delivered.usage(self.num_tokens),
                 timings=self._timings(now, _NO_RATES),
                 is_suspect=self.moves.suspicion is not None,
+                priority_class=self.kind,
             )
         )
 

@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ....shared.errors import BY_CODE
+from ....shared.inference import PRIORITY_CLASSES
 from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.peer import Backlog
@@ -84,6 +85,13 @@ class Metrics:
         self.registry.register(_BetweenTokens(self._models))
         self._queue_wait = self._histogram(
             "queue_wait", "Time from acceptance to a slot, of the requests that got one."
+        )
+        self._class_wait = Histogram(
+            "arriero_queue_class_wait_seconds",
+            "Time from acceptance to a slot, of the requests that got one, by priority class.",
+            ["priority_class"],
+            buckets=SECONDS,
+            registry=self.registry,
         )
         self._duration = self._histogram(
             "request", "Time from acceptance to the end, of the requests that got a slot."
@@ -299,7 +307,10 @@ class Metrics:
         self._tokens.labels("prompt").inc(ending.usage.prompt_tokens)
         self._tokens.labels("cached").inc(ending.usage.cached_tokens)
         if ending.agent is not None:
-            self._queue_wait.observe(ending.timings.queue_ms / 1000)
+            waited = ending.timings.queue_ms / 1000
+            self._queue_wait.observe(waited)
+            if ending.kind == "generate":
+                self._class_wait.labels(ending.priority_class).observe(waited)
             self._duration.observe(ending.timings.total_ms / 1000)
 
     # ---- what the inference port's paths tell
@@ -331,6 +342,8 @@ class Metrics:
             self._requests.labels(code)
         for reason in get_args(MoveReason):
             self._moves.labels(reason)
+        for priority_class in PRIORITY_CLASSES:
+            self._class_wait.labels(priority_class)
         for kind in _KINDS:
             self._tokens.labels(kind)
         for kind in _QUERIES:

@@ -8,7 +8,7 @@ from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
 from arriero.balancer.management.metrics.metrics import SECONDS, Metrics
 from arriero.balancer.store.records import StoreStatus
 from arriero.shared.errors import BY_CODE
-from arriero.shared.inference import RequestId, Timings, Usage
+from arriero.shared.inference import PRIORITY_CLASSES, RequestId, Timings, Usage
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -104,6 +104,17 @@ def test_only_requests_that_got_a_slot_count_as_having_waited_for_one() -> None:
     assert value(metrics, "arriero_queue_wait_seconds_count") == 1
     assert value(metrics, "arriero_queue_wait_seconds_sum") == 0.25
     assert value(metrics, "arriero_request_seconds_sum") == 2.0
+
+
+def test_classes_wait_apart() -> None:
+    metrics = Metrics()
+    name = "arriero_queue_class_wait_seconds_count"
+    for kind in PRIORITY_CLASSES:
+        assert value(metrics, name, priority_class=kind) == 0
+    metrics.ended(replace(ending("stop", agent="a"), priority_class="batch"))
+    metrics.ended(replace(ending("queue_full", agent=None), priority_class="interactive"))
+    metrics.ended(replace(ending("answered", agent="a"), kind="embed"))
+    assert [value(metrics, name, priority_class=kind) for kind in PRIORITY_CLASSES] == [1, 0, 0]
 
 
 def test_registries_do_not_meet() -> None:
