@@ -1,0 +1,157 @@
+"""A simulated agent whose answers flow: no event for a step, so that a million requests are quick.
+
+Prompts are read one after the other, answers are generated together. A step with `n` sequences
+takes `step + n * sequence` seconds. While a prompt is read, chunks of `STALL` seconds and steps
+take turns, as an engine's scheduler has them with `--max-stall`. Between two changes (a start, the
+end of a prompt or of an answer) all rates are constant, so only changes are events.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+from arriero.shared.inference import Rates, RequestId, Usage
+from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
+from bench.routing.host import Cache, Prefix, Speeds, prefixes_of
+
+STALL = 0.5
+"""Seconds for which a chunk of a prompt keeps the answers waiting."""
+
+_EPSILON = 1e-6
+"""Seconds: who is so close to the end is there, since times are rounded."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A request here: `left` tokens to read; it ends when the host's `flow` has come to `until`."""
+
+    id: RequestId
+    prefixes: list[Prefix]
+    tokens: list[int]
+    num_prompt: int
+    num_cached: int
+    left: float
+    to_give: int
+    num_given_before: int
+    begun_at: float
+    flow_at_start: float = 0.0
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class FluidHost:
+    """Time passes by `advance`, which gives what came of it; `next_change` says when to call it."""
+
+    speeds: Speeds
+    cache: Cache
+    running: dict[RequestId, Running] = field(default_factory=dict)
+    flow: float = 0.0
+    """Tokens that each generating sequence has got since the beginning, were it there so long."""
+    num_computed: float = 0.0
+    """Tokens of prompts that were computed, those computed again included."""
+    _now: float = 0.0
+    _reading: deque[Running] = field(default_factory=deque)
+    _ends: list[tuple[float, str]] = field(default_factory=list)
+
+    def start(self, start: Start, now: float) -> None:
+        """Take a request; `advance` has been called for `now`."""
+        prefixes, tokens = prefixes_of(start.request.messages or ())
+        given = len(start.continuation.tokens) if start.continuation else 0
+        num_prompt = sum(tokens)
+        num_cached = min(self.cache.cached(prefixes), num_prompt - 1)
+        left = num_prompt - num_cached + given
+        one = Running(
+            id=start.id,
+            prefixes=prefixes,
+            tokens=tokens,
+            num_prompt=num_prompt,
+            num_cached=num_cached,
+            left=left,
+            to_give=start.request.max_tokens or 1,
+            num_given_before=given,
+            begun_at=now,
+        )
+        self.num_computed += left
+        self.running[one.id] = one
+        self._reading.append(one)
+
+    def next_change(self) -> float | None:
+        """When the prompt that is being read, or the shortest answer, is finished."""
+        reading, generating = self._rates()
+        changes = []
+        if self._reading:
+            changes.append(self._now + max(0.0, self._reading[0].left) / reading)
+        if self._ends:
+            changes.append(self._now + max(0.0, self._ends[0][0] - self.flow) / generating)
+        return min(changes, default=None)
+
+    def advance(self, now: float) -> list[Item]:
+        """What happened until `now`, which is not after the next change."""
+        reading, generating = self._rates()
+        seconds, self._now = now - self._now, now
+        if self._ends:
+            self.flow += seconds * generating
+        items: list[Item] = []
+        while self._ends and self._ends[0][0] <= self.flow + generating * _EPSILON:
+            _, id = heapq.heappop(self._ends)
+            items.append(self._ended(self.running.pop(RequestId(id)), now))
+        if self._reading:
+            first = self._reading[0]
+            first.left -= seconds * reading
+            if first.left <= reading * _EPSILON:
+                self._reading.popleft()
+                items.append(self._read(first))
+        return items
+
+    def drop(self, id: RequestId) -> None:
+        """Forget a request; `advance` has been called."""
+        if self.running.pop(id, None) is not None:
+            self._reading = deque(one for one in self._reading if one.id != id)
+            self._ends = [end for end in self._ends if end[1] != id]
+            heapq.heapify(self._ends)
+
+    def told(self) -> list[Item]:
+        """The tokens that the running requests got here so far, as one piece each."""
+        reading = {one.id for one in self._reading}
+        return [
+            _piece(one, int(self.flow - one.flow_at_start) + 1)
+            for one in self.running.values()
+            if one.id not in reading
+        ]
+
+    def _rates(self) -> tuple[float, float]:
+        """Tokens of the first prompt, and of each answer, a second."""
+        num = len(self._ends)
+        step = self.speeds.step + self.speeds.sequence * num
+        if not num:
+            return self.speeds.prefill, 0.0
+        if not self._reading:
+            return 0.0, 1 / step
+        return self.speeds.prefill * STALL / (STALL + step), 1 / (STALL + step)
+
+    def _read(self, one: Running) -> Item:
+        """The last step of a prompt gives the first token."""
+        self.cache.use(one.prefixes, one.tokens)
+        one.flow_at_start = self.flow
+        one.until = self.flow + one.to_give - one.num_given_before - 1
+        heapq.heappush(self._ends, (one.until, one.id))
+        return PromptRead(id=one.id, prompt_tokens=one.num_prompt, cached_tokens=one.num_cached)
+
+    def _ended(self, one: Running, now: float) -> Item:
+        self.cache.use(one.prefixes, one.tokens)
+        seconds = max(now - one.begun_at, 1e-9)
+        usage = Usage(
+            prompt_tokens=one.num_prompt,
+            cached_tokens=one.num_cached,
+            completion_tokens=one.to_give,
+        )
+        rates = Rates(
+            prefill_tokens_per_second=self.speeds.prefill,
+            decode_tokens_per_second=max(one.to_give - one.num_given_before, 1) / seconds,
+        )
+        return Ended(id=one.id, finish_reason="length", usage=usage, rates=rates)
+
+
+def _piece(one: Running, num_new: int) -> Item:
+    count = max(0, min(num_new, one.to_give - one.num_given_before - 1))
+    return Piece(id=one.id, text="x" * count, tokens=tuple([1] * count))

@@ -1,0 +1,91 @@
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from random import Random
+from statistics import mean
+
+import pytest
+
+from bench.routing.host import Speeds
+from bench.routing.simulation import HostKind
+from bench.simulation.arrivals import TRACES, Arrival
+from bench.simulation.outcome import Outcome
+from bench.simulation.world import Losses, Policy, World, messages_of
+
+HOST = HostKind(slots=4, cache=8192, speeds=Speeds(prefill=3000, step=0.02, sequence=0.001))
+
+
+def world(trace: str, num: int, *, policy: Policy | None = None, **more: object) -> Outcome:
+    arrivals = TRACES[trace](Random(1), 3.0)
+    policy = policy or Policy()
+    return World([HOST] * 3, arrivals, num_requests=num, policy=policy, **more).run()  # type: ignore[arg-type]
+
+
+def test_every_request_ends_once_with_all_its_tokens() -> None:
+    outcome = world("azure-chat", 300)
+    answers = [each.num_answer for each in islice(TRACES["azure-chat"](Random(1), 3.0), 300)]
+    assert (outcome.num_requests, outcome.num_ended, outcome.num_failed) == (300, 300, 0)
+    assert outcome.num_answer == sum(answers)
+    assert outcome.num_computed == pytest.approx(outcome.num_prompt - outcome.num_cached, rel=0.01)
+    assert len(outcome.waits) == len(outcome.first_tokens) == len(outcome.totals) == 300
+
+
+def test_agents_that_are_lost_cost_tokens_and_no_request() -> None:
+    outcome = world("poisson", 400, losses=Losses(every=4.0, away=2.0))
+    assert outcome.num_ended == 400 and not outcome.num_failed
+    assert outcome.num_moved > 5
+    assert outcome.num_lost > 0
+    assert outcome.num_computed > outcome.num_prompt - outcome.num_cached
+
+
+def test_sessions_are_cached_where_they_were_and_by_load_they_are_not() -> None:
+    kind = replace(HOST, cache=65_536)
+
+    def shared(policy: Policy) -> Outcome:
+        arrivals = TRACES["mooncake"](Random(1), 1.0)
+        return World([kind] * 3, arrivals, num_requests=200, policy=policy).run()
+
+    by_cost, by_load = shared(Policy()), shared(Policy(routing="load"))
+    assert by_cost.cached_share > by_load.cached_share + 0.05
+
+
+def test_one_caller_in_front_costs_the_others_less_where_callers_are_apart() -> None:
+    apart = world("bursts", 250)
+    together = world("bursts", 250, policy=Policy(callers_apart=False))
+    assert apart.fairness > together.fairness
+
+
+def test_waits_are_erlangs() -> None:
+    """M/M/c: four agents of one slot, 70 % busy, answers of exponential length."""
+    servers, service, load = 4, 1.0, 0.7
+    kind = HostKind(
+        slots=1, cache=4096, speeds=Speeds(prefill=1e9, step=service / 1000, sequence=0)
+    )
+
+    def arrivals() -> Iterator[Arrival]:
+        random, at, number = Random(11), 0.0, 0
+        while True:
+            at += random.expovariate(servers * load / service)
+            number += 1
+            yield Arrival(at, 0, number, 8, max(1, round(random.expovariate(1 / 1000))))
+
+    policy = Policy(routing="load", callers_apart=False)
+    outcome = World([kind] * servers, arrivals(), num_requests=1500, policy=policy).run()
+    assert mean(outcome.waits) == pytest.approx(erlang_c(servers, load, service), rel=0.2)
+
+
+def erlang_c(servers: int, load: float, service: float) -> float:
+    """Mean wait in an M/M/c queue (Erlang, 1917), in seconds."""
+    offered = servers * load
+    busy = offered**servers / math.factorial(servers) / (1 - load)
+    others = sum(offered**num / math.factorial(num) for num in range(servers))
+    return busy / (others + busy) * service / (servers * (1 - load))
+
+
+def test_a_longer_prompt_of_a_session_begins_as_the_shorter_one() -> None:
+    first = messages_of(Arrival(0.0, 0, 5, 3600, 10, 2, 1000))
+    later = messages_of(Arrival(9.0, 0, 5, 5000, 10, 2, 1000))
+    assert later[: len(first) - 1] == first[:-1]
+    assert sum(len(each.text) for each in later) == 5000 * 4
+    assert first[0] == messages_of(Arrival(0.0, 1, 9, 1200, 10, 2, 1000))[0]
