@@ -41,9 +41,10 @@ from .management.about import no_issues
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
-from .management.routes import management_app, metrics_route
+from .management.routes import management_app, metrics_route, nowhere
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
+from .management.steering.routes import by_nobody
 from .peering import open_peers
 from .peers.peers import Peers
 from .persistence import LAST_WRITES, Persistence
@@ -229,6 +230,12 @@ def _collect_numbers(parts: Parts) -> None:
     metrics.collect_notices(lambda: parts.reports.num_clients)
     access = parts.access
     metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)
+    if (peers := parts.peers) is not None:
+        metrics.collect_peers(
+            lambda: peers.num_live,
+            lambda: int(peers.status().epoch is not None),
+            lambda: peers.status().num_unread,
+        )
     if parts.jobs is not None:
         metrics.collect_jobs(parts.jobs.numbers)
     metrics.collect_sessions(lambda: len(parts.sessions))
@@ -304,6 +311,8 @@ def _management(
         sessions=parts.sessions,
         jobs=parts.jobs,
         issues=no_issues if parts.certificates is None else parts.certificates.issues,
+        cancel_elsewhere=nowhere if parts.peers is None else parts.peers.cancel,
+        retry_elsewhere=by_nobody if parts.peers is None else parts.peers.retry,
     )
 
 

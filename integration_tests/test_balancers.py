@@ -1,6 +1,7 @@
 """Two balancers over one PostgreSQL, with the same agents: what one is told, both do."""
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -97,6 +98,15 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     await until_state(first, "drained")
     await post(first, f"agents/{agent}/resume")
     await until_state(second, "ready")
+
+    endless = {"prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "n_discard": 100}
+    async with first.http.post(f"{first.inference}/api/v1/generate", json=endless) as response:
+        begun = json.loads(await response.content.readline())
+        url = f"{second.management}/api/v1/requests/{begun['id']}"
+        async with second.http.delete(url) as answer:
+            assert answer.status == 202
+        events = [json.loads(line) async for line in response.content]
+    assert events[-1]["finish_reason"] == "cancelled"
 
     async with bystander(second) as stream:
         first.balancer.signal(signal.SIGKILL)

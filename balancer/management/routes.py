@@ -1,7 +1,7 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 
@@ -44,11 +44,21 @@ from .session.browser_sessions import BrowserSessions
 from .session.routes import routes as session_routes
 from .steering.drains import DrainKeeper
 from .steering.keeper import DesiredStateKeeper
+from .steering.routes import RetryElsewhere, by_nobody
 from .steering.routes import routes as steering_routes
 from .throughput import AgentRates
 
 PLAYGROUND_PATH = "/api/v1/generate"
 """The native path that the dashboard uses; its own port serves it, so no other origin."""
+
+
+CancelElsewhere = Callable[[RequestId], Awaitable[bool]]
+"""Has other balancers cancel a request; whether there are any."""
+
+
+async def nowhere(_id: RequestId) -> bool:
+    """There are no others."""
+    return False
 
 
 def management_app(
@@ -69,8 +79,13 @@ def management_app(
     keys: KeyKeeper | None = None,
     sessions: Sessions | None = None,
     jobs: Jobs | None = None,
+    cancel_elsewhere: CancelElsewhere = nowhere,
+    retry_elsewhere: RetryElsewhere = by_nobody,
 ) -> web.Application:
-    """Everything that the management port serves. Without `access` everybody may come in."""
+    """Everything that the management port serves. Without `access` everybody may come in.
+
+    `cancel_elsewhere` and `retry_elsewhere` have other balancers over the same store do so.
+    """
     history = History() if history is None else history
     access = Access() if access is None else access
     browsers = BrowserSessions(access, Sessions() if sessions is None else sessions)
@@ -80,10 +95,15 @@ def management_app(
             *history_routes(history, store_status),
             *about_routes(ports, issues),
             *usage_routes(history),
-            *_fleet_routes(runtime, history),
+            *_fleet_routes(runtime, history, cancel_elsewhere),
             *agent_log_routes(runtime, Admission(access)),
             *_watching_routes(hub, metrics, Admission(access)),
-            *steering_routes(runtime, keeper, drains or DrainKeeper(runtime, MemoryStore())),
+            *steering_routes(
+                runtime,
+                keeper,
+                drains or DrainKeeper(runtime, MemoryStore()),
+                retry_elsewhere,
+            ),
             *agent_socket.routes(
                 runtime,
                 needs_certificate=agents_show_certificates,
@@ -115,7 +135,10 @@ def _guarded_app(
 
 
 def _fleet_routes(
-    runtime: FleetRuntime, history: History, clock: Callable[[], float] = time.monotonic
+    runtime: FleetRuntime,
+    history: History,
+    cancel_elsewhere: CancelElsewhere,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[web.RouteDef]:
     rates = AgentRates()
 
@@ -149,7 +172,7 @@ def _fleet_routes(
 
     async def cancel(request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
-        if not runtime.cancel([request_id]):
+        if not runtime.cancel([request_id]) and not await cancel_elsewhere(request_id):
             raise _no_request(request_id)
         return _json(Cancelled(id=request_id), status=202)
 

@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 
 from ...shared.inference import AgentId, RequestId
 from ...shared.log import context
-from ..store.news.records import CancelRequest, Changed, News, RetryAgent, Subject
+from ..store.news.records import MOST_ID, CancelRequest, Changed, News, RetryAgent, Subject
 from ..store.peers.port import Beat, Peer, PeerSession, PeerStore
 from ..store.port import StoreAway
 from .standing import Cancel, Decision, Follow, Heed, Lead, Read, Retry, Standing
@@ -108,13 +108,27 @@ class Peers:
 
     # ---- telling the others
 
-    async def cancel(self, id: RequestId) -> None:
-        """Have whoever runs this request cancel it. Raises `StoreAway`."""
-        await self._store.tell(CancelRequest(id))
+    @property
+    def num_live(self) -> int:
+        """Balancers that live, this one among them."""
+        return self._standing.num_live
+
+    async def cancel(self, id: RequestId) -> bool:
+        """Have whoever runs this request cancel it. Whether there are others, who were told."""
+        return self.num_live > 1 and len(id) <= MOST_ID and await self._is_told(CancelRequest(id))
 
     async def retry(self, agent: AgentId) -> None:
-        """Have whoever leads let this agent try again. Raises `StoreAway`."""
-        await self._store.tell(RetryAgent(agent))
+        """Have whoever leads let this agent try again, if that is another one."""
+        if self._standing.epoch is None and len(agent) <= MOST_ID:
+            await self._is_told(RetryAgent(agent))
+
+    async def _is_told(self, news: News) -> bool:
+        try:
+            await self._store.tell(news)
+        except StoreAway as error:
+            logger.warning("other balancers cannot be told: %s", error)
+            return False
+        return True
 
     # ---- in the background
 

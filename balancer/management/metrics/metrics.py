@@ -163,6 +163,17 @@ class Metrics:
             num_bytes,
         )
 
+    def collect_peers(
+        self,
+        num_live: Callable[[], int],
+        is_leading: Callable[[], int],
+        num_unread: Callable[[], int],
+    ) -> None:
+        """Also export what balancers over the same store there are, and which one leads."""
+        self._gauge("balancers", "Balancers that share the store, this one among them.", num_live)
+        self._gauge("balancer_leads", "1 while this balancer gives agents orders.", is_leading)
+        self._gauge("balancer_unread_changes", "Changes of others to be read.", num_unread)
+
     def collect_jobs(self, numbers: Callable[[], JobNumbers]) -> None:
         """Also export files and batches."""
         self.registry.register(JobCollector(numbers))

@@ -1,7 +1,7 @@
 """`/api/v1/desired-state`, `/api/v1/models`, and what operators do with agents."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -29,14 +29,25 @@ from .keeper import DesiredStateKeeper
 _ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
 
 
+RetryElsewhere = Callable[[AgentId], Awaitable[None]]
+"""Has another balancer, which leads, let an agent try again."""
+
+
+async def by_nobody(_agent: AgentId) -> None:
+    """There are no others."""
+
+
 def routes(
-    runtime: FleetRuntime, keeper: DesiredStateKeeper, drains: DrainKeeper
+    runtime: FleetRuntime,
+    keeper: DesiredStateKeeper,
+    drains: DrainKeeper,
+    retry_elsewhere: RetryElsewhere = by_nobody,
 ) -> list[web.RouteDef]:
     """All of this room."""
     return [
         *_state_routes(runtime, keeper),
         _models_route(runtime),
-        *_agent_routes(runtime, drains),
+        *_agent_routes(runtime, drains, retry_elsewhere),
     ]
 
 
@@ -140,7 +151,9 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
 # ---- agents
 
 
-def _agent_routes(runtime: FleetRuntime, drains: DrainKeeper) -> list[web.RouteDef]:
+def _agent_routes(
+    runtime: FleetRuntime, drains: DrainKeeper, retry_elsewhere: RetryElsewhere
+) -> list[web.RouteDef]:
     async def drain(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(DRAIN))
         await drains.drain(_agent(request), wanted.deadline)
@@ -153,6 +166,7 @@ def _agent_routes(runtime: FleetRuntime, drains: DrainKeeper) -> list[web.RouteD
     async def reload(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(RELOAD))
         runtime.reload(_agent(request), wanted.deadline)
+        await retry_elsewhere(_agent(request))
         return _steered(runtime, request)
 
     return [

@@ -12,7 +12,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 Subject = Literal["desired_state", "keys", "cordons", "peers"]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
-Id = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_ID = 200
+"""Most characters of an id in news; PostgreSQL takes less than 8000 bytes."""
+
+Id = Annotated[str, Field(min_length=1, max_length=MOST_ID)]
 
 
 @dataclass(frozen=True, slots=True)

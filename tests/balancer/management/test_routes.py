@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMsgType
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.shared.inference import Failed, GenerateRequest
+from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.shared.inference import AgentId, Failed, GenerateRequest, RequestId
 from arriero.shared.messages import Cancel
 from tests.balancer.management.peers import EagerPeer, Peer
 
@@ -162,3 +164,35 @@ async def test_agents_may_dial_here(client: TestClient) -> None:
     async with client.ws_connect("/api/v1/agent-socket") as socket:
         await socket.send_str("junk")
         assert (await socket.receive()).type == WSMsgType.CLOSE
+
+
+async def test_a_request_that_another_balancer_has(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+) -> None:
+    asked: list[str] = []
+
+    async def cancel(id: RequestId) -> bool:
+        asked.append(id)
+        return id == "theirs"
+
+    app = management_app(runtime, hub, metrics, keeper=keeper, cancel_elsewhere=cancel)
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.delete("/api/v1/requests/theirs")).status == 202
+        assert (await client.delete("/api/v1/requests/nobodys")).status == 404
+    assert asked == ["theirs", "nobodys"]
+
+
+async def test_an_agent_that_another_balancer_may_let_try_again(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+) -> None:
+    told: list[str] = []
+
+    async def retry(agent: AgentId) -> None:
+        told.append(agent)
+
+    Peer(runtime, "a")
+    app = management_app(runtime, hub, metrics, keeper=keeper, retry_elsewhere=retry)
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.post("/api/v1/agents/id-a/reload", json={})).status == 200
+        assert (await client.post("/api/v1/agents/nobody/reload", json={})).status == 404
+    assert told == ["id-a"]

@@ -117,9 +117,11 @@ async def test_news_reach_whom_they_concern(store: FakePeerStore, start: Start) 
     a = start("a")
     await store.until(lambda: a.led.leads)
     b = start("b")
-    await store.until(lambda: "run-b" in store.beats)
+    assert not await a.peers.cancel(RequestId("r")), "it is alone"
+    await store.until(lambda: b.peers.num_live == 2)
     await b.peers.retry(AgentId("x"))
-    await b.peers.cancel(RequestId("r"))
+    assert await b.peers.cancel(RequestId("r"))
+    assert not await b.peers.cancel(RequestId("r" * 201))
     assert (a.led.retried, b.led.retried) == ([AgentId("x")], [])
     assert a.led.cancelled == b.led.cancelled == [RequestId("r")]
 
