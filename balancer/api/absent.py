@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ...shared.errors import NotFound, NotSupported, RequestError
 
-_NO_SOUND = "{path}: no sound is spoken or transcribed here; models get text and answer with text"
+_NO_SOUND = "{path}: no sound is spoken or transcribed here; models answer with text"
 
 _MISSING: Mapping[str, str] = {
     "/v1/realtime": "{path}: there are no voice sessions here; /v1/responses answers with text",

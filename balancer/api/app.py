@@ -106,7 +106,7 @@ def _error_answer(request: web.Request) -> ErrorAnswer:
     is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
     if is_anthropics or _is_under(path, "/v1/messages"):
         return anthropic_routes.error_answer
-    if _is_under(path, "/api") and not _is_under(path, "/api/v1"):
+    if path == "/" or (_is_under(path, "/api") and not _is_under(path, "/api/v1")):
         return ollama_routes.error_answer
     has_openais = _is_under(path, "/v1") or path in vllm_routes.PATHS
     return _openai_error_answer if has_openais else error_response

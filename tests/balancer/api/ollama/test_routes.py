@@ -94,6 +94,9 @@ async def test_errors_after_it_are_lines(client: TestClient, runtime: FakeFleetR
 async def test_wrong_bodies_and_paths_have_ollamas_shape(client: TestClient) -> None:
     status, _, [line] = await ask(client, "/api/chat", options={"top_p": 2})
     assert (status, line) == (400, {"error": "`options.top_p` must be at most 1, not 2"})
+    async with client.post("/") as response:
+        assert (response.status, set(await response.json())) == (405, {"error"})
+        assert isinstance((await response.json())["error"], str)
     async with client.get("/api/nothing") as response:
         assert (response.status, "error" in await response.json()) == (404, True)
     async with client.get("/api/chat") as response:
