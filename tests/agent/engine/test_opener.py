@@ -4,11 +4,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from arriero.agent.engine.opener import NUM_THREADS, Opened, Opener
-from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.shared.errors import EngineFailed, ModelNotFound
@@ -137,3 +138,13 @@ def test_who_asks_for_what_is_not_there_is_told_so() -> None:
     opened = setup.opened.get(timeout=LONG)
     assert opened == Opened(one, ModelNotFound("its adapter is gone"), is_finishing=False)
     setup.opener.close()
+
+
+def test_text_does_not_wait_while_media_are_encoded() -> None:
+    with setup() as one:
+        media = Prompt(Media(b"picture", 3), (5,))
+        for number in range(1, NUM_THREADS + 2):
+            one.opener.add(replace(new(number), prompt=media))
+        assert one.engine.begun.get(timeout=LONG) == 1, "one at a time"
+        one.begin(9)
+        assert one.engine.begun.empty()

@@ -1,0 +1,85 @@
+"""Pictures through both daemons: every API that takes them, and a model that reads none."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from integration_tests.daemons import Fleet
+from tests.agent.engine.llama.projectors import LLAVA_TOKENS, png, write_llava
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+QUESTION = "What is a slot?"
+
+
+def webp() -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (40, 30), (10, 200, 30)).save(out, "WEBP")
+    return out.getvalue()
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def chat(data: bytes, kind: str = "png") -> dict[str, Any]:
+    url = {"url": f"data:image/{kind};base64,{encoded(data)}"}
+    content = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": url}]
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 6, "temperature": 0}
+
+
+async def asked(fleet: Fleet, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    async with fleet.http.post(f"{fleet.inference}{path}", json=body) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Path) -> None:
+    await bare_fleet.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
+    picture = png(90, 60)
+    status, first = await asked(bare_fleet, "/v1/chat/completions", chat(picture))
+    assert status == 200
+    text, num_tokens = first["choices"][0]["message"]["content"], first["usage"]["prompt_tokens"]
+    assert num_tokens > LLAVA_TOKENS
+
+    status, again = await asked(bare_fleet, "/v1/chat/completions", chat(picture))
+    assert again["choices"][0]["message"]["content"] == text
+    cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached == num_tokens - 1, "it is neither encoded nor read again"
+
+    status, native = await asked(bare_fleet, "/api/v1/generate", chat(picture) | {"stream": False})
+    assert (status, native["text"]) == (200, text)
+    source = {"type": "base64", "media_type": "image/png", "data": encoded(picture)}
+    blocks = [{"type": "text", "text": QUESTION}, {"type": "image", "source": source}]
+    body = {"max_tokens": 6, "messages": [{"role": "user", "content": blocks}], "temperature": 0}
+    status, message = await asked(bare_fleet, "/v1/messages", body)
+    assert (status, message["content"][0]["text"]) == (200, text)
+    _, counted = await asked(bare_fleet, "/v1/messages/count_tokens", body)
+    assert counted["input_tokens"] == num_tokens
+    parts = [
+        {"type": "input_text", "text": QUESTION},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{encoded(picture)}"},
+    ]
+    body = {"input": [{"role": "user", "content": parts}], "max_output_tokens": 6, "temperature": 0}
+    status, response = await asked(bare_fleet, "/v1/responses", body)
+    assert (status, response["output"][0]["content"][0]["text"]) == (200, text)
+    said = {"role": "user", "content": QUESTION, "images": [encoded(picture)]}
+    options = {"num_predict": 6, "temperature": 0}
+    body = {"model": "arriero-demo", "messages": [said], "stream": False, "options": options}
+    status, answer = await asked(bare_fleet, "/api/chat", body)
+    assert (status, answer["prompt_eval_count"]) == (200, num_tokens), "before the text"
+
+    status, other = await asked(bare_fleet, "/v1/chat/completions", chat(webp(), "webp"))
+    assert (status, other["usage"]["prompt_tokens"]) == (200, num_tokens)
+    status, broken = await asked(bare_fleet, "/v1/chat/completions", chat(picture[:50]))
+    assert status == 400
+    assert broken["error"]["param"] == "messages[0].content[1].image_url.url"
+
+
+async def test_a_model_without_a_projector_says_so(shared_fleet: Fleet) -> None:
+    status, refused = await asked(shared_fleet, "/v1/chat/completions", chat(png(8, 8)))
+    assert status == 400
+    assert "--projector" in refused["error"]["message"]
