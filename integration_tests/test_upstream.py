@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from bench.peer import server_path
 from integration_tests.corpus import LONG_CONTEXT
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -95,6 +97,31 @@ async def test_who_goes_away_is_cancelled_on_the_server_and_nobody_else_notices(
         await fleets.inner.until_num_requests(1, "streaming")
     await fleets.outer.until_idle()
     await fleets.inner.until_idle()
+
+
+@pytest.mark.skipif(not server_path().is_file(), reason="`make bench-setup` has not run")
+async def test_llama_server(fleets: Fleets) -> None:
+    async with AsyncExitStack() as stack:
+        guest = fleets.outer.guest(stack)
+        port = str(free_port())
+        command = (str(server_path()), "-m", str(MODEL), "--port", port, "--alias", "peer")
+        server = await guest.start(*command, "-np", "2", "-t", "1", "--jinja")
+        await server.until_line(server.stderr, "listening")
+        await forwarding(guest, f"http://127.0.0.1:{port}")
+        grammar = {"type": "gbnf", "grammar": 'root ::= "yes" | "no"'}
+        asked = {"model": "peer", "prompt": "So?", "grammar": grammar, "stream": False}
+        answer = await post(guest, "/api/v1/generate", asked)
+        assert answer.get("text") in ("yes", "no"), answer
+        assert answer["usage"]["completion_tokens"] > 0
+        refused = await post(guest, "/v1/embeddings", {"model": "peer", "input": "a"})
+        assert refused["error"]["param"] == "model"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:

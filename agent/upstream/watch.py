@@ -74,8 +74,9 @@ class Watch:
 
     def suspect(self) -> None:
         """A request could not reach it: look at once."""
-        self._health.suspected(self._clock())
-        self._hurry.set()
+        if self._health.is_up:
+            self._health.suspected(self._clock())
+            self._hurry.set()
 
     async def run(self) -> None:
         """Until it is cancelled."""

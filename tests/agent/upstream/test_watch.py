@@ -155,3 +155,16 @@ async def test_a_suspicion_has_it_look_at_once() -> None:
         await soon(it.changed.wait())  # after a pause, by itself
         assert it.watch.server is not None
         task.cancel()
+
+
+async def test_a_server_that_is_away_is_not_asked_for_each_request() -> None:
+    async with watched() as it:
+        it.scripted.status = 503
+        task = asyncio.create_task(it.watch.run())
+        await soon(it.changed.wait())
+        asked = len(it.scripted.keys)
+        for _ in range(20):
+            it.watch.suspect()
+            await asyncio.sleep(0)
+        assert len(it.scripted.keys) == asked
+        task.cancel()
