@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from demo.conversations import DRAFT
 from integration_tests.corpus import Case, cases, generate, plain_cases
 from integration_tests.daemons import Fleet, until
 
@@ -51,7 +52,8 @@ async def test_every_text_is_the_one_without_guesses(bare_fleet: Fleet) -> None:
 
 
 async def test_so_it_is_in_a_cache_that_holds_hardly_anybody(bare_fleet: Fleet) -> None:
-    await bare_fleet.start_agent(slots=4, context_size=512, kv_cells=512, speculate=6)
+    """A draft model guesses, too."""
+    await bare_fleet.start_agent(slots=4, context_size=512, kv_cells=512, draft_model=DRAFT)
     asked = repeating()[::2]
 
     answers = await asyncio.gather(
@@ -59,6 +61,8 @@ async def test_so_it_is_in_a_cache_that_holds_hardly_anybody(bare_fleet: Fleet) 
     )
 
     assert [answer.text for answer in answers] == [case.answer for case in asked]
+    (agent,) = await bare_fleet.view("agents")
+    assert agent["model"]["draft_model"] == DRAFT.stem
 
 
 async def test_what_was_said_before_takes_fewer_steps_and_is_counted(bare_fleet: Fleet) -> None:
