@@ -411,7 +411,8 @@ class FakeEngine:
         self._append(holder, tokens[:length])
 
     def _swap(self, first: int, second: int, count: int) -> None:
-        if count != self._length_of(first) + self._length_of(second):
+        is_lost = bool(self._not_loaded)  # what was to be there is not, as the answer will say
+        if not is_lost and count != self._length_of(first) + self._length_of(second):
             raise RuleBroken(f"{count} cells of streams {first} and {second} copied")
         others = {first: second, second: first}
         self.stream_of = {one: others.get(at, at) for one, at in self.stream_of.items()}
