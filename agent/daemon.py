@@ -124,12 +124,22 @@ class _Agent:
             assignment = self._channel.begin.assignment
             prepare = partial(ServedModel, self._settings, model, assignment)
             served = await self._loop.run_in_executor(None, prepare)
+            await self._load_adapters(served)
             self._channel.report(Loaded(model=served.named_info))
             dial = await self._dial_order()
             if dial is not None:
                 await self._serve(served, dial)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
+
+    async def _load_adapters(self, served: ServedModel) -> None:
+        files = served.preparer.adapters.files
+        if not files:
+            return
+        try:
+            await self._loop.run_in_executor(None, self._worker.use_adapters, files)
+        except ModelError as error:
+            raise StartupError(str(error)) from error
 
     # ---- on the worker's thread
 

@@ -12,10 +12,11 @@ from ..shared.messages import Issue
 from ..shared.models.assignments import Assignment
 from ..shared.reports.model_info import ModelInfo
 from ..shared.sampling import SamplingChoices
+from .adapter_table import AdapterFile, AdapterTable
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.loaded_model import LoadedModel
-from .engine.prompt_store.model_identity import identity_of, origin_of
+from .engine.prompt_store.model_identity import files_digest, identity_of, origin_of
 from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity
 from .generation.fingerprint import fingerprint
@@ -38,6 +39,7 @@ class ServedModel:
         self.model = model
         self.store = _open_store(settings, model)
         self._identity = _identity(settings, model)
+        self._adapters = _adapters(settings)
         self.preparer = self.make_preparer(assignment)
 
     def make_preparer(self, assignment: Assignment | None) -> Preparer:
@@ -50,6 +52,9 @@ class ServedModel:
                 family=self._settings.chat_family,
                 store=self.store,
                 defaults=assignment.sampling if assignment else SamplingChoices(),
+                adapters=AdapterTable(
+                    assignment.name if assignment else self.model.info.name, self._adapters
+                ),
             )
         except TemplateError as error:
             raise StartupError(str(error)) from error
@@ -77,7 +82,8 @@ class ServedModel:
     @property
     def info(self) -> ModelInfo:
         """The same, with its fingerprint."""
-        return replace(self.named_info, fingerprint=self._fingerprint)
+        names = self.preparer.adapters.names
+        return replace(self.named_info, fingerprint=self._fingerprint, adapters=names)
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -116,6 +122,16 @@ def model_files(path: Path) -> list[Path]:
     except ValueError:
         return [path]  # the name alone looks like one of several
     return [path, *(part for part in parts if part != path and part.exists())]
+
+
+def _adapters(settings: AgentSettings) -> tuple[AdapterFile, ...]:
+    """With the digests of their files."""
+    try:
+        return tuple(replace(one, digest=files_digest([one.path])) for one in settings.adapters)
+    except OSError as error:
+        raise StartupError(
+            f"--adapter: {error.filename} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:

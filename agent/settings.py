@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from ..shared.inference.adapters import MAX_ADAPTERS, MAX_SCALE
 from ..shared.messages import MAX_LABELS
 from ..shared.models.assignments import MAX_MODEL_NAME
 from ..shared.quantities import Duration, Size
@@ -16,6 +17,7 @@ from ..shared.reports.model_info import Kernels, KvLayout
 from ..shared.settings.declaration import DaemonSettings, Shown
 from ..shared.tls.contexts import ClientFiles
 from ..shared.tls.key_pair import KeyPair
+from .adapter_table import AdapterFile
 from .chat.families.families import FAMILY_NAMES
 from .cpu_cores import default_threads
 
@@ -27,6 +29,9 @@ MAX_DRAFT = 64
 
 DRAFTED_BY_MODEL = 8
 """`--speculate` with a draft model, where it is not said."""
+
+_ADAPTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SCALE = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 _LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
@@ -97,6 +102,33 @@ def _one_a_key(labels: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise ValueError(f"must name each key once, and names {twice} twice")
     return labels
+
+
+def _adapter(text: str) -> str:
+    adapter_file(text)
+    return text
+
+
+def adapter_file(text: str) -> AdapterFile:
+    """What NAME=FILE[:SCALE] says. Raises `ValueError`."""
+    name, _, rest = text.partition("=")
+    path, _, scale = rest.rpartition(":")
+    if not path or not _SCALE.fullmatch(scale):
+        path, scale = rest, "1"
+    if not _ADAPTER.fullmatch(name) or not path:
+        raise ValueError(
+            "must be NAME=FILE or NAME=FILE:SCALE, with a name of letters, digits and -_."
+        )
+    if abs(float(scale)) > MAX_SCALE:
+        raise ValueError(f"must have a scale from {-MAX_SCALE} to {MAX_SCALE}")
+    return AdapterFile(name, Path(path), float(scale))
+
+
+def _one_a_name(adapters: tuple[str, ...]) -> tuple[str, ...]:
+    names = [adapter.partition("=")[0] for adapter in adapters]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"must name each adapter once, and names {twice} twice")
+    return adapters
 
 
 Label = Annotated[str, AfterValidator(_label)]
@@ -173,6 +205,16 @@ class AgentSettings(DaemonSettings):
     ] = Field(
         default=None,
         description="model of the upstream server to serve; needed where it has several",
+    )
+    adapter: Annotated[
+        tuple[Annotated[str, AfterValidator(_adapter)], ...],
+        Field(max_length=MAX_ADAPTERS),
+        AfterValidator(_one_a_name),
+        Shown("NAME=FILE[:SCALE]"),
+    ] = Field(
+        default=(),
+        description="an adapter (LoRA, GGUF) to serve beside the model, which clients then ask for "
+        "as MODEL:NAME; repeatable, in the environment separated by commas",
     )
     chat_template: Annotated[
         Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")
@@ -291,6 +333,11 @@ class AgentSettings(DaemonSettings):
         if self.tls_cert is None or self.tls_key is None:
             return ClientFiles(self.tls_ca)
         return ClientFiles(self.tls_ca, KeyPair(self.tls_cert, self.tls_key))
+
+    @property
+    def adapters(self) -> tuple[AdapterFile, ...]:
+        """The adapters, without their digests."""
+        return tuple(map(adapter_file, self.adapter))
 
     @property
     def labels(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ def adapter_key(uses: Iterable[AdapterUse]) -> str | None:
     effective = sorted(use for use in uses if use.scale)
     if len({use.digest for use in effective}) < len(effective):
         raise ValueError("an adapter is used twice")
-    return "+".join(f"{use.digest}*{use.scale!r}" for use in effective) or None
+    return "+".join(f"{use.digest}*{float(use.scale)!r}" for use in effective) or None
 
 
 def adapter_uses(key: str | None) -> tuple[AdapterUse, ...]:

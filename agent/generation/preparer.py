@@ -13,6 +13,7 @@ from typing import Any
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest, Notice, PromptInput
 from ...shared.sampling import SamplingChoices
+from ..adapter_table import AdapterTable
 from ..chat.calls.tools import Tools
 from ..chat.families.families import family_named
 from ..chat.families.family import Family
@@ -49,6 +50,7 @@ class Preparer:
         family: str = "auto",
         store: PromptStore | None = None,
         defaults: SamplingChoices | None = None,
+        adapters: AdapterTable | None = None,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
@@ -61,6 +63,7 @@ class Preparer:
         self._longest_token = model.info.longest_token
         self._context_size = context_size
         self._store = store
+        self.adapters = AdapterTable() if adapters is None else adapters
         self._draw_seed = draw_seed
         self._defaults = SamplingDefaults(given := defaults or SamplingChoices())
         self._resolver = SamplingResolver(model.vocab)
@@ -69,6 +72,7 @@ class Preparer:
         self._family = family_of(self._source) if family == "auto" else family_named(family)
         eyes = () if model.media is None else (model.media.identity,)
         self.traits = (self._source, self._family.name, repr(given), context_size, *eyes)
+        self.traits += self.adapters.traits
         """What the answer to a request depends on, besides the model."""
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
@@ -209,11 +213,12 @@ class Preparer:
         self, request: GenerateRequest, rendered: RenderedText, pictures: Pictures
     ) -> Prompt:
         field = "messages" if request.prompt is None else "prompt"
+        adapter = self.adapters.key_for(request)
         if pictures:
             self._check_text(request, rendered.text)
-            prompt = Prompt(*self._spans(rendered, pictures))
+            prompt = Prompt(*self._spans(rendered, pictures), adapter=adapter)
         else:
-            prompt = Prompt(self._prompt_tokens(request, rendered))
+            prompt = Prompt(self._prompt_tokens(request, rendered), adapter=adapter)
         if not len(prompt):
             raise InvalidRequest(f"`{field}`: it is empty", field=field)
         self._check_length(request, len(prompt))

@@ -18,7 +18,7 @@ And of which server they forward to.
 """
 
 _WITH_VISION = _WITH_DRAFTS = 9
-"""The first version that knows pictures in messages, and draft models."""
+"""The first version that knows pictures in messages, draft models and adapters."""
 
 
 class Dialect:
@@ -69,11 +69,13 @@ class Dialect:
 
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
-    return model if model is None else replace(_blind(model), fingerprint=None, upstream=None)
+    if model is None:
+        return None
+    return replace(_blind(model), fingerprint=None, upstream=None)
 
 
 def _blind(model: ModelInfo) -> ModelInfo:
-    if "vision" not in model.tasks and model.draft_model is None:
+    if "vision" not in model.tasks and model.draft_model is None and not model.adapters:
         return model
     tasks = tuple(task for task in model.tasks if task != "vision")
-    return replace(model, tasks=tasks, draft_model=None)
+    return replace(model, tasks=tasks, draft_model=None, adapters=())

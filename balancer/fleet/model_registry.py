@@ -17,7 +17,7 @@ agent has it; at most `MAX_REMEMBERED` are.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import get_args
 
@@ -30,6 +30,7 @@ from ...shared.errors import (
 )
 from ...shared.inference import GenerateRequest
 from ...shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
+from ...shared.inference.adapters import adapted_name
 from ...shared.reports.model_info import ModelInfo, Task
 from .decisions import LinkId
 from .prompt_room import PromptRoom, check_length, largest, room_of
@@ -150,7 +151,18 @@ class ModelRegistry:
 
     def resolve(self, name: str | None) -> str | None:
         """The model that clients mean by `name`."""
-        return None if name is None else self._aliases.get(name, name)
+        if name is None:
+            return None
+        base, colon, adapter = name.rpartition(":")
+        if name not in self._aliases and base in self._aliases:
+            return self._aliases[base] + colon + adapter
+        return self._aliases.get(name, name)
+
+    def base_of(self, name: str | None) -> str | None:
+        """The model without its adapter, if `name` is that of one under an adapter."""
+        base, _, adapter = (name or "").rpartition(":")
+        reports = self._models[base].reports if base in self._models else ()
+        return base if any(adapter in each.info.adapters for each in reports) else name
 
     def recalled(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
@@ -296,6 +308,10 @@ class ModelRegistry:
         return task is None or model is None or task in model.facts.tasks
 
     def _add(self, report: _Report) -> None:
+        for each in _adapted(report):
+            self._add_one(each)
+
+    def _add_one(self, report: _Report) -> None:
         model = self._models.setdefault(report.info.name, _Model(report))
         self._forget_at.pop(report.info.name, None)
         if report not in model.reports:
@@ -304,6 +320,10 @@ class ModelRegistry:
         model.reports.add(report, 1)
 
     def _remove(self, report: _Report, now: float) -> None:
+        for each in _adapted(report):
+            self._remove_one(each, now)
+
+    def _remove_one(self, report: _Report, now: float) -> None:
         name = report.info.name
         model = self._models[name]
         model.reports.add(report, -1)
@@ -342,9 +362,24 @@ class ModelRegistry:
         unused = {name for name, model in self._models.items() if not len(model.reports)}
         if unused - self._wished.keys() != set(self._forget_at):
             raise RuntimeError("models that no agent has are not those that are remembered")
-        reported = {report.info.name for report in self._reports.values()}
+        reports = [each for report in self._reports.values() for each in _adapted(report)]
+        reported = {report.info.name for report in reports}
         if reported != set(self._models) - unused:
             raise RuntimeError("models and reports disagree")
+
+
+def _adapted(report: _Report) -> list[_Report]:
+    """What it says of the model, and of the model under each of its adapters, which generates."""
+    info = report.info
+    plain = replace(info, adapters=())
+    tasks = tuple(task for task in info.tasks if task in ("generate", "vision"))
+    return [
+        report,
+        *(
+            replace(report, info=replace(plain, name=adapted_name(info.name, each), tasks=tasks))
+            for each in info.adapters
+        ),
+    ]
 
 
 def _unknown(name: str) -> ModelView:

@@ -11,6 +11,7 @@ from math import inf
 from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
 from ...shared.inference.abilities import ABILITIES, Ability
+from ...shared.inference.adapters import adapted_name
 from ...shared.messages import FromBalancer, Hello, Issue, Status
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
@@ -98,6 +99,12 @@ class Agent:
     def abilities(self) -> frozenset[Ability]:
         """What requests may need of it."""
         return ABILITIES if self.model is None else self.model.abilities
+
+    @property
+    def adapted(self) -> tuple[str, ...]:
+        """The names of the model under each of its adapters."""
+        model = self.model
+        return () if model is None else tuple(adapted_name(model.name, a) for a in model.adapters)
 
     @property
     def fingerprint(self) -> str | None:

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator, 
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from ..template_variables import TemplateVariables
+from .adapters import AdapterChoices
 from .conversation import MAX_IMAGES, TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
 from .grammars import Grammar
 from .priority import Priority
@@ -27,6 +28,7 @@ class GenerateRequest(SamplingChoices):
     """What to generate and how. Exactly one of `prompt` and `messages` is given.
 
     - `prompt`: raw text, or the model's own token ids, to which nothing is added.
+    - `adapters`: those that apply, in place of the one that `model` names after a colon.
     - `max_tokens`: most tokens of the answer. `None`: up to the slot's context ceiling.
     - `n_discard`: prompt and answer may exceed the ceiling. Each time the context is full, this
       many of the oldest tokens after the head are discarded.
@@ -57,6 +59,7 @@ class GenerateRequest(SamplingChoices):
     prompt: PromptInput | None = None
     messages: Messages | None = None
     model: str | None = None
+    adapters: AdapterChoices | None = None
     stream: bool = True
     max_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None

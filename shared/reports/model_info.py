@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..inference import Count
 from ..inference.abilities import ABILITIES, Ability
+from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..models.assignments import MAX_MODEL_NAME
 from ..strict import STRICT, ListOf
 
@@ -50,6 +51,7 @@ class ModelInfo:
     `draft_model` is the name of a small model that drafts for it (since version 9).
     `upstream`: another server runs it, and the agent forwards to that (since version 8). Such an
     agent may not know its `context_size`, which is 0 then.
+    `adapters` can be asked for beside the model (since version 9).
     """
 
     __pydantic_config__ = STRICT
@@ -65,6 +67,7 @@ class ModelInfo:
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
     upstream: Upstream | None = None
     draft_model: Annotated[str, Field(max_length=MAX_MODEL_NAME)] | None = None
+    adapters: Annotated[ListOf[AdapterName], Field(max_length=MAX_ADAPTERS)] = ()
 
     @property
     def abilities(self) -> frozenset[Ability]:

@@ -1,7 +1,7 @@
 """Stand-ins with behaviour: a vocabulary of bytes, a worker that the test steps, a balancer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -116,11 +116,15 @@ class FakeWorker:
         self.dropped: asyncio.Queue[SequenceId] = Expected()
         self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
+        self.adapters: dict[str, Path] = {}
 
     def start(self) -> LoadedModel:
         if self.error is not None:
             raise self.error
         return self.model
+
+    def use_adapters(self, files: Mapping[str, Path]) -> None:
+        self.adapters = dict(files)
 
     def stop(self) -> None:
         self.is_stopped = True

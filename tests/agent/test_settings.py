@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.cpu_cores import default_threads
 from arriero.agent.settings import AgentSettings
 from arriero.shared.settings.load import load
@@ -35,6 +36,7 @@ def test_defaults() -> None:
         "upstream": None,
         "upstream_key_file": None,
         "upstream_model": None,
+        "adapter": (),
         "chat_template": None,
         "chat_family": "auto",
         "context_size": 4096,
@@ -218,3 +220,26 @@ def test_an_upstream_takes_the_place_of_a_model() -> None:
     assert "--model: cannot be used with --upstream" in told
     assert "--upstream-model: needs --upstream" in refused("--upstream-model", "m")
     assert "--upstream-key-file: needs --upstream" in refused("--upstream-key-file", "k")
+
+
+def test_adapters_are_names_files_and_maybe_scales() -> None:
+    flags = ["--adapter", "loud=/a/l.gguf", "--adapter", "calm=c:d.gguf:0.5"]
+    assert load(AgentSettings, flags, {}).adapters == (
+        AdapterFile("loud", Path("/a/l.gguf"), 1.0),
+        AdapterFile("calm", Path("c:d.gguf"), 0.5),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("loud", "NAME=FILE"),
+        ("a:b=c.gguf", "NAME=FILE"),
+        ("=c.gguf", "NAME=FILE"),
+        ("a=", "NAME=FILE"),
+        ("a=b:101", "scale"),
+    ],
+)
+def test_what_is_no_adapter_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        load(AgentSettings, ["--adapter", text], {})

@@ -5,11 +5,13 @@ caller's limits, in this order; a full queue refuses it afterwards. Only what wa
 against limits.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ....shared.errors import NotSupported, RateLimited, RequestError, ShuttingDown
+from ....shared.errors import InvalidRequest, NotSupported, RateLimited, RequestError, ShuttingDown
 from ....shared.inference import GenerateRequest, RequestId, Usage
+from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
 from ...access.limits.account import SOON, Demand, Standing
 from ...access.limits.limiter import Limiter
@@ -119,10 +121,35 @@ class Admission:
         self, request: AnyRequest, limits: CallerLimits
     ) -> tuple[AnyRequest, RequestError | None]:
         """The request with the model's name in place of an alias, or why it may not have it."""
-        name = model_for(request.model, limits, self._state.models.resolve)
+        resolve = self._state.models.resolve
+        name = model_for(request.model, limits, resolve)
         if isinstance(name, RequestError):
             return request, name
+        if isinstance(request, GenerateRequest) and request.adapters == ():
+            request, name = replace(request, adapters=None), self._state.models.base_of(name)
+        elif isinstance(request, GenerateRequest) and request.adapters:
+            name = self._adapted(name, request.adapters, limits)
+            if isinstance(name, RequestError):
+                return request, name
+        elif not isinstance(request, GenerateRequest) and request.task is None:
+            name = self._state.models.base_of(name)  # an adapter changes no tokens
         return (request if name == request.model else replace(request, model=name)), None
+
+    def _adapted(
+        self, model: str | None, adapters: Sequence[AdapterChoice], limits: CallerLimits
+    ) -> str | RequestError:
+        """The name under which agents have the first of `adapters`. All have to be allowed."""
+        models = self._state.models
+        base = models.base_of(model or models.name_for("generate"))
+        names = [adapted_name(base or "", each.name) for each in adapters]
+        for place, name in enumerate(names):
+            if models.get(name) is None:
+                field = f"adapters[{place}].name"
+                wrong = f"no agent serves `{base}` with an adapter `{adapters[place].name}`"
+                return InvalidRequest(f"`{field}`: {wrong}", field=field)
+            if isinstance(refused := model_for(name, limits, models.resolve), RequestError):
+                return refused
+        return names[0]
 
     def _refusal(self, request: GenerateRequest) -> RequestError | None:
         if self._state.is_draining:

@@ -49,7 +49,8 @@ class Offer:
     """What an agent can be given. Without a model it gets nothing.
 
     `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
-    the needs that it can meet, of those that not all agents can.
+    the needs that it can meet, of those that not all agents can. `adapted` are the names of its
+    model under each of its adapters.
     """
 
     model: str | None
@@ -58,6 +59,7 @@ class Offer:
     fingerprint: str | None = None
     cache_tokens: float = inf
     able: tuple[Able, ...] = ()
+    adapted: tuple[str, ...] = ()
 
     @property
     def is_able(self) -> bool:
@@ -70,8 +72,13 @@ class Offer:
         if self.model is None:
             return ()
         if self.fingerprint is None:
-            return (None, self.model, *self.able)
-        return (None, self.model, Engine(self.model, self.fingerprint), *self.able)
+            return (*self.names, *self.able)
+        return (*self.names, Engine(self.model, self.fingerprint), *self.able)
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """What requests may name that it takes; `None` is any."""
+        return (None, self.model, *self.adapted)
 
 
 NOTHING = Offer(model=None, slots=0)

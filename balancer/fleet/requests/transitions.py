@@ -204,7 +204,12 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
         is_accepting=agent.takes_work,
         fingerprint=agent.fingerprint,
         cache_tokens=agent.slots * agent.model.context_size if agent.model else 0,
-        able=needs.keys_for(agent.generates, agent.abilities),
+        able=tuple(
+            able
+            for name in (agent.generates, *agent.adapted)
+            for able in needs.keys_for(name, agent.abilities)
+        ),
+        adapted=agent.adapted,
     )
 
 

@@ -55,3 +55,11 @@ def test_older_balancers_are_not_told_of_vision() -> None:
     assert told == seeing
     dialect.step_down()
     assert dialect.status(replace(STATUS, model=seeing)).model == MARKED
+
+
+def test_older_balancers_are_not_told_of_adapters() -> None:
+    dialect, adapted = Dialect(), replace(MARKED, adapters=("loud",))
+    assert dialect.hello(replace(HELLO, model=adapted)).model == PLAIN
+    assert dialect.status(replace(STATUS, model=adapted)).model == adapted
+    dialect.step_down()
+    assert dialect.status(replace(STATUS, model=adapted)).model == MARKED

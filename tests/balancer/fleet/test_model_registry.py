@@ -294,3 +294,27 @@ def test_who_names_no_model_is_refused_what_nobody_can_do() -> None:
     assert not scene.registry.can_tokenize(None)
     scene.serves(B, BERT)
     assert scene.registry.can_tokenize(None)
+
+
+def test_a_model_under_an_adapter_is_a_model_that_generates(scene: Scene) -> None:
+    scene.serves(C, replace(LLAMA, adapters=("loud", "calm")))
+    assert {"llama:loud", "llama:calm"} <= scene.statuses.keys()
+    assert scene.registry.refusal("generate", "llama:loud") is None
+    assert isinstance(scene.registry.refusal("embed", "llama:loud"), InvalidRequest)
+    assert isinstance(scene.registry.refusal("generate", "llama:gone"), ModelNotFound)
+    assert scene.registry.base_of("llama:loud") == "llama"
+    assert scene.registry.base_of("llama:gone") == "llama:gone"
+
+
+def test_an_adapter_that_went_is_remembered_as_a_model_is(scene: Scene) -> None:
+    scene.serves(C, replace(LLAMA, adapters=("loud",)), 0.0)
+    scene.serves(C, LLAMA, 1.0)
+    assert scene.statuses["llama:loud"] == "unloaded"
+    scene.passes(1.0 + MEMORY)
+    assert "llama:loud" not in scene.statuses
+
+
+def test_an_alias_has_the_adapters_of_its_model(scene: Scene) -> None:
+    scene.registry.wished({"llama": ["gpt"]}, 0.0)
+    assert scene.registry.resolve("gpt:loud") == "llama:loud"
+    assert scene.registry.resolve("other:loud") == "other:loud"

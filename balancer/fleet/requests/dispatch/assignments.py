@@ -206,7 +206,7 @@ class Assignments:
         """What those want whom it could start."""
         if not self._holds.held_for(agent.link):
             return agent.keys
-        return (*agent.keys, Warm(None, agent.link), Warm(agent.offer.model, agent.link))
+        return (*agent.keys, *(Warm(name, agent.link) for name in agent.offer.names))
 
     # ---- requests that are held, or have to wait again
 

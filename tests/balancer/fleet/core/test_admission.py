@@ -17,11 +17,12 @@ from arriero.shared.errors import (
     RequestError,
 )
 from arriero.shared.inference import GenerateRequest, RequestId, priority_class_of
+from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import PromptRead, Start
 from arriero.shared.queries import Embed, Tokenize
 from arriero.shared.reports.model_info import Upstream
 from tests.balancer.fleet.builders import ended, hello, piece, request
-from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, Scene
+from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, B, Scene
 
 EMBED = QueryRequest(kind="embed", parts=(Embed(inputs=("1234",)),))
 TOKENIZE = QueryRequest(kind="text", parts=(Tokenize(text="x"),))
@@ -215,3 +216,58 @@ def test_what_no_upstream_server_can_do_is_refused_by_name() -> None:
     error = refusal(scene.fleet.query_arrived(RequestId("2"), TOKENIZE, scene.now))
     assert error is not None
     assert error.code == "not_supported"
+
+
+def adapted(scene: Limited) -> None:
+    """Another agent has the model with an adapter."""
+    newcomer = hello("adapted", slots=2)
+    assert newcomer.model is not None
+    scene.join(B, replace(newcomer, model=replace(newcomer.model, adapters=("loud", "calm"))))
+
+
+def test_a_request_with_an_adapter_goes_where_that_is() -> None:
+    scene = Limited()
+    adapted(scene)
+    base = hello().model
+    assert base is not None
+    for number, wanted in enumerate(
+        (
+            request(model=f"{base.name}:calm"),
+            replace(request(model=base.name), adapters=(AdapterChoice(name="loud"),)),
+        )
+    ):
+        (sent,) = [each for each in scene.send(str(number), wanted) if isinstance(each, Send)]
+        assert sent.link == B
+
+
+def test_an_adapter_that_nobody_has_or_that_a_key_may_not_use_is_refused() -> None:
+    base = hello().model
+    assert base is not None
+    loud = replace(request(model=base.name), adapters=(AdapterChoice(name="loud"),))
+    scene = Limited()
+    adapted(scene)
+    gone = refusal(scene.send("a", replace(loud, adapters=(AdapterChoice(name="gone"),))))
+    assert isinstance(gone, InvalidRequest)
+    assert gone.field == "adapters[0].name"
+    limited = Limited(models=(base.name,))
+    adapted(limited)
+    assert isinstance(refusal(limited.send("a", loud)), ModelNotFound)
+
+
+def test_an_adapter_changes_no_tokens() -> None:
+    scene = Limited()
+    adapted(scene)
+    base = hello().model
+    assert base is not None
+    assert refusal(scene.ask("a", replace(TOKENIZE, model=f"{base.name}:loud"))) is None
+    assert isinstance(
+        refusal(scene.ask("b", replace(EMBED, model=f"{base.name}:loud"))), InvalidRequest
+    )
+
+
+def test_no_adapters_is_the_model_alone() -> None:
+    scene = Limited()
+    adapted(scene)
+    wanted = replace(request(model="llama:loud"), adapters=())
+    taken = started(scene.send("a", wanted))
+    assert (taken.model, taken.adapters) == ("llama", None)

@@ -1,0 +1,74 @@
+"""The adapters that are served beside a model, by name, and which of them a request is for.
+
+A request names them in `adapters`, or asks for the model `base:adapter`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..shared.errors import InvalidRequest, ModelNotFound
+from ..shared.inference import GenerateRequest
+from ..shared.inference.adapters import AdapterChoice, adapted_name
+from .engine.adapter import AdapterUse, adapter_key
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterFile:
+    """An adapter in a file of this host, applied with `scale` where a request says none."""
+
+    name: str
+    path: Path
+    scale: float = 1.0
+    digest: str = ""
+
+
+class AdapterTable:
+    """The adapters of the model that clients call `base`."""
+
+    def __init__(self, base: str = "", adapters: Iterable[AdapterFile] = ()) -> None:
+        self._base = base
+        self._adapters = {one.name: one for one in adapters}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order in which they were given."""
+        return tuple(self._adapters)
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """By digest."""
+        return {one.digest: one.path for one in self._adapters.values()}
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """What answers depend on."""
+        return tuple(f"{one.name}={one.digest}*{one.scale!r}" for one in self._adapters.values())
+
+    def key_for(self, request: GenerateRequest) -> str | None:
+        """For `Prompt.adapter`. Raises `RequestError` where there is no such adapter."""
+        if request.adapters is not None:
+            return self._key(request.adapters)
+        names = {adapted_name(self._base, name): name for name in self._adapters}
+        if request.model in names:
+            return self._key((AdapterChoice(name=names[request.model]),))
+        head, _, tail = (request.model or "").rpartition(":")
+        if head and head == self._base:
+            raise ModelNotFound(f"the model `{head}` has no adapter `{tail}` any more")
+        return None
+
+    def _key(self, choices: Iterable[AdapterChoice]) -> str | None:
+        try:
+            return adapter_key(self._use(place, one) for place, one in enumerate(choices))
+        except ValueError as error:
+            raise InvalidRequest(f"`adapters`: {error}", field="adapters") from error
+
+    def _use(self, place: int, choice: AdapterChoice) -> AdapterUse:
+        known = self._adapters.get(choice.name)
+        if known is None:
+            field = f"adapters[{place}].name"
+            there = ", ".join(self._adapters) or "none"
+            raise InvalidRequest(
+                f"`{field}`: there is no adapter `{choice.name}`; there are: {there}", field=field
+            )
+        return AdapterUse(known.digest, known.scale if choice.scale is None else choice.scale)
