@@ -239,7 +239,8 @@ class Planner:
             return {}
         first = self._order.first(wants)
         adapter = next(one.adapter for one in reading.values() if one.id == first)
-        return {one.id: wants[one.id] for one in _under(adapter, reading).values()}
+        same = _under(adapter, reading).values()
+        return {one.id: wants[one.id] for one in same if one.id in wants}
 
     def _turn(
         self,
