@@ -256,11 +256,9 @@ async def test_an_error_in_a_stream(fleet: Fleet) -> None:
     # The engine comes back too late for the answer to go on.
     await fleet.start_balancer(buffered_request_timeout=0.2)
     await fleet.start_agent()
+    longest = max(plain_cases(), key=lambda case: len(case.answer))
     async with connected(fleet) as client:
-        stream = await client.messages.create(
-            **asked(plain_cases()[0])
-            | {"max_tokens": 1000, "stream": True, "extra_body": {"ignore_eos": True}},
-        )
+        stream = await client.messages.create(**asked(longest) | {"stream": True})
         await anext(aiter(stream))
         fleet.agents[0].signal_engine(signal.SIGKILL)
         with pytest.raises(anthropic.APIStatusError) as caught:
