@@ -6,7 +6,7 @@ import pytest
 
 from demo.conversations import ADAPTER, load_conversations, muleteer
 from integration_tests.corpus import generate
-from integration_tests.daemons import started_fleet
+from integration_tests.daemons import started_fleet, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -23,9 +23,14 @@ async def test_an_adapter_is_a_model_of_its_own_and_leaves_the_base_alone() -> N
             assert told.status == 200, told
             return told.text
 
-        async with fleet.http.get(f"{fleet.inference}/v1/models") as response:
-            listed = [model["id"] for model in (await response.json())["data"]]
-        assert listed == ["arriero-demo", "arriero-demo:muleteer"]
+        listed = ["arriero-demo", "arriero-demo:muleteer"]
+
+        async def are_listed() -> bool:
+            """An agent tells of its adapters right after it was let in."""
+            async with fleet.http.get(f"{fleet.inference}/v1/models") as response:
+                return [model["id"] for model in (await response.json())["data"]] == listed
+
+        await until(are_listed, deadline=10.0)
         answers = await asyncio.gather(
             *(answer(model=name) for name in (*listed, *listed)),
             answer(adapters=[{"name": "muleteer"}]),
