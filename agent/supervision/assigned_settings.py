@@ -1,6 +1,8 @@
 """The settings of an engine process that serves an assignment: the agent's, where it says none."""
 
+from collections.abc import Sequence
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -8,6 +10,7 @@ from pydantic import ValidationError
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, EngineOptions
 from ..settings import AgentSettings
+from .decisions import ModelFile
 
 
 class OptionsError(Exception):
@@ -22,8 +25,10 @@ class OptionsError(Exception):
         )
 
 
-def assigned_settings(settings: AgentSettings, assignment: Assignment, path: str) -> AgentSettings:
-    """`settings`, but for the model at `path` as `assignment` wants it. Raises `OptionsError`.
+def assigned_settings(
+    settings: AgentSettings, assignment: Assignment, file: ModelFile
+) -> AgentSettings:
+    """`settings`, but for the model in `file` as `assignment` wants it. Raises `OptionsError`.
 
     Template and sampling are not settings: they change without a new process.
     """
@@ -32,9 +37,21 @@ def assigned_settings(settings: AgentSettings, assignment: Assignment, path: str
     }
     wanted = {"slots": assignment.slots, "context_size": assignment.context_size, **options}
     given = {name: value for name, value in wanted.items() if value is not None}
+    if file.projector is not None:
+        given["projector"] = Path(file.projector)
+    if file.adapters:
+        given["adapter"] = _adapters(assignment, file.adapters)
     try:
-        return AgentSettings.model_validate({**dict(settings), **given, "model": Path(path)})
+        return AgentSettings.model_validate({**dict(settings), **given, "model": Path(file.path)})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise OptionsError(f"`{place}`: {first['msg']}") from error
+
+
+def _adapters(assignment: Assignment, paths: Sequence[str]) -> tuple[str, ...]:
+    """As `--adapter` takes them."""
+    return tuple(
+        f"{adapter.name}={path}:{Decimal(repr(adapter.scale)):f}"
+        for adapter, path in zip(assignment.adapters or (), paths, strict=True)
+    )

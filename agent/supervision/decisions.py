@@ -16,12 +16,15 @@ FetchId = NewType("FetchId", int)
 class ModelFile:
     """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
 
-    `info` is what its header says, for balancers, while it is being loaded.
+    `info` is what its header says, for balancers, while it is being loaded. `projector` and
+    `adapters` are the files of what is wished for beside it, the latter in the wish's order.
     """
 
     path: str
     needed: int | None = None
     info: ModelInfo | None = None
+    projector: str | None = None
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

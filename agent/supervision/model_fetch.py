@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...shared.messages import Issue
@@ -10,9 +11,10 @@ from ...shared.models.assignments import Assignment, Device
 from ...shared.reports.model_info import ModelInfo
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.model_error import ModelError
+from ..models.fetched_files import FetchedFiles, fetch_all
 from ..models.gguf_header import HeaderError, read_header
 from ..models.memory_estimate import MemoryEstimate, estimate, with_draft
-from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress
+from ..models.port import FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
 from .assigned_settings import OptionsError, assigned_settings
 from .decisions import ModelFile
@@ -31,16 +33,14 @@ async def fetch_model(
 ) -> tuple[ModelFile, Lease] | Issue:
     """The file, and the lease that keeps it; or why it cannot be served here, with these GPUs."""
     try:
-        assigned_settings(settings, assignment, "")  # before anything is downloaded
-        fetched = await files.fetch(
-            assignment.source, sha256=assignment.sha256, on_progress=on_progress
-        )
+        assigned_settings(settings, assignment, ModelFile(""))  # before anything is downloaded
+        fetched = await fetch_all(files, assignment, on_progress)
         try:
             file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
         except BaseException:
-            fetched.lease.release()
+            fetched.release()
             raise
-        return file, fetched.lease
+        return file, fetched
     except (OptionsError, FetchError, _TooLarge) as error:
         return error.issue
     except HeaderError as error:
@@ -95,15 +95,17 @@ def _with_draft(found: MemoryEstimate, wanted: AgentSettings, path: Path) -> Mem
 
 
 def _inspect(
-    fetched: FetchedModel,
+    fetched: FetchedFiles,
     settings: AgentSettings,
     assignment: Assignment,
     devices: Sequence[Device],
 ) -> ModelFile:
     """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
-    wanted = assigned_settings(settings, assignment, str(fetched.path))
-    with fetched.path.open("rb") as file:
-        header = read_header(file)
+    path = fetched.model.path
+    file = ModelFile(str(path), projector=fetched.projector_path, adapters=fetched.adapter_paths)
+    wanted = assigned_settings(settings, assignment, file)
+    with path.open("rb") as opened:
+        header = read_header(opened)
     found = estimate(
         header,
         file_bytes=fetched.bytes,
@@ -123,7 +125,7 @@ def _inspect(
         name=assignment.name,
         architecture=header.architecture,
         parameters=header.num_parameters,
-        size_bytes=fetched.bytes,
+        size_bytes=fetched.model.bytes,
         context_size=wanted.context_size,
     )
-    return ModelFile(str(fetched.path), None if found is None else found.total, info)
+    return replace(file, needed=None if found is None else found.total, info=info)

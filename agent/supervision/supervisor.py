@@ -263,7 +263,7 @@ class _Supervisor:
     ) -> None:
         settings = self._settings
         if assignment is not None and file is not None:
-            settings = assigned_settings(settings, assignment, file.path)
+            settings = assigned_settings(settings, assignment, file)
         begin = Begin(
             agent_id=self._agent_id, settings=settings, facts=self._facts, assignment=assignment
         )

@@ -22,7 +22,7 @@ from .desired_state import DesiredState, WishedModel
 from .failures import Failures
 from .members import AgentReport, Member, Order, member_of
 from .memory_needs import MemoryNeeds
-from .model_status import ModelStatus, by_model, shortage_of, status_of
+from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
 from .order_numbers import OrderNumbers
 from .placement import Placement, Want, place
 from .rollout import Change, Rollout
@@ -201,6 +201,7 @@ class Controller:
                 for member in members
                 if _has_labels(model, member.report)
                 and member.report.may_serve(model.name)
+                and member.report.knows(assignment)
                 and self._needs.fits(assignment, member.report)
                 and (member.model == model.name or self._may_try(member, assignment, now))
             },
@@ -276,8 +277,11 @@ class Controller:
             for member in look.members.values()
             if member.report.is_steered and _has_labels(model, member.report)
         ]
-        allowed = [report for report in labelled if report.may_serve(model.name)]
         assignment = model.assignment
+        allowed = [report for report in labelled if report.may_serve(model.name)]
+        if allowed and not any(report.knows(assignment) for report in allowed):
+            return TOO_OLD
+        allowed = [report for report in allowed if report.knows(assignment)]
         return shortage_of(
             model,
             num_missing,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from ...shared.inference.adapters import adapted_name
 from ...shared.messages import Labels
 from ...shared.models.assignments import (
     MAX_SLOTS,
@@ -13,6 +14,7 @@ from ...shared.models.assignments import (
     EngineOptions,
     ModelName,
     Sha256,
+    WishedAdapters,
 )
 from ...shared.models.sources import Source
 from ...shared.quantities import Duration
@@ -24,15 +26,6 @@ MAX_ALIASES = 16
 MAX_REPLICAS = 4096
 
 Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | Literal["all"]
-
-
-def _nothing_yet(name: str) -> BeforeValidator:
-    def check(value: object) -> object:
-        if value not in (None, [], ()):
-            raise ValueError(f"must be left out: {name} cannot be wished for yet")
-        return value if value is None else ()
-
-    return BeforeValidator(check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +46,8 @@ class WishedModel:
 
     With `preload` it is loaded at once, else when the first request for it comes. When it was not
     used for `idle_timeout` seconds it may be unloaded, and is loaded again on demand; `null`:
-    never. `projector` and `adapters` have to be empty so far. The rest is for the agents' engines.
+    never. `projector` is the source of the part that reads pictures, `adapters` are served beside
+    the model. The rest is for the agents' engines.
     """
 
     __pydantic_config__ = STRICT
@@ -61,8 +55,8 @@ class WishedModel:
     aliases: Annotated[ListOf[ModelName], Field(max_length=MAX_ALIASES)] = ()
     source: Source
     sha256: Sha256 | None = None
-    projector: Annotated[None, _nothing_yet("a projector")] = None
-    adapters: Annotated[tuple[()], _nothing_yet("adapters")] = ()
+    projector: Source | None = None
+    adapters: WishedAdapters = ()
     agents: AgentChoice = field(default_factory=AgentChoice)
     slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
     context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
@@ -78,12 +72,19 @@ class WishedModel:
         return (self.name, *self.aliases)
 
     @property
+    def adapted_names(self) -> tuple[str, ...]:
+        """Its names under each of its adapters."""
+        return tuple(adapted_name(self.name, each.name) for each in self.adapters)
+
+    @property
     def assignment(self) -> Assignment:
         """What an agent that serves this model is told."""
         return Assignment(
             name=self.name,
             source=self.source,
             sha256=self.sha256,
+            projector=self.projector,
+            adapters=self.adapters or None,
             slots=self.slots,
             context_size=self.context_size,
             engine=self.engine,

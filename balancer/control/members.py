@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from math import inf
 
 from ...shared.inference import AgentId
-from ...shared.messages import Issue
+from ...shared.messages import PROTOCOL_VERSION, Issue
 from ...shared.models.assignments import Assignment, HostFacts, Work
+
+WITH_MORE_FILES = 9
+"""The first version of the protocol with projectors and adapters in assignments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +18,7 @@ class AgentReport:
 
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
     at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
-    the models that its access key allows; `None` is any.
+    the models that its access key allows; `None` is any. It speaks `protocol`.
     """
 
     id: AgentId
@@ -31,6 +34,12 @@ class AgentReport:
     used_at: float = -inf
     is_cordoned: bool = False
     allowed: Sequence[str] | None = None
+    protocol: int = PROTOCOL_VERSION
+
+    def knows(self, assignment: Assignment) -> bool:
+        """Whether its version knows all that the assignment has."""
+        has_more = assignment.projector is not None or assignment.adapters is not None
+        return self.protocol >= WITH_MORE_FILES or not has_more
 
     def may_serve(self, model: str) -> bool:
         """Whether its key allows a model."""

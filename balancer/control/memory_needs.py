@@ -4,20 +4,19 @@ Invariant: at most `MAX_KNOWN` are remembered, the latest ones.
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
 
-from ...shared.models.assignments import Assignment, EngineOptions
+from ...shared.models.assignments import Assignment, loaded_with
 from .members import AgentReport
 
 MAX_KNOWN = 1024
 
-_Key = tuple[str, str | None, int | None, int | None, EngineOptions]
-
 
 class MemoryNeeds:
-    """Bytes by what decides them: the file, slots, context and engine options."""
+    """Bytes by what decides them: the files, slots, context and engine options."""
 
     def __init__(self) -> None:
-        self._needed: OrderedDict[_Key, int] = OrderedDict()
+        self._needed: OrderedDict[Hashable, int] = OrderedDict()
 
     def learn(self, report: AgentReport) -> None:
         """Remember what an agent estimated."""
@@ -40,11 +39,5 @@ class MemoryNeeds:
         return needed is None or not report.memory or needed <= report.memory
 
 
-def _key(assignment: Assignment) -> _Key:
-    return (
-        assignment.source,
-        assignment.sha256,
-        assignment.slots,
-        assignment.context_size,
-        assignment.engine,
-    )
+def _key(assignment: Assignment) -> Hashable:
+    return loaded_with(assignment), assignment.slots

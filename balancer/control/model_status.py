@@ -16,6 +16,12 @@ Status = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 MAX_ISSUES = 20
 """Issues of one model that are told."""
 
+TOO_OLD = Issue(
+    code="agent_too_old",
+    message="no agent that may serve it knows projectors and adapters in assignments",
+    hint="upgrade the agents, or leave `projector` and `adapters` out",
+)
+
 _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
 """Where each phase begins, as a share of the whole."""
 

@@ -15,7 +15,7 @@ from ...shared.errors import InvalidRequest, RequestTooLarge
 from ...shared.models.assignments import EngineOptions
 from ...shared.sampling import SamplingChoices
 from ...shared.validation import Problem, all_problems, echo
-from .desired_state import MAX_MODELS, DesiredState
+from .desired_state import MAX_MODELS, DesiredState, WishedModel
 
 MAX_BYTES = 4 * 2**20
 MAX_VALUES = 50_000
@@ -97,11 +97,20 @@ def desired_state_fields(state: DesiredState) -> dict[str, Any]:
 
 
 def _repeated_names(state: DesiredState) -> Iterator[Problem]:
-    """Names and aliases that an earlier name or alias has as well."""
+    """Names, aliases and adapters that an earlier one is called as well."""
     owners: dict[str, str] = {}
     for index, model in enumerate(state.models):
-        for number, name in enumerate(model.names):
-            path = f"models[{index}]." + (f"aliases[{number - 1}]" if number else "name")
+        for field, name in _named(model):
+            path = f"models[{index}].{field}"
             owner = owners.setdefault(name, path)
             if owner != path:
                 yield Problem(path, f"`{path}` must be unique; `{owner}` is {echo(name)}, too")
+
+
+def _named(model: WishedModel) -> Iterator[tuple[str, str]]:
+    """What clients can ask for, and the field that says so."""
+    yield "name", model.name
+    for number, alias in enumerate(model.aliases):
+        yield f"aliases[{number}]", alias
+    for number, name in enumerate(model.adapted_names):
+        yield f"adapters[{number}].name", name

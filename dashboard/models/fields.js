@@ -35,6 +35,17 @@ function parse(value) {
   }
 }
 
+/** Adapters as a JSON list. */
+const adapters = {
+  show: (value) => (value?.length ? JSON.stringify(value) : ""),
+  read: (value) => {
+    if (value.trim() === "") return [];
+    const read = parse(value);
+    if (!Array.isArray(read)) throw new Error("write a list of adapters, in square brackets");
+    return read;
+  },
+};
+
 const yes = { show: (value) => value ?? true, read: (value) => value };
 
 /** `path`: where it stands in a wished model. */
@@ -62,6 +73,20 @@ export const FIELDS = [
     isMore: true,
   },
   { path: "engine", label: "Engine", kind: options, hint: '{"gpu_layers": -1}', isMore: true },
+  {
+    path: "projector",
+    label: "Projector",
+    kind: text,
+    hint: "a source, for models that read pictures",
+    isMore: true,
+  },
+  {
+    path: "adapters",
+    label: "Adapters",
+    kind: adapters,
+    hint: '[{"name": "support", "source": "file:///support.gguf"}]',
+    isMore: true,
+  },
   { path: "sha256", label: "SHA-256", kind: text, hint: "not checked", isMore: true },
   {
     path: "chat_template",

@@ -6,11 +6,13 @@ it fetches and loads, and why it cannot.
 """
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
 from ..quantities import Duration, Size
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
@@ -83,17 +85,33 @@ class EngineOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WishedAdapter:
+    """An adapter (LoRA) beside a model, applied with `scale` where a request says none."""
+
+    __pydantic_config__ = STRICT
+    name: AdapterName
+    source: Source
+    scale: Scale = 1.0
+
+
+WishedAdapters = Annotated[ListOf[WishedAdapter], Field(max_length=MAX_ADAPTERS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One model that one agent should serve; `name` is what clients ask for.
 
     `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
-    loads the model anew; `chat_template`, `sampling`, and fewer slots apply at once.
+    loads the model anew; `chat_template`, `sampling`, and fewer slots apply at once. `projector`
+    (the source of the part that reads pictures) and `adapters`: since version 9.
     """
 
     __pydantic_config__ = STRICT
     name: ModelName
     source: Source
     sha256: Sha256 | None = None
+    projector: Source | None = None
+    adapters: WishedAdapters | None = None
     slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
     context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -187,10 +205,16 @@ def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool
     `loaded_slots` is the number that the engine was loaded with: it can serve with fewer.
     """
     wanted = loaded_slots if new.slots is None else new.slots
-    same = (old.source, old.sha256, old.context_size, old.engine) == (
-        new.source,
-        new.sha256,
-        new.context_size,
-        new.engine,
+    return loaded_with(old) != loaded_with(new) or wanted > loaded_slots
+
+
+def loaded_with(assignment: Assignment) -> Hashable:
+    """All but the slots that an engine is loaded with: equal values, equal loads."""
+    return (
+        assignment.source,
+        assignment.sha256,
+        assignment.projector,
+        assignment.adapters,
+        assignment.context_size,
+        assignment.engine,
     )
-    return not same or wanted > loaded_slots

@@ -118,7 +118,7 @@ class FleetViews:
 
     def _steered(self, view: ModelView) -> ModelView:
         """The model with what the controller knows of it."""
-        status = self._steering.statuses.get(view.info.name)
+        status = self._steering.status_of(view.info.name)
         if status is None:
             return view
         is_loaded = view.status == "loaded"

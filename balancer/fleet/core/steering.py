@@ -39,6 +39,7 @@ class Steering:
         self._look_at: float | None = None
         self._load_times = LoadTimes()
         self._elsewhere: Mapping[str, Demand] = {}
+        self._bases: Mapping[str, str] = {}
 
     @property
     def wish(self) -> DesiredState | None:
@@ -49,6 +50,10 @@ class Steering:
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""
         return self._controller.statuses
+
+    def status_of(self, name: str) -> ModelStatus | None:
+        """How a wished model is, or that of a wished adapter."""
+        return self.statuses.get(self._bases.get(name, name))
 
     # ---- how far agents are
 
@@ -62,7 +67,7 @@ class Steering:
 
     def progress(self, model: str) -> float | None:
         """The share of loading a model that is done now; `None` where it does not load."""
-        status = self.statuses.get(model)
+        status = self.status_of(model)
         if status is None or status.status != "loading":
             return None
         shares = [share_done(agent.work) for agent in self._loading(status) if agent.work]
@@ -70,7 +75,7 @@ class Steering:
 
     def seconds_to_load(self, model: str | None, now: float) -> float | None:
         """Seconds until the first agent has loaded `model`, where that is known."""
-        status = self.statuses.get(self._first_model if model is None else model)
+        status = self.status_of(self._first_model if model is None else model)
         if status is None:
             return None
         loading = self._loading(status)
@@ -108,7 +113,9 @@ class Steering:
         self._learn(wish, now)
 
     def _learn(self, wish: DesiredState, now: float) -> None:
-        self._state.models.wished({model.name: model.aliases for model in wish.models}, now)
+        self._bases = {each: model.name for model in wish.models for each in model.adapted_names}
+        names = {model.name: model.aliases for model in wish.models}
+        self._state.models.wished(names | dict.fromkeys(self._bases, ()), now)
         self._state.changes.advance()
         self.look_soon(now)
 
@@ -272,6 +279,7 @@ class Steering:
             used_at=agent.used_at,
             is_cordoned=agent.is_cordoned or _is_leaving(agent),
             allowed=None if agent.holder is None else agent.holder.limits.models,
+            protocol=agent.hello.protocol,
         )
 
     def _demands(self) -> dict[str, Demand]:
@@ -282,7 +290,7 @@ class Steering:
     def _added_up(self, waiting: Iterable[tuple[str | None, int, float]]) -> dict[str, Demand]:
         demands: dict[str, Demand] = {}
         for model, num_waiting, since in waiting:
-            name = self._first_model if model is None else model
+            name = self._first_model if model is None else self._bases.get(model, model)
             if name:
                 known = demands.get(name)
                 earliest = since if known is None else min(since, known.since)

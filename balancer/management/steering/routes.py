@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from ....shared.errors import Conflict, InvalidRequest, NotFound
 from ....shared.inference import AgentId
+from ....shared.inference.adapters import adapted_name
 from ....shared.validation import parse_json
 from ...api.transport.bodies import parsed
 from ...api.transport.http import native_error
@@ -128,7 +129,9 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
     serving: dict[str, list[AgentId]] = {}
     for agent in runtime.view(max_requests=0).agents:
         if agent.model is not None:
-            serving.setdefault(agent.model.name, []).append(agent.id)
+            info = agent.model
+            for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters)):
+                serving.setdefault(name, []).append(agent.id)
     found: list[Model] = []
     for view in runtime.models():
         name = view.info.name

@@ -1,18 +1,22 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.assigned_settings import OptionsError, assigned_settings
-from arriero.shared.models.assignments import Assignment, EngineOptions
+from arriero.agent.supervision.decisions import ModelFile
+from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
 
 SETTINGS = AgentSettings(name="box", slots=3, context_size=64, threads=2, max_stall=0.25)
 PLAIN = Assignment(name="m", source="file:///m.gguf")
+FILE = ModelFile("/m.gguf")
 
 
 def test_the_agents_own_where_nothing_is_said() -> None:
     expected = SETTINGS.model_copy(update={"model": Path("/m.gguf")})
-    assert assigned_settings(SETTINGS, PLAIN, "/m.gguf") == expected
+    assert assigned_settings(SETTINGS, PLAIN, FILE) == expected
 
 
 def test_what_is_said_comes_first() -> None:
@@ -40,12 +44,29 @@ def test_what_is_said_comes_first() -> None:
         "speculate": 4,
         "draft_model": Path("/d.gguf"),
     }
-    found = assigned_settings(SETTINGS, assignment, "/m.gguf")
+    found = assigned_settings(SETTINGS, assignment, FILE)
     assert found == SETTINGS.model_copy(update=expected)
 
 
 def test_options_that_do_not_go_together() -> None:
     assignment = Assignment(name="m", source="file:///m.gguf", engine=EngineOptions(kv_cells=32))
     with pytest.raises(OptionsError, match=r"`kv_cells`: .*64") as caught:
-        assigned_settings(SETTINGS, assignment, "/m.gguf")
+        assigned_settings(SETTINGS, assignment, FILE)
     assert caught.value.issue.code == "invalid_options"
+
+
+def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
+    own = SETTINGS.model_copy(update={"projector": Path("/own"), "adapter": ("own=/own.gguf",)})
+    adapters = (
+        WishedAdapter(name="a", source="file:///a.gguf"),
+        WishedAdapter(name="b", source="file:///b.gguf", scale=-1e-05),
+    )
+    wished = replace(PLAIN, projector="file:///p.gguf", adapters=adapters)
+    file = replace(FILE, projector="/p.gguf", adapters=("/a.gguf", "/b:2.gguf"))
+    found = assigned_settings(own, wished, file)
+    assert found.projector == Path("/p.gguf")
+    assert found.adapters == (
+        AdapterFile("a", Path("/a.gguf")),
+        AdapterFile("b", Path("/b:2.gguf"), -1e-05),
+    )
+    assert assigned_settings(own, PLAIN, FILE).adapter == own.adapter

@@ -7,7 +7,13 @@ from arriero.agent.models.port import FetchedModel, OnProgress
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.model_fetch import fetch_model
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Device, Download, EngineOptions
+from arriero.shared.models.assignments import (
+    Assignment,
+    Device,
+    Download,
+    EngineOptions,
+    WishedAdapter,
+)
 from demo.conversations import DRAFT
 from tests.agent.supervision.fakes import FakeFiles
 
@@ -38,7 +44,9 @@ async def test_the_file_and_its_lease() -> None:
     assert isinstance(outcome, tuple)
     file, lease = outcome
     assert file.path == str(files.path)
-    assert lease is files.leases[A.source]
+    assert not files.leases[A.source].is_released
+    lease.release()
+    assert files.leases[A.source].is_released
     assert file.needed is not None and file.needed > files.size
     assert file.info is not None
     assert (file.info.name, file.info.architecture) == ("a", "llama")
@@ -77,6 +85,21 @@ async def test_a_draft_model_that_cannot_be_read() -> None:
         assert outcome.code == "invalid_options"
         assert f"`draft_model`: {path} cannot be read" in outcome.message
         assert files.leases[A.source].is_released
+
+
+async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
+    files = FakeFiles()
+    adapter = WishedAdapter(name="b", source="file:///b.gguf")
+    beside = replace(A, projector="file:///p.gguf", adapters=(adapter,))
+    outcome = await fetch(files, beside)
+    assert isinstance(outcome, tuple)
+    file, lease = outcome
+    assert (file.projector, file.adapters) == (str(files.path), (str(files.path),))
+    assert file.needed == await needed(SETTINGS) + 2 * files.size
+    assert file.info is not None and file.info.size_bytes == files.size
+    lease.release()
+    assert len(files.leases) == 3
+    assert all(each.is_released for each in files.leases.values())
 
 
 async def test_streams_of_their_own_need_whole_blocks() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from arriero.balancer.control.members import AgentReport
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Issue
+from arriero.shared.messages import PROTOCOL_VERSION, Issue
 from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Work, needs_reload
 
 GIB = 2**30
@@ -64,6 +64,7 @@ class SimulatedAgent:
     issues: tuple[Issue, ...] = ()
     is_cordoned: bool = False
     allowed: Sequence[str] | None = None
+    protocol: int = PROTOCOL_VERSION
     num_running: int = 0
     used_at: float = -inf
     inbox: list[Assign] = field(default_factory=list)
@@ -86,6 +87,7 @@ class SimulatedAgent:
             used_at=self.used_at,
             is_cordoned=self.is_cordoned,
             allowed=self.allowed,
+            protocol=self.protocol,
         )
 
     def hear(self) -> None:

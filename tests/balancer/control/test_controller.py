@@ -4,7 +4,7 @@ from arriero.balancer.control.controller import SETTLE, Controller
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.departures import HOLD
 from arriero.balancer.control.desired_state import WishedModel
-from arriero.shared.models.assignments import HostFacts, Work
+from arriero.shared.models.assignments import HostFacts, WishedAdapter, Work
 from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
 
 
@@ -247,3 +247,21 @@ def test_a_model_that_no_key_allows_says_so() -> None:
     assert [each.code for each in fleet.controller.statuses["m"].issues] == ["key_forbids"]
     fleet.agents["a"].allowed = None
     assert fleet.look() == {"a": M1}
+
+
+def test_an_agent_that_does_not_know_adapters_is_not_told_of_them() -> None:
+    fleet = Fleet("a", "b")
+    fleet.agents["a"].protocol = fleet.agents["b"].protocol = 8
+    plain = wished("m")
+    adapted = wished("m", adapters=(WishedAdapter(name="x", source="file:///x.gguf"),))
+    seeing = wished("m", projector="file:///p.gguf")
+    for model in (adapted, seeing):
+        fleet.wish(model)
+        assert fleet.look() == {}
+        assert [each.code for each in fleet.controller.statuses["m"].issues] == ["agent_too_old"]
+    fleet.agents["b"].protocol = 9
+    fleet.wish(adapted)
+    assert fleet.look() == {"b": adapted.source}
+    assert fleet.controller.statuses["m"].issues == ()
+    fleet.wish(plain)
+    assert fleet.look()["a"] == plain.source

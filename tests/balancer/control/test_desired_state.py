@@ -2,10 +2,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.balancer.control.desired_state import MAX_ALIASES, WishedModel
-from arriero.shared.models.assignments import Assignment, EngineOptions
+from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
 from arriero.shared.sampling import SamplingChoices
 
 ADAPTER = TypeAdapter(WishedModel)
+SUPPORT = WishedAdapter(name="support", source="file:///s.gguf", scale=0.5)
 
 
 def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_else() -> None:
@@ -14,6 +15,8 @@ def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_els
         aliases=("gpt-4o-mini",),
         source="file:///m.gguf",
         sha256="0" * 64,
+        projector="file:///p.gguf",
+        adapters=(SUPPORT,),
         slots=8,
         context_size=8192,
         engine=EngineOptions(gpu_layers=-1),
@@ -26,6 +29,8 @@ def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_els
         name="m",
         source="file:///m.gguf",
         sha256="0" * 64,
+        projector="file:///p.gguf",
+        adapters=(SUPPORT,),
         slots=8,
         context_size=8192,
         engine=EngineOptions(gpu_layers=-1),
@@ -33,18 +38,20 @@ def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_els
         sampling=SamplingChoices(temperature=0.7),
     )
     assert model.names == ("m", "gpt-4o-mini")
+    assert model.adapted_names == ("m:support",)
 
 
 def test_a_name_and_a_source_are_enough() -> None:
     model = ADAPTER.validate_json('{"name": "m", "source": "file:///m.gguf"}')
+    assert model.assignment == Assignment(name="m", source="file:///m.gguf")
     assert (model.preload, model.idle_timeout, model.agents.replicas) == (True, None, "all")
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        '"projector": "file:///p.gguf"',
-        '"adapters": [{"name": "support", "source": "file:///s.gguf"}]',
+        '"projector": "p.gguf"',
+        '"adapters": [{"name": "support"}]',
         '"agents": {"replicas": -1}',
         '"agents": {"replicas": "some"}',
         '"agents": {"replica": 1}',

@@ -19,8 +19,8 @@ EXAMPLE: dict[str, Any] = {
     "aliases": ["gpt-4o-mini"],
     "source": "hf://org/repo/file.gguf@main",
     "sha256": None,
-    "projector": None,
-    "adapters": [],
+    "projector": "hf://org/repo/mmproj.gguf",
+    "adapters": [{"name": "support", "source": "file:///models/support.gguf", "scale": 0.5}],
     "agents": {"labels": {"gpu": "yes"}, "replicas": 2},
     "slots": 8,
     "context_size": 8192,
@@ -90,6 +90,23 @@ def test_a_name_may_be_given_once() -> None:
             "models[1].aliases[2]",
             '`models[1].aliases[2]` must be unique; `models[1].aliases[0]` is "c", too',
         ),
+    ]
+
+
+def test_what_is_wrong_with_an_adapter_is_named_at_its_field() -> None:
+    adapters = [{"name": "a", "source": "a.gguf"}]
+    [(field, _)] = problems_of({"models": [named("m", adapters=adapters)]})
+    assert field == "models[0].adapters[0].source"
+    [(field, _)] = problems_of({"models": [named("m", projector="p.gguf")]})
+    assert field == "models[0].projector"
+
+
+def test_an_adapters_name_may_be_given_once_and_be_no_other_model() -> None:
+    one = {"name": "a", "source": "file:///a.gguf"}
+    body = {"models": [named("m", adapters=[one, one]), named("n", aliases=["m:a"])]}
+    assert [field for field, _ in problems_of(body)] == [
+        "models[0].adapters[1].name",
+        "models[1].aliases[0]",
     ]
 
 

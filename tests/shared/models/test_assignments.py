@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from arriero.shared.models.assignments import Assignment, EngineOptions, needs_reload
+from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter, needs_reload
 from arriero.shared.sampling import SamplingChoices
 
 adapter = TypeAdapter(Assignment)
@@ -26,6 +26,8 @@ PLAIN = Assignment(name="m", source="file:///m.gguf")
         ({"source": "file:///n.gguf"}, True),
         ({"sha256": "0" * 64}, True),
         ({"engine": EngineOptions(gpu_layers=1)}, True),
+        ({"projector": "file:///p.gguf"}, True),
+        ({"adapters": (WishedAdapter(name="a", source="file:///a.gguf"),)}, True),
     ],
 )
 def test_what_needs_a_reload(change: dict[str, Any], expected: bool) -> None:
@@ -58,6 +60,10 @@ def test_durations_and_sizes_are_written_as_people_write_them() -> None:
         {"engine": {"draft_model": "draft.gguf"}},
         {"engine": {"draft_model": ""}},
         {"engine": {"draft_model": "/" + "a" * 4096}},
+        {"projector": "p.gguf"},
+        {"adapters": [{"name": "a"}]},
+        {"adapters": [{"name": "a:b", "source": "file:///a.gguf"}]},
+        {"adapters": [{"name": "a", "source": "file:///a.gguf", "scale": 101}]},
         {"more": 1},
     ],
 )

@@ -22,7 +22,14 @@ from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, ModelNotFound, NotFound, RequestError, ShuttingDown
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.messages import Cancel, Start, Status
-from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload
+from arriero.shared.models.assignments import (
+    Assign,
+    Assignment,
+    Download,
+    HostFacts,
+    Reload,
+    WishedAdapter,
+)
 from arriero.shared.queries import Tokenize
 from tests.balancer.fleet.builders import (
     codes,
@@ -117,6 +124,26 @@ def test_a_request_for_a_wished_model_waits_until_an_agent_has_it() -> None:
     assert scene.open("r", model="gpt-4o-mini") == []
     assert scene.look() == {A: FILE}
     assert started(scene.serve(A, model.assignment, 1)) == [(A, "r")]
+
+
+def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    adapter = WishedAdapter(name="support", source="file:///s.gguf")
+    model = wished(preload=False, aliases=("gpt",), adapters=(adapter,))
+    scene.wish(model)
+    assert [each.info.name for each in scene.fleet.models()] == ["llama", "llama:support"]
+    assert isinstance(refusal(scene.open("n", model="llama:other")), ModelNotFound)
+    assert scene.look() == {}
+    assert scene.open("r", model="gpt:support") == []
+    assert scene.look() == {A: FILE}
+    assert [each.status for each in scene.fleet.models()] == ["loading", "loading"]
+    done = work("serving", model.assignment, revision=1)
+    said = status(model="llama", work=done)
+    assert said.model is not None
+    told = replace(said, model=replace(said.model, adapters=("support",)))
+    assert started(scene.tell(A, told)) == [(A, "r")]
+    assert [each.status for each in scene.fleet.models()] == ["loaded", "loaded"]
 
 
 def test_a_request_for_any_model_has_the_first_one_loaded() -> None:
