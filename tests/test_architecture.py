@@ -684,7 +684,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.management.steering", "balancer.access"),
     ),
     "balancer.store.tables": (),
-    "balancer.store.kept": ("balancer.store.records", "balancer.store.tables"),
+    "balancer.store.kept": (
+        *("balancer.store.records", "balancer.store.tables", "balancer.store.news"),
+    ),
     "balancer.store": (
         *("balancer.store.records", "balancer.store.tables", "balancer.store.kept"),
         "balancer.store.news",

@@ -71,6 +71,14 @@ class Cordon:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ToldCordon:
+    """A cordon as another balancer tells of it; what runs `within` seconds from now may end."""
+
+    cordon: Cordon
+    within: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
     """One request that has not ended. `agent` is the id of the one it runs on.

@@ -56,9 +56,10 @@ class Unwritten:
     grown: tuple[Growth, ...] = ()
     released: tuple[RequestId, ...] = ()
     forgotten: tuple[RequestId, ...] = ()
+    cancelled: tuple[RequestId, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.begun or self.grown or self.released or self.forgotten)
+        return any((self.begun, self.grown, self.released, self.forgotten, self.cancelled))
 
 
 class KeptJournal:
@@ -72,12 +73,13 @@ class KeptJournal:
         self._num_written: dict[RequestId, int] = {}
         self._released: dict[RequestId, None] = {}
         self._forgotten: dict[RequestId, None] = {}
+        self._cancelled: dict[RequestId, None] = {}
         self.is_urgent = False
         """Whether there is more to write than tokens."""
 
     def __len__(self) -> int:
         """Requests of which something is not written."""
-        waiting = (self._begun, self._grown, self._released, self._forgotten)
+        waiting = (*(self._begun, self._grown, self._released), self._forgotten, self._cancelled)
         return len(set[RequestId]().union(*waiting))
 
     # ---- what happens to requests
@@ -107,6 +109,19 @@ class KeptJournal:
             self._released[kept.id] = None
             self._has_news(is_urgent=True)
 
+    def passed_on(self, id: RequestId) -> None:
+        """Another balancer may go on with it: this one cannot read it."""
+        self._num_written[id] = 0
+        self._released[id] = None
+        self._has_news(is_urgent=True)
+
+    def cancelled(self, kept: Kept) -> None:
+        """Whoever runs it is to end it."""
+        self._cancelled[kept.id] = None
+        if len(self._cancelled) > MAX_FORGOTTEN:
+            del self._cancelled[next(iter(self._cancelled))]
+        self._has_news(is_urgent=True)
+
     def forgot(self, kept: Kept) -> None:
         """Nobody may read it any more."""
         self._drop(kept.id)
@@ -124,6 +139,7 @@ class KeptJournal:
             grown=tuple(map(self._growth, self._grown.values())),
             released=tuple(self._released),
             forgotten=tuple(self._forgotten),
+            cancelled=tuple(self._cancelled),
         )
 
     def written(self, what: Unwritten, outcome: KeptOutcome) -> None:
@@ -136,11 +152,12 @@ class KeptJournal:
             self._drop(id)
         for id in what.forgotten:
             self._forgotten.pop(id, None)
+        for id in what.cancelled:
+            self._cancelled.pop(id, None)
         for name in outcome.unsaved | outcome.lost:
             self._drop(RequestId(name))
-        self.is_urgent = bool(self._begun or self._released or self._forgotten) or any(
-            kept.end is not None for kept in self._grown.values()
-        )
+        urgent = (self._begun, self._released, self._forgotten, self._cancelled)
+        self.is_urgent = any(urgent) or any(kept.end is not None for kept in self._grown.values())
 
     def abandon(self, ids: Iterable[str]) -> None:
         """These cannot be written: delete what there is of them."""

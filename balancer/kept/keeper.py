@@ -47,6 +47,9 @@ TRIM_EVERY = 30
 MOST_CLAIMED = 1000
 """Requests that are taken up at once."""
 
+MOST_UNREADABLE = 1000
+"""Requests that this version cannot read and leaves to others; the oldest is looked at again."""
+
 Item = TypeVar("Item", Begun, Growth)
 Saved = TypeVar("Saved")
 
@@ -69,6 +72,7 @@ class KeptKeeper:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._is_away = False
+        self._unreadable: dict[str, None] = {}
         self._kept: KeptRequests
         self.journal = KeptJournal(engine_of, self._stir)
 
@@ -87,6 +91,13 @@ class KeptKeeper:
             return
         for each in found:
             self._adopt(each)
+        if id and not found:
+            self._gone(RequestId(id), caller)
+
+    def _gone(self, id: RequestId, caller: Caller) -> None:
+        kept = self._kept.find_by_id(id, caller=caller)
+        if kept is not None and kept.is_elsewhere and kept.end is None:
+            self._kept.deleted(kept)
 
     # ---- in the background
 
@@ -168,8 +179,10 @@ class KeptKeeper:
 
     async def _renew(self) -> None:
         most = 0 if self._kept.is_draining else MOST_CLAIMED
-        for each in await self._store.claim_kept(self._run, LEASE, most):
+        for each in await self._store.claim_kept(self._run, LEASE, most, but=self._unreadable):
             self._try_to_take_up(each)
+        for id in await self._store.cancelled_kept(self._run):
+            self._kept.cancel_id(RequestId(id))
         for kept in self._kept.followed():
             await self._try_to_follow(kept)
 
@@ -214,6 +227,7 @@ class KeptKeeper:
         """Go on with it, if its caller still may."""
         adopted = self._adopt(found)
         if adopted is None:
+            self._pass_on(RequestId(found.request.id))
             return
         kept, asked = adopted
         if not kept.is_elsewhere or kept.end is not None:
@@ -229,6 +243,16 @@ class KeptKeeper:
         if found.model is not None and found.fingerprint is not None:
             engine = Engine(found.model, found.fingerprint)
         self._kept.take_up(kept, asked._replace(caller=caller), engine)
+        if found.is_cancelled:
+            self._kept.cancel(kept)
+
+    def _pass_on(self, id: RequestId) -> None:
+        """Leave it to a balancer of another version; without one it is deleted in time."""
+        logger.warning("a kept request is given up here", extra=context(id=id))
+        self._unreadable[id] = None
+        if len(self._unreadable) > MOST_UNREADABLE:
+            del self._unreadable[next(iter(self._unreadable))]
+        self.journal.passed_on(id)
 
     def _went_away(self, error: StoreAway) -> None:
         if not self._is_away:
@@ -254,6 +278,7 @@ def _write_of(what: Unwritten) -> tuple[KeptWrite, set[str]]:
         grown=tuple(each for each in grown if each is not None),
         released=what.released,
         forgotten=what.forgotten,
+        cancelled=what.cancelled,
     )
     return write, broken
 

@@ -213,11 +213,15 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class SavedCordon:
-    """An operator wants an agent to get no new work, `since` then. `agent` is the id it had."""
+    """An operator wants an agent to get no new work, `since` then. `agent` is the id it had.
+
+    What it runs at the `deadline` moves then. Both are seconds since 1970, by balancers' clocks.
+    """
 
     agent: str
     name: str
     since: float
+    deadline: float | None = None
 
 
 def storable_text(text: str) -> str:

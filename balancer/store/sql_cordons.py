@@ -18,7 +18,7 @@ async def load_cordons(connection: AsyncConnection) -> list[SavedCordon]:
 async def save_cordon(connection: AsyncConnection, cordon: SavedCordon) -> None:
     agent, name = storable_text(cordon.agent), storable_text(cordon.name)
     await connection.execute(delete(CORDONS).where(CORDONS.c.agent == agent))
-    values = {"agent": agent, "name": name, "since": cordon.since}
+    values = {"agent": agent, "name": name, "since": cordon.since, "deadline": cordon.deadline}
     await connection.execute(insert(CORDONS).values(**values))
     newest = select(_NEWEST.subquery().c.agent)
     await connection.execute(delete(CORDONS).where(CORDONS.c.agent.not_in(newest)))

@@ -11,6 +11,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
 )
 
 METADATA = MetaData()
@@ -79,6 +80,7 @@ CORDONS = Table(
     Column("agent", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("since", Double, nullable=False),
+    Column("deadline", Double),
 )
 
 USAGE = Table(
@@ -157,6 +159,7 @@ KEPT_REQUESTS = Table(
     Column("num_bytes", BigInteger, nullable=False),
     Column("lease_owner", Text, nullable=False),
     Column("lease_until", Double, nullable=False),
+    Column("is_cancelled", Boolean, nullable=False, server_default=false()),
     Index("kept_requests_by_name", "owner", "name", unique=True),
     Index("kept_requests_by_lease", "has_ended", "lease_until"),
 )

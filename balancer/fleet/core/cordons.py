@@ -9,7 +9,7 @@ an agent that is cordoned.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from ....shared.inference import AgentId
 from ..view import Cordon
@@ -37,6 +37,12 @@ class Cordons:
         for cordon in cordons:
             self.keep(cordon.first, cordon)
 
+    def meet(self, deadlines: Mapping[AgentId, float | None]) -> None:
+        """Deadlines of cordons by their first agents; those that are not among them keep theirs."""
+        for id, cordon in self._cordons.items():
+            if cordon.first in deadlines:
+                self._set_deadline(id, deadlines[cordon.first])
+
     def without(self, wanted: Container[AgentId]) -> list[AgentId]:
         """The agents whose cordon, by its first agent, is none of `wanted`."""
         return [id for id, cordon in self._cordons.items() if cordon.first not in wanted]
@@ -51,7 +57,12 @@ class Cordons:
         known = self._cordons.get(id)
         self.remove(id)
         self.keep(id, known or Cordon(id, name))
-        if deadline is not None:
+        self._set_deadline(id, deadline)
+
+    def _set_deadline(self, id: AgentId, deadline: float | None) -> None:
+        if deadline is None:
+            self._deadlines.pop(id, None)
+        else:
             self._deadlines[id] = deadline
 
     def remove(self, id: AgentId) -> None:

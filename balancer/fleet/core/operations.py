@@ -1,6 +1,6 @@
 """What operators do to the fleet, what other balancers tell, and what a start remembers of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ....shared.errors import NotFound, NotSupported
 from ....shared.inference import AgentId, RequestId
@@ -9,7 +9,7 @@ from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ..decisions import Decision
 from ..registry import Agent
-from ..view import Cordon
+from ..view import Cordon, ToldCordon
 from .fleet_clock import FleetClock
 
 LOGS_SINCE = 8
@@ -112,9 +112,9 @@ class Operations(FleetClock):
             self._steering.retry(self._state.registry[link], now)
         return self._due(now)
 
-    def take_up_cordons(self, cordons: Iterable[Cordon], now: float) -> list[Decision]:
+    def take_up_cordons(self, told: Collection[ToldCordon], now: float) -> list[Decision]:
         """These are all that there are, as operators of other balancers want it."""
-        return [*self._due(now), *self._steering.take_up_cordons(cordons, now)]
+        return [*self._due(now), *self._steering.take_up_cordons(told, now)]
 
     # ---- inside
 

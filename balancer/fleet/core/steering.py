@@ -4,7 +4,7 @@ A look costs the size of the fleet, so it comes a moment after what made it nece
 for many changes. Operators' cordons are carried out here, too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from ....shared.errors import ShuttingDown
@@ -19,7 +19,7 @@ from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..decisions import Decision
 from ..registry import Agent
-from ..view import Cordon
+from ..view import ToldCordon
 from .cordons import Cordons
 from .load_times import LoadTimes
 from .state import FleetState
@@ -168,9 +168,9 @@ class Steering:
 
     # ---- operators
 
-    def take_up_cordons(self, cordons: Iterable[Cordon], now: float) -> list[Decision]:
+    def take_up_cordons(self, told: Collection[ToldCordon], now: float) -> list[Decision]:
         """These are all that there are, as operators of other balancers want it."""
-        wanted = {cordon.first: cordon for cordon in cordons}
+        wanted = {each.cordon.first: each.cordon for each in told}
         decisions: list[Decision] = []
         for id in self.cordons.without(wanted):
             if (agent := self._here(id)) is not None:
@@ -182,6 +182,8 @@ class Steering:
             if agent is not None:
                 agent.is_cordoned = True
                 decisions += self._changed(agent, now)
+        deadlines = {e.cordon.first: None if e.within is None else now + e.within for e in told}
+        self.cordons.meet(deadlines)
         return decisions
 
     def _here(self, id: AgentId) -> Agent | None:

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -27,7 +27,7 @@ from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Recorder
 from ..requests.routing import Engine
-from ..view import Cordon
+from ..view import Cordon, ToldCordon
 from .deadline_timer import DeadlineTimer
 from .decision_executor import DecisionExecutor
 from .log_reads import PATIENCE, LogReads
@@ -299,9 +299,9 @@ class FleetRuntime(RuntimeViews):
         """Let an agent try again what it failed to load, if it is here."""
         self._carry_out(self._fleet.retry_agent(agent, self._clock()))
 
-    def take_up_cordons(self, cordons: Iterable[Cordon]) -> None:
+    def take_up_cordons(self, told: Collection[ToldCordon]) -> None:
         """These are all that operators want, at whichever balancer they said so."""
-        self._carry_out(self._fleet.take_up_cordons(cordons, self._clock()))
+        self._carry_out(self._fleet.take_up_cordons(told, self._clock()))
 
     # ---- time, and the end of it
 

@@ -45,6 +45,9 @@ class Journal(Protocol):
     def gave_up(self, kept: KeptRequest, /) -> None:
         """This balancer shuts down: another may go on with it."""
 
+    def cancelled(self, kept: KeptRequest, /) -> None:
+        """Another balancer runs it, and is to end it."""
+
     def forgot(self, kept: KeptRequest, /) -> None:
         """Nobody may read it any more."""
 
@@ -59,6 +62,9 @@ class NoJournal:
         pass
 
     def gave_up(self, _kept: KeptRequest) -> None:
+        pass
+
+    def cancelled(self, _kept: KeptRequest) -> None:
         pass
 
     def forgot(self, _kept: KeptRequest) -> None:
@@ -232,10 +238,14 @@ class KeptRequests:
             self._remove(key)
 
     def cancel(self, kept: KeptRequest) -> None:
-        """End it early, if it runs; it stays kept. Raises `Conflict` where it runs elsewhere."""
+        """End it early, if it runs, here or elsewhere; it stays kept. Its events say when."""
         if kept.is_elsewhere and kept.end is None:
-            raise Conflict("another balancer runs it; cancel it there, or try again in a moment")
+            self._journal.cancelled(kept)
         self._runtime.cancel([kept.id])
+
+    def cancel_id(self, id: RequestId) -> None:
+        """End one that runs here early, if it still does; another balancer was asked to."""
+        self._runtime.cancel([id])
 
     def _find(self, key: KeptKey) -> KeptRequest | None:
         self._make_room()

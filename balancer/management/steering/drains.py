@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from ....shared.errors import StoreUnavailable
 from ....shared.inference import AgentId
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.view import Cordon
+from ...fleet.view import Cordon, ToldCordon
 from ...store.port import CordonStore, StoreAway
 from ...store.records import SavedCordon
 
@@ -52,7 +52,9 @@ class DrainKeeper:
         """Give it no new work; what it runs ends after `within` seconds, if given."""
         self._runtime.cordon(agent, within)
         if (cordon := self._runtime.cordon_of(agent)) is not None:
-            saved = SavedCordon(cordon.first, cordon.name, self._clock())
+            now = self._clock()
+            deadline = None if within is None else now + within
+            saved = SavedCordon(cordon.first, cordon.name, now, deadline)
             await self._save(self._store.save_cordon(saved))
 
     async def resume(self, agent: AgentId) -> None:
@@ -69,8 +71,14 @@ class DrainKeeper:
         except (StoreAway, TimeoutError) as error:
             logger.warning("drains at other balancers are not seen: %s", error)
             return False
-        self._runtime.take_up_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
+        self._runtime.take_up_cordons([self._told(each) for each in saved])
         return True
+
+    def _told(self, saved: SavedCordon) -> ToldCordon:
+        cordon = Cordon(AgentId(saved.agent), saved.name)
+        if saved.deadline is None:
+            return ToldCordon(cordon)
+        return ToldCordon(cordon, max(0.0, saved.deadline - self._clock()))
 
     async def _all_saved(self) -> list[SavedCordon]:
         """What is saved while nothing is being saved here."""

@@ -4,6 +4,7 @@ A balancer that runs a request has a lease on it. One whose lease is over, since
 gone or cannot reach the store, may be taken by another.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,12 +43,17 @@ class SavedEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptWrite:
-    """What to write together. What was `released` may be taken by any balancer at once."""
+    """What to write together.
+
+    What was `released` may be taken by any balancer at once. What was `cancelled` is to be ended by
+    whoever runs it, now or later; all balancers are told.
+    """
 
     begun: tuple[SavedRequest, ...] = ()
     grown: tuple[SavedEvents, ...] = ()
     released: tuple[str, ...] = ()
     forgotten: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,8 @@ class FoundRequest:
     has_ended: bool
     model: str | None = None
     fingerprint: str | None = None
+    is_cancelled: bool = False
+    """Whether its caller wants it to end, at whichever balancer that was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +98,16 @@ class KeptStore(Protocol):
         Writing the same again is well. Nothing is written of requests that `run` has no lease on.
         """
 
-    async def claim_kept(self, run: str, lease: float, most: int) -> list[FoundRequest]:
+    async def claim_kept(
+        self, run: str, lease: float, most: int, *, but: Collection[str] = ()
+    ) -> list[FoundRequest]:
         """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
 
-        Of balancers that ask at once one gets each.
+        Of balancers that ask at once one gets each. Those of the ids `but` are left to others.
         """
+
+    async def cancelled_kept(self, run: str) -> list[str]:
+        """The ids of requests of `run` that were cancelled at other balancers."""
 
     async def find_kept(self, owner: str, *, id: str = "", prefix: str = "") -> list[FoundRequest]:
         """The owner's request with this id, or those whose name begins so; they count as used."""

@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from ..news.records import CancelRequest
+from ..news.sql import tell
 from ..records import storable_text
 from ..tables import KEPT_EVENTS, KEPT_REQUESTS
 from . import statements
@@ -43,13 +45,16 @@ class SqlKeptStore:
             if write.released:
                 await connection.execute(statements.releasing(run, write.released))
             await _forget(connection, write.forgotten)
+            await _cancel(connection, write.cancelled)
         return KeptOutcome(unsaved=unsaved, lost=lost)
 
-    async def claim_kept(self, run: str, lease: float, most: int) -> list[FoundRequest]:
+    async def claim_kept(
+        self, run: str, lease: float, most: int, *, but: Collection[str] = ()
+    ) -> list[FoundRequest]:
         until = self._now + lease
         async with self._transaction() as connection:
             await connection.execute(statements.renewing(run, until))
-            claimable = statements.claimable(run, self._now, most)
+            claimable = statements.claimable(run, self._now, most, but)
             ids = (await connection.execute(claimable)).scalars().all()
             if not ids:
                 return []
@@ -57,6 +62,10 @@ class SqlKeptStore:
             values = {"lease_owner": run, "lease_until": until}
             await connection.execute(update(KEPT_REQUESTS).where(taken).values(**values))
             return await _found(connection, select(KEPT_REQUESTS).where(taken))
+
+    async def cancelled_kept(self, run: str) -> list[str]:
+        async with self._transaction() as connection:
+            return list((await connection.execute(statements.cancelled(run))).scalars())
 
     async def find_kept(self, owner: str, *, id: str = "", prefix: str = "") -> list[FoundRequest]:
         requests = KEPT_REQUESTS.c
@@ -141,6 +150,13 @@ async def _forget(connection: AsyncConnection, ids: Collection[str]) -> None:
             await connection.execute(statement)
 
 
+async def _cancel(connection: AsyncConnection, ids: Collection[str]) -> None:
+    if ids:
+        await connection.execute(statements.cancelling(ids))
+        for id in ids:
+            await tell(connection, CancelRequest(id))
+
+
 async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundRequest]:
     """The requests of `query` with their events, oldest first."""
     rows = (await connection.execute(query)).mappings().all()
@@ -161,6 +177,7 @@ async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundR
             has_ended=row["has_ended"],
             model=row["model"],
             fingerprint=row["fingerprint"],
+            is_cancelled=row["is_cancelled"],
         )
         for row in rows
     ]

@@ -98,13 +98,28 @@ def renewing(run: str, until: ColumnElement[float]) -> Update:
     return update(KEPT_REQUESTS).where(mine).values(lease_until=until)
 
 
-def claimable(run: str, now: ColumnElement[float], most: int) -> Select[Any]:
+def cancelling(ids: Collection[str]) -> Update:
+    """Notes that requests are to end, where they have not."""
+    running = _REQUESTS.id.in_(ids) & ~_REQUESTS.has_ended
+    return update(KEPT_REQUESTS).where(running).values(is_cancelled=True)
+
+
+def cancelled(run: str) -> Select[Any]:
+    """Which requests of `run` are to end."""
+    mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
+    return select(_REQUESTS.id).where(mine & _REQUESTS.is_cancelled)
+
+
+def claimable(
+    run: str, now: ColumnElement[float], most: int, but: Collection[str] = ()
+) -> Select[Any]:
     """Others' requests whose lease is over, oldest first; not those that one is about to take."""
     return (
         select(_REQUESTS.id)
         .where(~_REQUESTS.has_ended)
         .where(_REQUESTS.lease_owner != run)
         .where(_REQUESTS.lease_until <= now)
+        .where(_REQUESTS.id.not_in(list(but)))
         .order_by(_REQUESTS.created_at, _REQUESTS.id)
         .limit(most)
         .with_for_update(skip_locked=True)

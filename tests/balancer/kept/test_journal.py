@@ -55,6 +55,36 @@ def grown(journal: KeptJournal) -> list[Growth]:
     return list(journal.unwritten().grown)
 
 
+def test_what_is_cancelled_elsewhere_is_written_once() -> None:
+    journal, request = make_journal(), Request()
+    journal.cancelled(request)
+    journal.cancelled(request)
+    assert journal.is_urgent and len(journal) == 1
+    what = journal.unwritten()
+    assert what and what.cancelled == ("r",)
+    journal.written(what, WELL)
+    assert not journal.unwritten() and not journal.is_urgent
+
+
+def test_who_waits_to_be_cancelled_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MAX_FORGOTTEN", 2)
+    journal = make_journal()
+    for id in "abc":
+        journal.cancelled(Request(RequestId(id)))
+    assert journal.unwritten().cancelled == ("b", "c")
+
+
+def test_what_is_passed_on_is_released_once() -> None:
+    journal = make_journal()
+    journal.passed_on(RequestId("r"))
+    journal.check_integrity()
+    what = journal.unwritten()
+    assert (what.released, what.forgotten) == (("r",), ())
+    journal.written(what, WELL)
+    assert not journal.unwritten()
+    journal.check_integrity()
+
+
 def test_a_new_request_is_urgent_and_tokens_are_not() -> None:
     journal, request = make_journal(), Request()
     journal.begun(request, ASKED)

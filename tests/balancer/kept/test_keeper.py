@@ -26,8 +26,8 @@ from arriero.balancer.store.kept.records import (
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
-from arriero.shared.errors import Conflict, NotFound, ShuttingDown
-from arriero.shared.inference import Event, Failed, GenerateRequest, Token
+from arriero.shared.errors import NotFound, ShuttingDown
+from arriero.shared.inference import Done, Event, Failed, GenerateRequest, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
 
 REQUEST = GenerateRequest(prompt="x", seed=7)
@@ -137,13 +137,75 @@ async def test_what_runs_elsewhere_is_followed_and_not_run(store: KeptStore) -> 
         await first.written()
         kept = await second.recalled()
         assert kept.is_elsewhere and kept.events == [A]
-        with pytest.raises(Conflict, match="another balancer"):
-            second.kept.cancel(kept)
         reading = asyncio.create_task(read(kept))
         await asyncio.sleep(0)
         first.runtime.streams[0].say(B, done())
         assert await reading == [A, B, done()]
         assert second.runtime.streams == []
+
+
+async def test_what_runs_elsewhere_is_read_anew_and_cancelled_there(store: KeptStore) -> None:
+    async with Run(store).running() as first, Run(store).running() as second:
+        opened = first.open()
+        await first.written()
+        kept = await second.recalled()
+        first.runtime.streams[0].say(A)
+        await first.written()
+        await second.keeper.recall(ANA, id=opened.id)
+        assert kept.events == [A], "nobody reads it, and it is asked for"
+        reading = asyncio.create_task(read(kept))
+        second.kept.cancel(kept)
+        *events, end = await reading
+        assert events == [A] and isinstance(end, Done) and end.finish_reason == "cancelled"
+        assert second.runtime.streams == []
+
+
+async def test_who_takes_it_up_ends_what_was_cancelled_at_its_balancers_end(
+    store: KeptStore,
+) -> None:
+    await killed(store, A)
+    asking = Run(store)
+    kept = await asking.recalled()
+    asking.kept.cancel(kept)
+    write, _ = keepers._write_of(asking.keeper.journal.unwritten())
+    await store.write_kept("asking", write, 60.0)
+    async with Run(store).running() as run:
+        await run.taken_up()
+        assert run.runtime.streams[0].has_ended
+
+
+async def test_what_was_deleted_elsewhere_is_gone_when_it_is_asked_for(store: KeptStore) -> None:
+    async with Run(store).running() as first:
+        opened = first.open()
+        await first.written()
+        second = Run(store)
+        await second.recalled()
+        first.kept.forget_id(opened.id, caller=ANA)
+        await first.written()
+        await second.keeper.recall(ANA, id=opened.id)
+        assert second.kept.find_by_id(opened.id, caller=ANA) is None
+
+
+async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
+    store: KeptStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keepers, "LEASE", -1.0)
+    await killed(store, A)
+    monkeypatch.setattr(keepers, "LEASE", 60.0)
+
+    def unreadable(_saved: object) -> object:
+        raise ValueError("another version's")
+
+    run = Run(store)
+    with monkeypatch.context() as older:
+        older.setattr(keepers, "restored", unreadable)
+        await run.keeper._renew()
+        async with run.running():
+            await run.written()
+            await run.keeper._renew()
+    assert caplog.text.count("is given up here") == 1
+    assert "not readable" in caplog.text and len(run.kept) == 0
+    assert len(await store.claim_kept("newer", 60.0, 10)) == 1, "its lease is over at once"
 
 
 async def test_what_was_deleted_elsewhere_ends_its_readers_here(store: KeptStore) -> None:

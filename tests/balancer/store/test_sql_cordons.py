@@ -16,6 +16,13 @@ async def test_a_name_may_have_any_characters(opened_sql: OpenSql) -> None:
     assert await store.load_cordons() == []
 
 
+async def test_a_deadline_is_kept_until_it_is_taken_back(opened_sql: OpenSql) -> None:
+    store = await opened_sql()
+    for deadline in (9.0, None):
+        await store.save_cordon(SavedCordon("a", "host", 1.0, deadline))
+        assert [each.deadline for each in await store.load_cordons()] == [deadline]
+
+
 async def test_the_oldest_are_deleted(opened_sql: OpenSql, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_cordons, "_NEWEST", sql_cordons._NEWEST.limit(2))
     store = await opened_sql()

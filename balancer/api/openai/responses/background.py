@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 
 Render = Callable[[], ResponseEvents]
 
-CANCELLING = 10.0
-"""Seconds that a response has to end after it was cancelled."""
+CANCELLING = 15.0
+"""Seconds that a response has to end after it was cancelled, be it at another balancer that has
+gone: its lease has to be over first, see `balancer.kept.keeper`."""
 
 
 class BackgroundResponse:
@@ -107,7 +108,8 @@ class BackgroundResponses:
     async def _kept_of(self, id: str, caller: Caller) -> KeptRequest | None:
         own_id = _request_id(id)
         kept = self._kept.find_by_id(own_id, caller=caller)
-        if kept is not None or not id.startswith(RESPONSE_PREFIX):
+        is_current = kept is not None and (kept.end is not None or not kept.is_elsewhere)
+        if is_current or not id.startswith(RESPONSE_PREFIX):
             return kept
         await self._recall(caller, id=own_id)
         return self._kept.find_by_id(own_id, caller=caller)

@@ -55,6 +55,19 @@ def test_a_deadline_comes_once_and_goes_with_the_cordon() -> None:
     assert cordons.next_deadline() is None
 
 
+def test_deadlines_are_told_by_first_agents() -> None:
+    cordons = cordoned()
+    assert cordons.joined(B, "host", here().__contains__)
+    cordons.meet({A: 5.0, C: 1.0})
+    assert (cordons.next_deadline(), cordons.due(5.0)) == (5.0, [B])
+    cordons.meet({A: 6.0})
+    cordons.meet({})
+    assert cordons.next_deadline() == 6.0
+    cordons.meet({A: None})
+    assert cordons.next_deadline() is None
+    cordons.check_integrity()
+
+
 def test_cordons_that_were_there_before() -> None:
     cordons = Cordons()
     cordons.restored([Cordon(A, "host")])

@@ -6,7 +6,7 @@ from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.order_numbers import VERSIONS
 from arriero.balancer.fleet.core.operations import LOGS_SINCE
 from arriero.balancer.fleet.decisions import Send
-from arriero.balancer.fleet.view import Cordon
+from arriero.balancer.fleet.view import Cordon, ToldCordon
 from arriero.shared.errors import NotFound, NotSupported
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.models.assignments import Assign
@@ -151,26 +151,35 @@ def test_an_operator_at_another_balancer_may_have_it_tried_again() -> None:
 def test_cordons_are_as_other_balancers_want_them() -> None:
     scene = Steered()
     scene.join(A, hello("a"))
-    scene.fleet.take_up_cordons([Cordon(AgentId("a"), "a")], scene.now)
+    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "a"))], scene.now)
     assert scene.state_of("a") == "drained"
-    scene.fleet.take_up_cordons([Cordon(AgentId("a"), "a")], scene.now)
+    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "a"))], scene.now)
     assert scene.state_of("a") == "drained"
     scene.fleet.take_up_cordons([], scene.now)
     assert scene.state_of("a") == "ready"
+
+
+def test_a_deadline_of_another_balancers_drain_is_met_here_until_it_is_taken_back() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    cordon = Cordon(AgentId("a"), "a")
+    for within, deadline in ((5.0, scene.now + 5.0), (9.0, scene.now + 9.0), (None, None)):
+        scene.fleet.take_up_cordons([ToldCordon(cordon, within)], scene.now)
+        assert scene.fleet._steering.cordons.next_deadline() == deadline
 
 
 def test_a_cordon_of_an_agent_that_has_started_again_since() -> None:
     scene = Steered()
     scene.join(A, hello("new"))
     name = scene.fleet.agent(AgentId("new"), scene.now).name  # type: ignore[union-attr]
-    scene.fleet.take_up_cordons([Cordon(AgentId("old"), name)], scene.now)
+    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("old"), name))], scene.now)
     assert scene.state_of("new") == "drained"
-    scene.fleet.take_up_cordons([Cordon(AgentId("old"), name)], scene.now)
+    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("old"), name))], scene.now)
     assert scene.state_of("new") == "drained"
 
 
 def test_a_cordon_of_an_agent_that_is_not_here_waits_for_it() -> None:
     scene = Steered()
-    scene.fleet.take_up_cordons([Cordon(AgentId("a"), "x")], scene.now)
+    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "x"))], scene.now)
     scene.join(A, hello("a"))
     assert scene.state_of("a") == "drained"

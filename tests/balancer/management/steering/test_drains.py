@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.view import Cordon
+from arriero.balancer.fleet.view import Cordon, ToldCordon
 from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
@@ -118,6 +118,19 @@ async def test_what_operators_of_other_balancers_did_is_done_here(
     await store.forget_cordon(A)
     assert await drains.look()
     assert state_of_a(runtime) == "ready"
+
+
+async def test_the_deadline_of_a_drain_is_told_to_other_balancers(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Peer(runtime, "a")
+    await drains.drain(A, 30.0)
+    assert await store.load_cordons() == [SavedCordon(A, "a", 7.0, 37.0)]
+    told: list[ToldCordon] = []
+    monkeypatch.setattr(runtime, "take_up_cordons", told.extend)
+    for now in (17.0, 40.0):
+        assert await DrainKeeper(runtime, store, clock=lambda now=now: now).look()  # type: ignore[misc]
+    assert told == [ToldCordon(Cordon(A, "a"), within) for within in (20.0, 0.0)]
 
 
 async def test_a_look_waits_for_what_is_being_saved(

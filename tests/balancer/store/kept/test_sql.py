@@ -105,6 +105,22 @@ async def test_what_is_released_or_has_ended(store: KeptStore) -> None:
     assert [each.request for each in await store.claim_kept(B, LEASE, 10)] == [FIRST]
 
 
+async def test_what_is_cancelled_is_told_to_whoever_runs_it(store: KeptStore) -> None:
+    ended = replace(grown(0, "[2]", id="r2", has_ended=True), begun=(FIRST, SECOND))
+    await store.write_kept(A, ended, OVER)
+    assert await store.write_kept(B, KeptWrite(cancelled=("r1", "r2", "gone")), LEASE) == WELL
+    assert (await store.cancelled_kept(A), await store.cancelled_kept(B)) == (["r1"], [])
+    [taken] = await store.claim_kept(B, LEASE, 10)
+    assert taken.is_cancelled
+    assert (await store.cancelled_kept(A), await store.cancelled_kept(B)) == ([], ["r1"])
+
+
+async def test_some_are_left_to_others(store: KeptStore) -> None:
+    await store.write_kept(A, KeptWrite(begun=(SECOND, FIRST)), OVER)
+    claimed = await store.claim_kept(B, LEASE, 1, but={"r1": None})
+    assert [each.request.id for each in claimed] == ["r2"]
+
+
 async def test_the_oldest_are_taken_first_and_not_all_at_once(store: KeptStore) -> None:
     await store.write_kept(A, KeptWrite(begun=(SECOND, FIRST)), OVER)
     assert [each.request.id for each in await store.claim_kept(B, LEASE, 1)] == ["r1"]

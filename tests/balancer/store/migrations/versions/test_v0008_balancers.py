@@ -5,15 +5,14 @@ from sqlalchemy import text
 from arriero.balancer.store.engine import engine_of
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.store.conftest import OpenSql
+from tests.balancer.store.migrations.versions.reverted import revert
 
 
 async def test_nobody_led_so_far(opened_sql: OpenSql, url: str) -> None:
     await opened_sql()
     engine = engine_of(parse_store_url(url))
     async with engine.begin() as connection:
-        for table in ("balancers", "leadership"):
-            await connection.execute(text(f"DROP TABLE {table}"))
-        await connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+        await revert(connection, "0007")
     await opened_sql()
     async with engine.begin() as connection:
         assert (await connection.execute(text("SELECT epoch FROM leadership"))).scalars().all() == [
