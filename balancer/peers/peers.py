@@ -143,7 +143,9 @@ class Peers:
                 self._went_away(error)
             finally:
                 self._end_session()
-            await self._ring(pause * (1 - random.random() / 2))
+            self._rang.clear()  # it rang for the session that has just ended
+            if not self._is_leaving:
+                await self._ring(pause * (1 - random.random() / 2))
             pause = min(2 * pause, LONGEST_PAUSE)
         self._left.set()
 

@@ -18,11 +18,13 @@ class FakePeerStore:
         self.sessions: list[FakeSession] = []
         self.leader: FakeSession | None = None
         self.is_away = False
+        self.num_tries = 0
         self.changed = asyncio.Condition()
 
     async def open_session(
         self, on_news: Callable[[News], None], on_lost: Callable[[], None]
     ) -> PeerSession:
+        self.num_tries += 1
         self.check()
         session = FakeSession(self, on_news, on_lost)
         self.sessions.append(session)

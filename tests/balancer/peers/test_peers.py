@@ -64,6 +64,20 @@ async def test_nobody_leads_before_the_store_lets_it(store: FakePeerStore, start
     assert a.led.epochs == [None]
 
 
+async def test_a_store_that_is_away_is_tried_again_after_a_pause(
+    store: FakePeerStore, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at once: the event loop has others to serve."""
+    monkeypatch.setattr(module, "FIRST_PAUSE", 60.0)
+    store.is_away = True
+    a = start("a")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert store.num_tries == 1
+    await a.peers.leave()
+    assert a.task.done()
+
+
 async def test_one_leads_and_the_other_takes_over_at_once(
     store: FakePeerStore, start: Start
 ) -> None:
